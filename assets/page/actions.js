@@ -25,10 +25,8 @@ export function wireActions(page) {
   listenToPage(page, actions);
 }
 
-/**
- * The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
- * @param {PageParts} page
- */
+// The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
+/** @param {PageParts} page */
 function shareMenu(page) {
   const menu = find(page.root, "[data-share]", HTMLDetailsElement), input = find(menu, "[data-open]", HTMLInputElement);
   const fetched = once(async () => new (await import("specviz/share/takeaway.js")).Takeaway(page));
@@ -82,10 +80,8 @@ function actionsOn(page, closes) {
   };
 }
 
-/**
- * The buttons around the player. Gradio may build its own anew, so the page listens for them.
- * @type {(page: PageParts, actions: Actions) => void}
- */
+// The buttons around the player. Gradio may build its own anew, so the page listens for them.
+/** @type {(page: PageParts, actions: Actions) => void} */
 function listenToPage(page, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
   const buttons = {
@@ -107,10 +103,8 @@ function listenToPage(page, actions) {
   });
 }
 
-/**
- * Show a preset's recording, if there is one, and say why the preset is there.
- * @type {(page: PageParts, name: string) => Promise<void>}
- */
+// Show a preset's recording, if there is one, and say why the preset is there.
+/** @type {(page: PageParts, name: string) => Promise<void>} */
 async function choosePreset({ config, address, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
   if (session.busy || !preset) return;
@@ -120,10 +114,8 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
 }
 
-/**
- * Run what the page's controls say, with another gamma.
- * @type {(page: PageParts, gamma: number) => Promise<void>}
- */
+// Run what the page's controls say, with another gamma.
+/** @type {(page: PageParts, gamma: number) => Promise<void>} */
 async function runWith({ address, notice, session, shell }, gamma) {
   if (session.busy) return;
   shell.setGamma(gamma);

@@ -39,10 +39,8 @@ export function listenToKeys(root, actions) {
   });
 }
 
-/**
- * The action of a key; null if it has none, or does something else where the focus is.
- * @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null}
- */
+// The action of a key; null if it has none, or does something else where the focus is.
+/** @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null} */
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
   if (key in REMOTE) return document.body.classList.contains("sv-stage") ? REMOTE[key] : null;
@@ -58,19 +56,15 @@ function nameOf({ key, shiftKey }, isFor) {
   return NAMES[key.toLowerCase()] ?? null;
 }
 
-/**
- * Which preset or answer a key stands for, from 1: of two answers, up is the first.
- * @param {string} key
- */
+// Which preset or answer a key stands for, from 1: of two answers, up is the first.
+/** @param {string} key */
 function numberOf(key) {
   if (key.startsWith("Arrow")) return key === "ArrowUp" ? 1 : 2;
   return ANSWER.test(key) ? parseInt(key, 16) - 9 : Number(key);
 }
 
-/**
- * One token of a lane is in the tab order; arrows go on from it.
- * @type {(token: HTMLElement, key: string) => boolean}
- */
+// One token of a lane is in the tab order; arrows go on from it.
+/** @type {(token: HTMLElement, key: string) => boolean} */
 function moveFocus(token, key) {
   /** @type {Record<string, number>} */
   const steps = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 };

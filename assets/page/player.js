@@ -85,10 +85,8 @@ function partsOf(root, server, config) {
   return page;
 }
 
-/**
- * What tools may read of the player, and what Gradio's controls tell it.
- * @param {PageParts} page
- */
+// What tools may read of the player, and what Gradio's controls tell it.
+/** @param {PageParts} page */
 function handles({ config, address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
   const names = ["prompt", ...Object.keys(config.defaults)];

@@ -4,10 +4,8 @@ import { plural } from "specviz/words/words.js";
 
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
 
-/**
- * Press a button of the page, if it is there: a run that was taken away has few of them.
- * @param {string} selector
- */
+// Press a button of the page, if it is there: a run that was taken away has few of them.
+/** @param {string} selector */
 function press(selector, number = 0) {
   const button = document.querySelectorAll(selector)[number];
   if (button instanceof HTMLElement) button.click();

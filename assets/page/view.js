@@ -181,10 +181,8 @@ export class View {
     else if (round) timeline.tell(round);
   }
 
-  /**
-   * What happens in the round that is told slowly; its one pass is a light over all guesses.
-   * @param {string} [phase]
-   */
+  // What happens in the round that is told slowly; its one pass is a light over all guesses.
+  /** @param {string} [phase] */
   #tell(phase) {
     const { dataset } = this.#page.root;
     if (dataset.told === phase) return;

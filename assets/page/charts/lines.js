@@ -81,11 +81,9 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
 /** What was drawn into each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
 const drawn = new WeakMap();
 
-/**
- * Draw parts in the place of those that were there. Of each only what differs is set: nodes that are
- * made for every frame hold it up when they are collected.
- * @type {(parent: Element, wanted: Part[]) => void}
- */
+// Draw parts in the place of those that were there. Of each only what differs is set: nodes that
+// are made for every frame hold it up when they are collected.
+/** @type {(parent: Element, wanted: Part[]) => void} */
 function renew(parent, wanted) {
   const there = drawn.get(parent) ?? [];
   for (const { node } of there.slice(wanted.length)) node.remove();

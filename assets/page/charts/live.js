@@ -63,10 +63,8 @@ export class LiveCharts {
     this.#draw();
   }
 
-  /**
-   * The figure at the end of a line.
-   * @type {(name: string, metric: string, words: string, chart?: string) => void}
-   */
+  // The figure at the end of a line.
+  /** @type {(name: string, metric: string, words: string, chart?: string) => void} */
   #head(name, metric, words, chart = name) {
     const value = element("b", "", { dataset: chart === name ? { metric } : {} });
     this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
@@ -105,10 +103,9 @@ export class LiveCharts {
     return this.#whole.points;
   }
 
-  /**
-   * How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until it is passed.
-   * @type {(name: string, value: number, isExact: boolean, live: Live) => number}
-   */
+  // How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until
+  // it is passed.
+  /** @type {(name: string, value: number, isExact: boolean, live: Live) => number} */
   #end(name, value, isExact, { trace }) {
     if (isExact) return value || 1;
     const known = this.#reach[name] ?? 0;
@@ -256,11 +253,9 @@ function keysOf(header) {
   return (/** @type {LaneName} */ name) => (name === ALONE ? "alone" : String(drafted.indexOf(name) % 8));
 }
 
-/**
- * What lies between two lines: up to the clock that both have reached, and in a finished run up to
- * the tokens that both have written.
- * @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null}
- */
+// What lies between two lines: up to the clock that both have reached, and in a finished run up to
+// the tokens that both have written.
+/** @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null} */
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
   const [a, b] = [lastOf(ours), lastOf(alone)];
@@ -299,8 +294,6 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   return found;
 }
 
-/**
- * A name stands right of its head while there is room.
- * @type {(x: number, clock: number) => [number, number]}
- */
+// A name stands right of its head while there is room.
+/** @type {(x: number, clock: number) => [number, number]} */
 const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);

@@ -152,10 +152,8 @@ export function nameOf({ drafter, gamma, policy }) {
   return `${choiceIn("drafters", drafter)}, ${limit}`;
 }
 
-/**
- * The same inside of a sentence, if it does not begin one.
- * @type {(name: string, place: number) => string}
- */
+// The same inside of a sentence, if it does not begin one.
+/** @type {(name: string, place: number) => string} */
 const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) : name);
 
 /**

@@ -144,10 +144,8 @@ export class Table {
 /** @param {string} text */
 const plain = (text) => [element("span", "", text)];
 
-/**
- * A value that was not measured, with room for what else a measured one has.
- * @type {(value: number | null | undefined, unit?: string) => HTMLElement[]}
- */
+// A value that was not measured, with room for what else a measured one has.
+/** @type {(value: number | null | undefined, unit?: string) => HTMLElement[]} */
 function guess(value, unit = "") {
   const node = value == null ? element("span", "", fixed(value, 2))
     : element("span", "sc-guess", fixed(value, 2) + unit, { title: "Predicted, not measured" });

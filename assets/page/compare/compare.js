@@ -103,10 +103,8 @@ function factsOf({ trace: { header }, lanes }) {
   return facts.set("machine", provenance(header).machine);
 }
 
-/**
- * The settings that differ, marked, and those that do not.
- * @type {(sides: Side[]) => HTMLElement[]}
- */
+// The settings that differ, marked, and those that do not.
+/** @type {(sides: Side[]) => HTMLElement[]} */
 function settings(sides) {
   const [earlier, latest] = sides.map(factsOf);
   const names = [...new Set([...earlier.keys(), ...latest.keys()])];

@@ -166,10 +166,8 @@ export class Explain {
     return this.#held?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
   }
 
-  /**
-   * The round of another lane that wrote the same place of the text.
-   * @param {string | undefined} lane
-   */
+  // The round of another lane that wrote the same place of the text.
+  /** @param {string | undefined} lane */
   #cross(lane) {
     const trace = this.#held, round = this.#round;
     if (!trace || !round || round.lane === lane) return;

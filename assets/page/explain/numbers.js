@@ -66,10 +66,8 @@ function listed(choices, mine, of) {
   return (/** @type {number} */ id) => known.get(id) ?? (isWhole ? 0 : undefined);
 }
 
-/**
- * A chance that follows from the other one; listed chances are rounded, so it is never called 0.
- * @type {(other?: number, gap?: number) => number | undefined}
- */
+// A chance that follows from the other one; listed chances are rounded, so it is never called 0.
+/** @type {(other?: number, gap?: number) => number | undefined} */
 const derived = (other, gap) => (other === undefined || gap === undefined ? undefined : Math.max(FINEST, other + gap));
 
 /**
@@ -213,10 +211,8 @@ function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, al
       plural(byThen(passes, seconds), "token")}.`;
 }
 
-/**
- * How many passes were over after this time.
- * @type {(passes: Round[], seconds: number) => number}
- */
+// How many passes were over after this time.
+/** @type {(passes: Round[], seconds: number) => number} */
 function byThen(passes, seconds) {
   let left = seconds;
   return passes.filter((pass) => (left -= secondsOf(pass)) >= 0).length;

@@ -86,10 +86,8 @@ function tailOf(text, most) {
   return tail.length < text.trim().length ? `… ${tail}` : tail;
 }
 
-/**
- * The lines below the tokens: what each is called, and what it says of a token.
- * @type {(settings: Settings) => [string, (token: Token) => string][]}
- */
+// The lines below the tokens: what each is called, and what it says of a token.
+/** @type {(settings: Settings) => [string, (token: Token) => string][]} */
 function rowsOf(settings) {
   const judged = (/** @type {Token} */ { outcome }) => outcome === "accepted" || outcome === "rejected";
   const isGuess = (/** @type {Token} */ token) => judged(token) || token.outcome === "ignored";
@@ -170,10 +168,8 @@ function heading(sheet, round, { header, rounds }, width) {
   write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
 }
 
-/**
- * A brace over some columns, or under them, and what it says.
- * @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void}
- */
+// A brace over some columns, or under them, and what it says.
+/** @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void} */
 function brace(sheet, columns, y, text, isBelow = false) {
   const first = columns[0], last = columns[columns.length - 1];
   const left = first.left, right = last.left + last.width, tip = isBelow ? -7 : 7;
@@ -183,10 +179,8 @@ function brace(sheet, columns, y, text, isBelow = false) {
   write(sheet, text, left, isBelow ? y + 22 : y - 10, { size: 15, colour: "soft" });
 }
 
-/**
- * A token with the underline of its outcome, which is told apart without colours too.
- * @type {(sheet: Sheet, column: Column) => void}
- */
+// A token with the underline of its outcome, which is told apart without colours too.
+/** @type {(sheet: Sheet, column: Column) => void} */
 function tokenBox(sheet, { token, left, width }) {
   const { outcome, text } = token, stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
   const bottom = TOKENS + BOX;
@@ -201,10 +195,8 @@ function tokenBox(sheet, { token, left, width }) {
   if (outcome === "rejected") line(bottom - 20);
 }
 
-/**
- * What the round wrote and how long it took.
- * @type {(sheet: Sheet, round: Round, y: number) => void}
- */
+// What the round wrote and how long it took.
+/** @type {(sheet: Sheet, round: Round, y: number) => void} */
 function footing(sheet, round, y) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });

@@ -204,10 +204,8 @@ function correct({ round, tokens, own, isGreedy, rule }) {
   };
 }
 
-/**
- * What a corrected token was drawn from, as far as it is known.
- * @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]}
- */
+// What a corrected token was drawn from, as far as it is known.
+/** @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]} */
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;
   if (rule !== "token") {

@@ -25,10 +25,8 @@ export function canonical(value) {
   return `{${fields.join(",")}}`;
 }
 
-/**
- * Both write the shortest digits that mean the number; they differ in where the point goes.
- * @param {number} value
- */
+// Both write the shortest digits that mean the number; they differ in where the point goes.
+/** @param {number} value */
 function float(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-5 || size >= 1e16)) return value.toExponential();

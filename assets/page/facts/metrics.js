@@ -22,10 +22,8 @@ const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
 /** @param {Round[]} rounds */
 const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
 
-/**
- * Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
- * @param {Round[]} rounds
- */
+// Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
+/** @param {Round[]} rounds */
 const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
 
 /**
@@ -138,10 +136,8 @@ function speedup(seconds, tokens, name) {
 /** @param {Round[]} rounds */
 const written = (rounds) => sum(rounds, (round) => round.emitted.length);
 
-/**
- * Seconds to read the prompt; of a watched server, to its first token.
- * @type {(name: LaneName, rounds: Round[], header?: Header) => number}
- */
+// Seconds to read the prompt; of a watched server, to its first token.
+/** @type {(name: LaneName, rounds: Round[], header?: Header) => number} */
 function prefillOf(name, rounds, header) {
   if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
   return sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);

@@ -70,10 +70,8 @@ function delay(rounds, usual) {
   return expected ? total(rounds) / expected - 1 : 0;
 }
 
-/**
- * Both lanes in as many consecutive parts.
- * @type {(ours: Round[], theirs: Round[]) => Round[][][]}
- */
+// Both lanes in as many consecutive parts.
+/** @type {(ours: Round[], theirs: Round[]) => Round[][][]} */
 function windows(ours, theirs) {
   const count = Math.min(MOST_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
   const part = (/** @type {Round[]} */ rounds, /** @type {number} */ i) =>

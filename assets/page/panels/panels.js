@@ -107,10 +107,8 @@ export class Panels {
     this.#filled = trace;
   }
 
-  /**
-   * The sliders stay in their place: whoever holds one must not lose it.
-   * @type {(rounds: Round[], trace: Trace) => void}
-   */
+  // The sliders stay in their place: whoever holds one must not lose it.
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());

@@ -40,10 +40,8 @@ export function showWhy(body, why, trace) {
     titled("What is easily misread", misreadings(why)));
 }
 
-/**
- * The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
- * @param {Metrics} m
- */
+// The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
+/** @param {Metrics} m */
 function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
   const whole = wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
     : `With prefill: ${fixed(prefilled, 2)}×.`;
@@ -150,10 +148,8 @@ function difference({ m, costs, speedup, formula }) {
   return `${TEXTBOOK}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
 }
 
-/**
- * Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
- * @type {(why: Explanation) => HTMLElement[]}
- */
+// Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
+/** @type {(why: Explanation) => HTMLElement[]} */
 function breakEven({ m, break_even: least }) {
   if (least === null) return [element("p", "", NEVER_PAYS)];
   const alpha = m.alpha ?? 0;
@@ -165,10 +161,8 @@ function breakEven({ m, break_even: least }) {
     element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the measured prices.`)];
 }
 
-/**
- * What people often get wrong about speed, answered with the numbers of the shown run.
- * @param {Explanation} why
- */
+// What people often get wrong about speed, answered with the numbers of the shown run.
+/** @param {Explanation} why */
 function misreadings({ m, costs, speeds }) {
   /** @type {[string, string][]} */
   const answers = [

@@ -167,10 +167,8 @@ function standing(token, round, place) {
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
-/**
- * What is known of a draft before the target has judged it.
- * @type {(token: Token) => ShownToken}
- */
+// What is known of a draft before the target has judged it.
+/** @type {(token: Token) => ShownToken} */
 const asGuess = ({ id, text, q, soft_q, top_q, seen }) => ({ id, text, q, soft_q, top_q, seen, outcome: "pending" });
 
 /** How likely the token was for both models, in two bars. @param {ShownToken} token */
@@ -195,10 +193,8 @@ function numbers(token, rule) {
     (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", number(value)))])));
 }
 
-/**
- * Bars of the likeliest tokens; this one is added where it is not among them.
- * @type {(token: ShownToken, rule: string) => HTMLDivElement}
- */
+// Bars of the likeliest tokens; this one is added where it is not among them.
+/** @type {(token: ShownToken, rule: string) => HTMLDivElement} */
 function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [

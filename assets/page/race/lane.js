@@ -211,11 +211,9 @@ export class Lane {
     this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), isMarked: false });
   }
 
-  /**
-   * The block that goes on after a full one: a new one with what stands behind the last line break, if
-   * the newest round has one, perhaps within a token.
-   * @param {Element} block
-   */
+  // The block that goes on after a full one: a new one with what stands behind the last line break,
+  // if the newest round has one, perhaps within a token.
+  /** @param {Element} block */
   #cut(block) {
     const newest = this.#drawn[this.#drawn.length - 1];
     if (!newest || newest.rest) return block;

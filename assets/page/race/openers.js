@@ -53,9 +53,7 @@ export class Openers {
   }
 }
 
-/**
- * Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
- * @type {(name: string | undefined, trace: Trace) => boolean}
- */
+// Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+/** @type {(name: string | undefined, trace: Trace) => boolean} */
 const canOpen = (name, { header }) =>
   !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));

@@ -68,10 +68,8 @@ export class Readout {
     this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
   }
 
-  /**
-   * Whether the figures may change: while a run goes on not more often than can be read.
-   * @param {number} rounds
-   */
+  // Whether the figures may change: while a run goes on not more often than can be read.
+  /** @param {number} rounds */
   #isDue(rounds) {
     const now = performance.now(), isCalm = now - this.#toldAt < CALM && rounds >= this.#toldOf && rounds < GROWN * this.#toldOf;
     if (this.#root.dataset.state === "running" && isCalm) return false;
@@ -111,10 +109,8 @@ export class Readout {
     }
   }
 
-  /**
-   * The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-   * @type {(said: Headline, isOver: boolean) => void}
-   */
+  // The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
+  /** @type {(said: Headline, isOver: boolean) => void} */
   #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isOver) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
@@ -153,10 +149,8 @@ export class Readout {
     markFinish(find(bar, "u"), name, measured);
   }
 }
-/**
- * On a lane's bar: where it stood when the other lane was done.
- * @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void}
- */
+// On a lane's bar: where it stood when the other lane was done.
+/** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
   if ((name === ALONE && trace.header.lanes) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
@@ -171,10 +165,8 @@ function markFinish(mark, name, measured) {
   mark.title = `${plural(tokens, "token")} when the other lane was done`;
 }
 
-/**
- * Whether the lanes wrote the same; of named lanes in one sentence, if all did.
- * @type {(all: Round[], race: Trace, chosen: LaneName) => string}
- */
+// Whether the lanes wrote the same; of named lanes in one sentence, if all did.
+/** @type {(all: Round[], race: Trace, chosen: LaneName) => string} */
 function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
   const said = sameness(found(chosen), twoOf(race, chosen));

@@ -59,11 +59,9 @@ export class Transport {
     if (trace) this.#drawBars(trace);
   }
 
-  /**
-   * A bar for each round of the first lane with drafts, as high as the tokens that it brought, where it
-   * lies among the events.
-   * @param {Trace} trace
-   */
+  // A bar for each round of the first lane with drafts, as high as the tokens that it brought,
+  // where it lies among the events.
+  /** @param {Trace} trace */
   #drawBars(trace) {
     const { events } = this.#timeline, width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;

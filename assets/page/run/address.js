@@ -42,11 +42,9 @@ export function readAddress(search, config) {
   return { ...asked, settings, wrong };
 }
 
-/**
- * A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
- * parts are those of the pair that they name.
- * @type {(query: URLSearchParams, config: Config) => void}
- */
+// A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
+// parts are those of the pair that they name.
+/** @type {(query: URLSearchParams, config: Config) => void} */
 function nameModels(query, { choices }) {
   const pair = query.get("pair") ?? "", plus = pair.lastIndexOf("+");
   const known = choices.pair ?? [];
@@ -67,10 +65,8 @@ function isSetting(setting, text, config) {
   return value >= least && value <= most && (Number.isInteger(value) || !whole.includes(setting));
 }
 
-/**
- * Whether a setting is written as it is: a choice, or the name of a model.
- * @type {(setting: string, config: Config) => boolean}
- */
+// Whether a setting is written as it is: a choice, or the name of a model.
+/** @type {(setting: string, config: Config) => boolean} */
 const isText = (setting, { choices, defaults }) =>
   Object.hasOwn(choices, setting) || typeof defaults[setting] === "string";
 

@@ -44,10 +44,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   return found;
 }
 
-/**
- * Whether a setting does nothing beside the others.
- * @type {(name: string, value: (name: string) => Value) => boolean}
- */
+// Whether a setting does nothing beside the others.
+/** @type {(name: string, value: (name: string) => Value) => boolean} */
 function isIdle(name, value) {
   if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
   if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
@@ -55,10 +53,8 @@ function isIdle(name, value) {
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
 }
 
-/**
- * The name of the listed pair with the models of a run.
- * @type {(header: Header, config: Config) => string | null}
- */
+// The name of the listed pair with the models of a run.
+/** @type {(header: Header, config: Config) => string | null} */
 function pairOf({ target, draft, settings }, { pairs }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
     known !== undefined && model.name.split("/").pop() === known[0]
@@ -89,10 +85,8 @@ function plainSettings({ stop, ignore_eos: _, ...settings }) {
   return stop.length ? { ...settings, stop: stop.join(" ") } : settings;
 }
 
-/**
- * A tokenizer may put a mark before a prompt, or other blanks into it.
- * @type {(one: string, other: string) => boolean}
- */
+// A tokenizer may put a mark before a prompt, or other blanks into it.
+/** @type {(one: string, other: string) => boolean} */
 function isSame(one, other) {
   const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());
   return a === b || (a !== "" && b.replace(/^<[^>]*>/, "") === a);

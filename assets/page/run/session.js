@@ -226,11 +226,9 @@ export class Session {
     this.#on.over();
   }
 
-  /**
-   * The recording to show for a run that failed. Where no machine can be had, another preset's is
-   * better than none; on stage there is nobody to read why a run failed.
-   * @param {boolean} fallBack
-   */
+  // The recording to show for a run that failed. Where no machine can be had, another preset's is
+  // better than none; on stage there is nobody to read why a run failed.
+  /** @param {boolean} fallBack */
   #substitute(fallBack) {
     const name = this.#page.address.preset?.name;
     if (fallBack) return this.recordings.first(name);
@@ -247,10 +245,8 @@ export class Session {
     if (this.run === before && !this.busy) this.#page.notice.show(BACK);
   }
 
-  /**
-   * Only a question that fails says that the server is gone: one that waits may be in a long line.
-   * @param {() => void} [isSlow] told if it waits
-   */
+  // Only a question that fails says that the server is gone: one that waits may be in a long line.
+  /** @param {() => void} [isSlow] told if it waits */
   async #isServerThere(isSlow = () => {}) {
     const question = this.#page.server.missed?.({ run: "", seq: 0 });
     const waiting = setTimeout(isSlow, SLOW_AFTER);

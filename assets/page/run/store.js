@@ -3,10 +3,8 @@
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
 const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it does
 
-/**
- * Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
- * @type {(wire: WireRound) => Round}
- */
+// Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
+/** @type {(wire: WireRound) => Round} */
 function rebuilt({ kept, ...wire }) {
   const drafted = wire.drafted.map(compact);
   return { ...wire, drafted, emitted: [...drafted.slice(0, kept), ...wire.emitted.map(compact)] };
@@ -121,11 +119,9 @@ export class Store {
     }
   }
 
-  /**
-   * A round that was there before is told again, in the place of itself and all behind it in its
-   * lane: a watched server may tell its counts at the end.
-   * @param {Round[]} rounds
-   */
+  // A round that was there before is told again, in the place of itself and all behind it in its
+  // lane: a watched server may tell its counts at the end.
+  /** @param {Round[]} rounds */
   #add(rounds) {
     if (!this.#live) return;
     const { rounds: known } = this.#live;

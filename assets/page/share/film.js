@@ -276,10 +276,8 @@ function layOut(context, rounds, prompt, width) {
   return placed;
 }
 
-/**
- * Pieces that stand together. A token may hold several words, and a word several tokens.
- * @param {Piece[]} pieces
- */
+// Pieces that stand together. A token may hold several words, and a word several tokens.
+/** @param {Piece[]} pieces */
 function wordsOf(pieces) {
   const words = /** @type {Piece[][]} */ ([]);
   for (const piece of pieces) {

@@ -31,10 +31,8 @@ function ratio(trace) {
 /** @param {Trace} trace */
 const drafts = ({ rounds }) => rounds.flatMap(({ lane, drafted }) => (lane === "baseline" ? [] : drafted));
 
-/**
- * The place of one of three answers: higher, lower, or as good as the same.
- * @type {(value: number, than: number) => 0 | 1 | 2}
- */
+// The place of one of three answers: higher, lower, or as good as the same.
+/** @type {(value: number, than: number) => 0 | 1 | 2} */
 const placeOf = (value, than) => (value > than * (1 + NEAR) ? 0 : value < than * (1 - NEAR) ? 1 : 2);
 
 /** @type {Record<string, AboutRun>} */

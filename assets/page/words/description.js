@@ -19,10 +19,8 @@ const WHOLE = "In the target’s chat template the models read:";
 const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
   + "the tokens that both have.";
 
-/**
- * A target, and of one on a server how it is timed and how fast it is by itself.
- * @type {(header: Header) => Item[]}
- */
+// A target, and of one on a server how it is timed and how fast it is by itself.
+/** @type {(header: Header) => Item[]} */
 function targetItems({ target, streaming_rate: rate }) {
   const item = { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) };
   if (target.form !== SERVER) return [item];
@@ -68,19 +66,15 @@ const changedBy = (rule, whose = "") => ({
   name: "verdict", text: `${settingText("verdict", rule)}${whose}: changes the text`, title: verdictKind(rule).warning, isInexact: true,
 });
 
-/**
- * What was asked or begun; of a question, the whole text that the models read too.
- * @type {(header: Header) => Item}
- */
+// What was asked or begun; of a question, the whole text that the models read too.
+/** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
   return { name: "prompt", text: quoted(askedIn(header)), title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt };
 }
 
-/**
- * The same of lanes with names of their own, which say what differs.
- * @type {(header: Header, lanes: Record<LaneName, Settings>) => Item[]}
- */
+// The same of lanes with names of their own, which say what differs.
+/** @type {(header: Header, lanes: Record<LaneName, Settings>) => Item[]} */
 function several({ drafts, settings }, lanes) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
   const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });

@@ -76,11 +76,9 @@ function kindOf(letter, next, previous, state) {
 /** Whether a line may still become a fence or a heading. @param {string} line */
 const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MOST_INDENT;
 
-/**
- * A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
- * count as those of code in the line.
- * @type {(state: Reading) => Kind}
- */
+// A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
+// count as those of code in the line.
+/** @type {(state: Reading) => Kind} */
 function fenceTick(state) {
   if (state.ticks < FENCE) {
     if (!state.isFenced) state.isCode = !state.isCode;

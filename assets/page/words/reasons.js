@@ -145,10 +145,8 @@ function bonus(token, round) {
 const alone = (token) =>
   `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
 
-/**
- * A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
- * @param {ShownToken} token
- */
+// A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
+/** @param {ShownToken} token */
 const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (token.top_q?.length ?? 0) <= 1;
 
 /** @param {ShownToken} token */

@@ -150,10 +150,8 @@ export function headlineOf(shown, race, chosen, ratios) {
   return race.header.lanes ? { ...said, ...ofSeveral(said, trace.header.settings, chosen, ratios, ratio) } : said;
 }
 
-/**
- * How far a run has come when it is played again; empty at its end, and while it is written.
- * @type {(shown: Round[], race: Trace, chosen: LaneName) => string}
- */
+// How far a run has come when it is played again; empty at its end, and while it is written.
+/** @type {(shown: Round[], race: Trace, chosen: LaneName) => string} */
 function replayOf(shown, race, chosen) {
   if (race.end === null || shown.length === race.rounds.length) return "";
   const rounds = twoRounds(shown, chosen), m = measure(rounds);

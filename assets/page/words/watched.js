@@ -45,10 +45,8 @@ export function watchedDetail(m, rounds, trace) {
   return `A pass yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
 }
 
-/**
- * Whether the server's own counters say the same.
- * @type {(trace: Trace, rounds: Round[], m: Metrics, isTold: boolean) => string}
- */
+// Whether the server's own counters say the same.
+/** @type {(trace: Trace, rounds: Round[], m: Metrics, isTold: boolean) => string} */
 function counted({ end, rounds: all }, rounds, m, isTold) {
   const said = end?.counted;
   if (!said || rounds.length < all.length) return "";
