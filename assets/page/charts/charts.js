@@ -150,10 +150,6 @@ const named = (style, lane) => {
   return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
 };
 
-/**
- * @param {Config} config
- * @param {string} name of a chart
- * @param {LaneName[]} lanes
- */
+/** @type {(config: Config, name: string, lanes: LaneName[]) => string} */
 const titleOf = (config, name, lanes) =>
   ((lanes.length > 2 && config.several[name]) || config.titles[name]);

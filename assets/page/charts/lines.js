@@ -115,12 +115,7 @@ function path(points) {
   return said;
 }
 
-/**
- * @param {string} text
- * @param {string} className
- * @param {Point} at  px
- * @returns {Part}
- */
+/** At a place in px. @type {(text: string, className: string, at: Point) => Part} */
 const put = (text, className, at) => ({ tag: "span", class: className, text, at: shift(at) });
 
 /** @param {Point} at  px */

@@ -129,16 +129,17 @@ export class Form {
     const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
     const isUsual = (/** @type {string} */ value) => !Array.isArray(usual) || usual.map(String).includes(value);
     return element("fieldset", "", element("legend", "", legend),
-      element("div", "sc-chips", ...options.map(([value, label]) => chip("checkbox", name, value, label, isUsual(value)))),
+      element("div", "sc-chips", ...options.map(([value, label]) => chip(label, { type: "checkbox", name, value, checked: isUsual(value) }))),
       ...note ? [element("small", "", note)] : []);
   }
 
   #prompts() {
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
+    const source = { type: "radio", name: "source" };
     builtIn.dataset.source = "built-in";
     return element("fieldset", "", element("legend", "", "Prompts"), element("div", "sc-chips",
-      chip("radio", "source", "built-in", "Built-in set", true), chip("radio", "source", "own", "My own", false)), builtIn, this.#ownPrompts());
+      chip("Built-in set", { ...source, value: "built-in", checked: true }), chip("My own", { ...source, value: "own" })), builtIn, this.#ownPrompts());
   }
 
   #ownPrompts() {
@@ -214,23 +215,10 @@ export class Form {
   }
 }
 
-/**
- * @param {"checkbox" | "radio"} type
- * @param {string} name
- * @param {string} value
- * @param {string} label
- * @param {boolean} checked
- */
-function chip(type, name, value, label, checked) {
-  return element("label", "", element("input", "", { type, name, value, checked }), element("span", "", label));
-}
+/** @type {(label: string, given: Partial<HTMLInputElement>) => HTMLLabelElement} */
+const chip = (label, given) => element("label", "", element("input", "", given), element("span", "", label));
 
-/**
- * @param {string} name
- * @param {string} label
- * @param {[value: number, label: string][]} options
- * @param {number} chosen
- */
+/** @type {(name: string, label: string, options: [number, string][], chosen: number) => HTMLElement} */
 function choice(name, label, options, chosen) {
   return element("label", "", element("span", "", label), element("select", "", { name },
     ...options.map(([value, text]) => element("option", "", text, { value, selected: value === chosen }))));

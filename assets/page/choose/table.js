@@ -91,11 +91,8 @@ export class Table {
     this.#arrange();
   }
 
-  /**
-   * @param {string} name of a column; empty for the order of the plan
-   * @param {string} label
-   * @param {string} title
-   */
+  // The name is empty for the order of the plan.
+  /** @type {(name: string, label: string, title: string) => HTMLTableCellElement} */
   #header(name, label, title) {
     const onclick = () => {
       this.#sorted = name && this.#sorted !== name ? name : null;

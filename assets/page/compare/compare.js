@@ -161,11 +161,8 @@ function lead([earlier, latest]) {
   return `${said} Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.${machines}`;
 }
 
-/**
- * Both runs' tokens against their clocks, in one drawing with its key.
- * @param {Side[]} sides
- * @param {number} width px
- */
+// Both runs' tokens against their clocks, in one drawing of so many px with its key.
+/** @type {(sides: Side[], width: number) => HTMLElement[]} */
 function chart(sides, width) {
   const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
     points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "with drafts"}`,

@@ -70,11 +70,8 @@ function listed(choices, mine, of) {
 /** @type {(other?: number, gap?: number) => number | undefined} */
 const derived = (other, gap) => (other === undefined || gap === undefined ? undefined : Math.max(FINEST, other + gap));
 
-/**
- * The largest rows, and among them those of these tokens.
- * @param {Share[]} rows
- * @param {number[]} needed ids
- */
+// The largest rows, and among them those of the tokens with these ids.
+/** @type {(rows: Share[], needed: number[]) => Share[]} */
 function largest(rows, needed) {
   const height = (/** @type {Share} */ { p, q, id }) => Math.max(p, q) + Number(needed.includes(id));
   const kept = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MOST_ROWS);

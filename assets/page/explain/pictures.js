@@ -67,11 +67,8 @@ export function bars(title, kind, choices, chosen) {
 /** @param {string} text */
 const word = (text) => element("span", "sx-word", visible(text));
 
-/**
- * Pieces one after the other, on a track that is `whole` long.
- * @param {[string, number][]} pieces class and length
- * @param {number} whole
- */
+// Pieces, each with its class and length, one after the other, on a track that is `whole` long.
+/** @type {(pieces: [string, number][], whole: number) => HTMLSpanElement} */
 const track = (pieces, whole) => element("span", "sx-track", ...pieces
   .filter(([, length]) => length >= whole * FINEST || pieces.length === 1)
   .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / whole}%` } })));
@@ -91,11 +88,7 @@ export function columns({ drafted, emitted }, isRead) {
   return element("ol", "sx-places", { tabIndex: 0 }, ...places); // so that keys can scroll it
 }
 
-/**
- * @param {number} place from 0
- * @param {HTMLElement} title
- * @param {...HTMLElement} parts
- */
+/** @type {(place: number, title: HTMLElement, ...parts: HTMLElement[]) => HTMLLIElement} */
 const column = (place, title, ...parts) => element("li", "", { style: { "--i": place } },
   element("p", "", element("small", "", String(place + 1)), title), ...parts);
 
@@ -150,13 +143,8 @@ export function verdict(token, rule = "token") {
     element("b", "sx-word-of-verdict", told));
 }
 
-/**
- * A mark on the line; its label stays inside of it.
- * @param {string} name
- * @param {number} value from 0 to 1
- * @param {string} label
- * @param {string} number
- */
+// A mark on the line from 0 to 1; its label stays inside of it.
+/** @type {(name: string, value: number, label: string, number: string) => HTMLSpanElement} */
 const pin = (name, value, label, number) => element("span", `sx-pin is-${name}`, { style: { "--at": value } },
   element("span", "", `${label} = `, element("b", "", number)));
 

@@ -3,7 +3,7 @@
 import { shape } from "specviz/dom/dom.js";
 import { milliseconds, textBefore } from "specviz/explain/numbers.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
-import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
+import { coloursOfPage, Painting, runLine, SANS, SERIF } from "specviz/share/paint.js";
 import { chance, oddsAndDraw, ruleOf } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
@@ -50,12 +50,8 @@ export function figureOfRound(round, trace) {
   return new XMLSerializer().serializeToString(sheet.node);
 }
 
-/**
- * Where each token stands; the target's own is set apart.
- * @param {Token[]} tokens
- * @param {number} own how many of them are the target's
- * @returns {Column[]}
- */
+// Where each token stands; the target's own, one at most, is set apart.
+/** @type {(tokens: Token[], own: number) => Column[]} */
 function columnsOf(tokens, own) {
   const width = ruler(TOKEN);
   let left = EDGE + LABELS;
@@ -69,16 +65,13 @@ function columnsOf(tokens, own) {
 
 /** What tells how wide a text is, in pixels. @param {string} font */
 function ruler(font) {
-  const { context } = canvasOf(1, 1);
+  const { context } = new Painting();
   context.font = font;
   return (/** @type {string} */ text) => MARGIN * context.measureText(text).width;
 }
 
-/**
- * The last words of a text that fit.
- * @param {string} text
- * @param {number} most px
- */
+// The last words of a text that fit into so many px.
+/** @type {(text: string, most: number) => string} */
 function tailOf(text, most) {
   const width = ruler(CONTEXT);
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
@@ -112,11 +105,7 @@ function rowsOf(settings) {
 const colourOf = (label, { outcome }) =>
   (label !== "verdict" ? "ink" : outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome));
 
-/**
- * @param {number} width px
- * @param {number} height px
- * @returns {Sheet}
- */
+/** In px. @type {(width: number, height: number) => Sheet} */
 function sheetOf(width, height) {
   const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }), sheet = { node, colours: coloursOfPage() };
   draw(sheet, "rect", { width, height, fill: sheet.colours.page });
@@ -149,12 +138,7 @@ function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colo
   return node;
 }
 
-/**
- * @param {Sheet} sheet
- * @param {Round} round
- * @param {Trace} trace
- * @param {number} width px
- */
+/** @type {(sheet: Sheet, round: Round, trace: Trace, width: number) => void} */
 function heading(sheet, round, { header, rounds }, width) {
   const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
   const title = `${plural(round.drafted.length, "token")} drafted, ${kept} accepted, ${round.emitted.length} written`;

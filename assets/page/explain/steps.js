@@ -59,11 +59,8 @@ export function stepsOf(round, trace) {
   return [...steps, balance(round, trace, tokens)];
 }
 
-/**
- * @param {Token[]} tokens
- * @param {number} judged how many have their verdict
- * @returns {Marked[]}
- */
+// The first of them have their verdict.
+/** @type {(tokens: Token[], judged: number) => Marked[]} */
 const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
 /** @type {(told: Told) => Step} */
@@ -76,12 +73,8 @@ function guess({ round, trace, isGreedy }) {
   };
 }
 
-/**
- * How a round's guesses came about, in a sentence.
- * @param {Header} header
- * @param {string} count how many guesses, in words
- * @param {boolean} isGreedy
- */
+// How a round's guesses came about, in a sentence; how many they were comes in words.
+/** @type {(header: Header, count: string, isGreedy: boolean) => string} */
 function guessed({ settings, draft }, count, isGreedy) {
   const { guessed: drawn, guessed_greedy: greedy, who } = drafterKind(settings.drafter);
   const told = (isGreedy && greedy) || drawn;
@@ -129,11 +122,7 @@ function judge(told) {
   }));
 }
 
-/**
- * @param {Told} told
- * @param {Token} token
- * @param {number} place from 0
- */
+/** @type {(told: Told, token: Token, place: number) => string} */
 function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   // What the target wrote in its place comes in a later step, unless it is what is compared.
   const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };

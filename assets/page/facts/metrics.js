@@ -122,11 +122,7 @@ function costRatio(ours, alone) {
   return step && pass ? step / pass : null;
 }
 
-/**
- * @param {Record<LaneName, number | null>} seconds
- * @param {PerLane} tokens
- * @param {LaneName} name
- */
+/** @type {(seconds: Record<LaneName, number | null>, tokens: PerLane, name: LaneName) => number | null} */
 function speedup(seconds, tokens, name) {
   const slow = ratio(seconds[ALONE] ?? 0, tokens[ALONE]);
   const fast = ratio(seconds[name] ?? 0, tokens[name]);

@@ -114,11 +114,7 @@ export class Card {
   }
 }
 
-/**
- * @param {Place} at
- * @param {boolean} isPending
- * @param {string} rule of the verdicts
- */
+/** @type {(at: Place, isPending: boolean, rule: string) => HTMLElement[]} */
 function content(at, isPending, rule) {
   const { round, place } = at;
   const judged = tokensOf(round)[place];

@@ -89,13 +89,8 @@ export class Readout {
     });
   }
 
-  /**
-   * What each lane has written, and its bar.
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   * @param {Map<LaneName, Metrics>} figures
-   * @param {boolean} isOver
-   */
+  // What each lane has written, and its bar.
+  /** @type {(rounds: Round[], trace: Trace, figures: Map<LaneName, Metrics>, isOver: boolean) => void} */
   #showLanes(rounds, trace, figures, isOver) {
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
     const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
@@ -132,11 +127,8 @@ export class Readout {
     return node;
   }
 
-  /**
-   * @param {LaneName} name
-   * @param {Measured} measured
-   * @param {number} longest  the most that any lane's clock says, in seconds
-   */
+  // The longest is what the slowest lane's clock says, in seconds.
+  /** @type {(name: LaneName, measured: Measured, longest: number) => void} */
   #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
     const bar = this.#node(`[data-bar="${CSS.escape(name)}"]`);

@@ -4,7 +4,7 @@ import { raceOfTwo } from "specviz/charts/lines.js";
 import { pause } from "specviz/dom/dom.js";
 import { measure } from "specviz/facts/metrics.js";
 import { eventsOf } from "specviz/run/timeline.js";
-import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, SERIF, write } from "specviz/share/paint.js";
+import { runLine, SANS, SERIF, Painting } from "specviz/share/paint.js";
 import { begunBy, fixed, plural } from "specviz/words/words.js";
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
@@ -25,6 +25,7 @@ const LANES = [
   { lane: "baseline", name: "Target alone", left: EDGE + 744, width: WIDTH - 2 * EDGE - 744 },
 ];
 const PADDING = 20; // px inside a lane
+const SMALL = { font: `19px ${SANS}` };
 
 /** The kind of film that this browser can record; null if it cannot. */
 export function filmType() {
@@ -41,11 +42,10 @@ export function filmType() {
 export async function filmOf(trace, { progress, signal }) {
   const type = filmType();
   if (!type) throw new Error("this browser records no canvas");
-  const { canvas, context } = canvasOf(SCALE * WIDTH, SCALE * HEIGHT);
-  context.scale(SCALE, SCALE);
-  const scene = sceneOf(context, raceOfTwo(trace));
+  const sheet = new Painting(SCALE * WIDTH, SCALE * HEIGHT), scene = sceneOf(sheet, raceOfTwo(trace));
+  sheet.context.scale(SCALE, SCALE);
   paint(scene, 0);
-  const stream = canvas.captureStream(RATE);
+  const stream = sheet.canvas.captureStream(RATE);
   const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS });
   const parts = /** @type {Blob[]} */ ([]);
   recorder.ondataavailable = ({ data }) => { parts.push(data); };
@@ -85,12 +85,9 @@ async function withDuration(film, lasts) {
   return new Blob([head, film.slice(HEAD)], { type: film.type });
 }
 
-/**
- * Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
- * would leave out the end.
- * @param {MediaRecorder} recorder
- * @param {Blob[]} parts what is encoded so far
- */
+// Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
+// would leave out the end.
+/** @type {(recorder: MediaRecorder, parts: Blob[]) => Promise<void>} */
 async function drain(recorder, parts) {
   const size = () => parts.reduce((sum, part) => sum + part.size, 0);
   for (let left = DRAINS, quiet = 0; left > 0 && quiet < 2 && recorder.state === "recording"; left -= 1) {
@@ -102,13 +99,9 @@ async function drain(recorder, parts) {
   }
 }
 
-/**
- * Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
- * hidden tab, which gets no time, the film waits.
- * @param {MediaRecorder} recorder
- * @param {AbortSignal} signal
- * @param {(share: number) => void} show
- */
+// Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
+// hidden tab, which gets no time, the film waits.
+/** @type {(recorder: MediaRecorder, signal: AbortSignal, show: (share: number) => void) => Promise<void>} */
 function play(recorder, signal, show) {
   return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
     let over = 0, last = performance.now();
@@ -131,17 +124,17 @@ function play(recorder, signal, show) {
 
 /**
  * Everything that stays the same from picture to picture.
- * @param {CanvasRenderingContext2D} context
+ * @param {Painting} sheet
  * @param {Trace} trace
  */
-function sceneOf(context, trace) {
+function sceneOf(sheet, trace) {
   const lanes = LANES.map((one) => {
     const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
-    return { ...one, rounds, placed: layOut(context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
+    return { ...one, rounds, placed: layOut(sheet.context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
   });
   const seconds = Math.max(...trace.rounds.map(({ clock }) => clock)), pace = Number((seconds / RACE).toPrecision(2));
-  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds))), colours = coloursOfPage();
-  return { context, trace, lanes, seconds, most, pace, colours, small: { font: `19px ${SANS}`, colour: colours.soft } };
+  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
+  return { sheet, trace, lanes, seconds, most, pace };
 }
 
 /** @param {Round[]} rounds */
@@ -152,16 +145,15 @@ const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.l
  * @param {number} share of the race that is over
  */
 function paint(scene, share) {
-  const { context, trace, lanes, colours, pace, small } = scene, time = share * scene.seconds + 1e-12;
-  context.fillStyle = colours.page;
-  context.fillRect(0, 0, WIDTH, HEIGHT);
-  brand(context, colours, EDGE, 60, 32);
-  write(context, runLine(trace.header), EDGE, 92, { ...small, most: 860 });
-  write(context, `played at ${pace}×`, EDGE, HEIGHT - 18, small);
-  write(context, "each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...small, align: "right" });
+  const { sheet, trace, lanes, pace } = scene, time = share * scene.seconds + 1e-12;
+  sheet.fill("page", 0, 0, WIDTH, HEIGHT);
+  sheet.brand(EDGE, 60, 32);
+  sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, most: 860 });
+  sheet.write(`played at ${pace}×`, EDGE, HEIGHT - 18, SMALL);
+  sheet.write("each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...SMALL, align: "right" });
   const { speedup } = measure(trace.rounds.filter(({ clock }) => clock <= time), trace.header);
-  write(context, speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86,
-    { colour: colours.ink, font: `600 72px ${SANS}`, align: "right" });
+  sheet.write(speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86,
+    { colour: "ink", font: `600 72px ${SANS}`, align: "right" });
   lanes.forEach((lane, i) => {
     paintBar(scene, lane.rounds.filter(({ clock }) => clock <= time), i);
     paintLane(scene, lane, time);
@@ -169,45 +161,41 @@ function paint(scene, share) {
 }
 
 /** @type {(scene: Scene, done: Round[], place: number) => void} */
-function paintBar({ context, most, colours, small }, done, place) {
+function paintBar({ sheet, most }, done, place) {
   const y = 124 + 34 * place, tokens = tokensIn(done), clock = done[done.length - 1]?.clock ?? 0;
-  write(context, LANES[place].name.toLowerCase(), EDGE, y + 6, small);
-  fillBox(context, [EDGE + 140, y - 7, 690, 14], colours.track, 7);
-  fillBox(context, [EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? colours.soft : colours.accepted, 7);
+  sheet.write(LANES[place].name.toLowerCase(), EDGE, y + 6, SMALL);
+  sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
+  sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? "soft" : "accepted", 7);
   const speed = clock ? ` · ${Math.round(tokens / clock)} tok/s` : "";
-  write(context, `${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
-    { ...small, colour: colours.ink, align: "right" });
+  sheet.write(`${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
+    { ...SMALL, colour: "ink", align: "right" });
 }
 
-/**
- * @param {Scene} scene
- * @param {Scene["lanes"][number]} lane
- * @param {number} time seconds
- */
+/** @type {(scene: Scene, lane: Scene["lanes"][number], time: number) => void} */
 function paintLane(scene, { name, left, width, placed, lane }, time) {
-  const { context, colours } = scene;
-  fillBox(context, [left, 186, width, HEIGHT - 236], colours.panel, 14);
-  write(context, name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: colours.ink });
+  const { sheet } = scene;
+  sheet.box([left, 186, width, HEIGHT - 236], "panel", 14);
+  sheet.write(name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: "ink" });
   const seen = placed.filter((piece) => piece.seen <= time);
   const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
   const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
   for (const piece of seen.filter(({ line }) => line >= first)) {
     const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
     if (lane !== "baseline" && piece.outcome !== "given") paintMark(scene, piece, x, y, piece.judged <= time);
-    write(context, piece.text, x, y, { font: FACE, colour: piece.outcome === "given" ? colours.soft : colours.ink });
+    sheet.write(piece.text, x, y, { font: FACE, colour: piece.outcome === "given" ? "soft" : "ink" });
   }
 }
 
 /** @type {(scene: Scene, piece: Placed, x: number, y: number, isJudged: boolean) => void} */
-function paintMark({ context, colours }, { text, outcome, width }, x, y, isJudged) {
+function paintMark({ sheet }, { text, outcome, width }, x, y, isJudged) {
   const name = outcome === "ignored" || outcome === "untold" || outcome === "given" ? "soft" : outcome;
-  const mark = colours[isJudged ? name : "draft"];
+  const mark = isJudged ? name : "draft";
   const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
-  context.globalAlpha = 0.16;
-  fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
-  context.globalAlpha = 1;
-  fillBox(context, [x + blank, y + 8, width - blank, 3], mark, 0);
-  if (isJudged && outcome === "rejected") fillBox(context, [x + blank, y - 9, width - blank, 3], mark, 0);
+  sheet.context.globalAlpha = 0.16;
+  sheet.box([x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
+  sheet.context.globalAlpha = 1;
+  sheet.box([x + blank, y + 8, width - blank, 3], mark, 0);
+  if (isJudged && outcome === "rejected") sheet.box([x + blank, y - 9, width - blank, 3], mark, 0);
 }
 
 const FONT = 25; // px
@@ -229,12 +217,8 @@ const LINE = 42; // px from line to line
 
 /** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
 
-/**
- * The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
- * @param {Round[]} rounds of one lane
- * @param {string} prompt
- * @returns {Piece[]}
- */
+// The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
+/** @type {(rounds: Round[], prompt: string) => Piece[]} */
 function piecesOf(rounds, prompt) {
   /** @type {Piece[]} */
   const pieces = [{ text: prompt, outcome: "given", seen: 0, judged: 0 }];
@@ -250,14 +234,8 @@ function piecesOf(rounds, prompt) {
   return pieces;
 }
 
-/**
- * Break a lane's text into lines. Lines break before blanks, so that no word is torn.
- * @param {CanvasRenderingContext2D} context
- * @param {Round[]} rounds of one lane
- * @param {string} prompt
- * @param {number} width px
- * @returns {Placed[]}
- */
+// Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
+/** @type {(context: CanvasRenderingContext2D, rounds: Round[], prompt: string, width: number) => Placed[]} */
 function layOut(context, rounds, prompt, width) {
   context.font = FACE;
   const placed = /** @type {Placed[]} */ ([]);
