@@ -1,6 +1,6 @@
 // Opens the view "Choose". Its modules and its style sheet are fetched when somebody opens it first.
 
-import { closest, find, once } from "specviz/dom/dom.js";
+import { closest, element, find, loaded, once } from "specviz/dom/dom.js";
 import { kept, SWEEP } from "specviz/dom/kept.js";
 
 const NOT_FETCHED = "This view could not be fetched from the server; try again.";
@@ -41,19 +41,10 @@ export class Choosing {
   }
 
   async #fetch() {
-    const [{ ChooseView }, { fetchPlotly }] = await Promise.all([import("specviz/choose/view.js"), import("specviz/charts/charts.js"), styled()]);
+    const styles = element("link", "", { rel: "stylesheet", href: new URL("choose/choose.css", import.meta.url).href });
+    const [{ ChooseView }, { fetchPlotly }] = await Promise.all(
+      [import("specviz/choose/view.js"), import("specviz/charts/charts.js"), loaded(styles)]);
     fetchPlotly(this.#page.config).catch(() => {}); // its charts come a little later
     return new ChooseView(this.#page);
   }
-}
-
-/** @returns {Promise<void>} kept once the style sheet is there */
-function styled() {
-  return new Promise((resolve, reject) => {
-    const link = document.createElement("link");
-    Object.assign(link, { rel: "stylesheet", href: new URL("choose/choose.css", import.meta.url).href });
-    link.onload = () => resolve();
-    link.onerror = () => reject(new Error("no style sheet"));
-    document.head.append(link);
-  });
 }

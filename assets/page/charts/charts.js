@@ -1,7 +1,7 @@
 // Plotly's charts of a run, for the drawer and to be taken away: layouts and colours come from Python,
 // points from the shown rounds. Plotly is fetched when somebody first asks for one.
 
-import { element } from "specviz/dom/dom.js";
+import { element, loaded } from "specviz/dom/dom.js";
 import { ALONE, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { readsPrompt, series } from "specviz/facts/metrics.js";
 import { SERVER } from "specviz/words/description.js";
@@ -24,13 +24,8 @@ let coming = /** @type {Promise<void> | null} */ (null);
  * @type {(config: Pick<Config, "plotly">) => Promise<void>}
  */
 export function fetchPlotly({ plotly }) {
-  coming ??= new Promise((resolve, reject) => {
-    const script = element("script");
-    script.onload = () => resolve();
-    script.onerror = () => { coming = null; reject(new Error("Plotly did not come")); };
-    script.src = new URL(plotly ?? "", document.baseURI).href;
-    document.head.append(script);
-  });
+  coming ??= loaded(element("script", "", { src: new URL(plotly ?? "", document.baseURI).href }))
+    .catch((error) => { coming = null; throw error; });
   return coming;
 }
 

@@ -9,6 +9,8 @@ import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
+/** Figures at the ends of lines: their names, their charts, and what is said beside them. */
+const HEADS = [["alpha", "alpha", "of judged"], ["tau", "tau", ""], ["speed", "speed", ""], ["speed-alone", "speed", "alone"]];
 const AIR = 1.15; // how much further than what is there the axis of a live run goes
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
@@ -41,10 +43,11 @@ export class LiveCharts {
       this.#boxes[name] = find(figure, "div");
       this.#boxes[name].setAttribute("role", "img");
     }
-    this.#head("alpha", "alpha", "of judged");
-    this.#head("tau", "tau", "");
-    this.#head("speed", "speed", "");
-    this.#head("speed-alone", "speed", "alone", "speed");
+    for (const [name, chart, words] of HEADS) {
+      const value = element("b", "", { dataset: chart === name ? { metric: name } : {} });
+      this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
+      this.#boxes[chart].append(this.#heads[name]);
+    }
     const sized = new ResizeObserver(() => {
       for (const [name, { clientWidth: width, clientHeight: height }] of Object.entries(this.#boxes)) this.#sizes[name] = { width, height };
       this.#draw();
@@ -61,14 +64,6 @@ export class LiveCharts {
   show(live) {
     this.#shown = live;
     this.#draw();
-  }
-
-  // The figure at the end of a line.
-  /** @type {(name: string, metric: string, words: string, chart?: string) => void} */
-  #head(name, metric, words, chart = name) {
-    const value = element("b", "", { dataset: chart === name ? { metric } : {} });
-    this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
-    this.#boxes[chart].append(this.#heads[name]);
   }
 
   #draw() {
@@ -220,10 +215,7 @@ export class LiveCharts {
  * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
  */
 
-/**
- * @param {Points | undefined} points
- * @returns {Point[]}
- */
+/** @type {(points: Points | undefined) => Point[]} */
 function pointsOf(points) {
   if (!points) return [];
   return points.x.flatMap((x, i) => (points.y[i] === null ? [] : [{ x: Number(x), y: Number(points.y[i]) }]));

@@ -135,3 +135,13 @@ export const pause = (time) => new Promise((resume) => setTimeout(resume, time))
 
 /** Whether a visitor wants nothing to move. */
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/**
+ * Add a script or a style sheet to the page; kept once it has loaded.
+ * @type {(node: HTMLScriptElement | HTMLLinkElement) => Promise<void>}
+ */
+export const loaded = (node) => new Promise((resolve, reject) => {
+  node.onload = () => resolve();
+  node.onerror = () => reject(new Error(`${node.tagName} did not load`));
+  document.head.append(node);
+});

@@ -2,23 +2,22 @@
 // server as they are, so that nothing has to unpack them there.
 
 import { digestOf } from "specviz/facts/digest.js";
-import { element } from "specviz/dom/dom.js";
+import { element, once } from "specviz/dom/dom.js";
 
 const NOT_HERE = "This browser cannot unpack recordings; open the .json form of one.";
 
 /** The recordings that come with the page. Each is fetched once. */
 export class Recordings {
-  #urls;
-  #traces = /** @type {Map<string, Promise<Trace>>} */ (new Map());
+  #fetched;
 
   /** @param {Record<string, string>} urls by name */
   constructor(urls) {
-    this.#urls = urls;
+    this.#fetched = Object.fromEntries(Object.entries(urls).map(([name, url]) => [name, once(() => fetched(url))]));
   }
 
   /** @param {string} name */
   has(name) {
-    return Object.hasOwn(this.#urls, name);
+    return Object.hasOwn(this.#fetched, name);
   }
 
   /**
@@ -26,22 +25,17 @@ export class Recordings {
    * @param {(string | null | undefined)[]} names
    */
   first(...names) {
-    return names.find((name) => name && this.has(name)) ?? Object.keys(this.#urls)[0] ?? null;
+    return names.find((name) => name && this.has(name)) ?? Object.keys(this.#fetched)[0] ?? null;
   }
 
   /** @param {string} name */
   fetch(name) {
-    const known = this.#traces.get(name);
-    if (known) return known;
-    const coming = fetched(this.#urls[name]);
-    coming.catch(() => this.#traces.delete(name)); // another try may do better
-    this.#traces.set(name, coming);
-    return coming;
+    return this.#fetched[name]();
   }
 
   /** So that they are at hand when the network is not. */
   fetchAll() {
-    for (const name of Object.keys(this.#urls)) this.fetch(name).catch(() => {});
+    for (const name of Object.keys(this.#fetched)) this.fetch(name).catch(() => {});
   }
 }
 
