@@ -43,12 +43,9 @@ export function sharesOf(token, own) {
   const shown = largest(rows, mine.map(({ id }) => id));
   const left = (/** @type {number} */ whole, /** @type {(row: Share) => number} */ of) =>
     Math.max(0, shown.reduce((total, row) => total - of(row), whole));
-  const rest = { p: left(1, (row) => row.p), q: left(1, (row) => row.q), both: left(beta, inBoth) };
+  const rest = { p: left(1, (row) => row.p), q: left(1, (row) => row.q), both: left(beta, ({ p: one, q: other }) => Math.min(one, other)) };
   return { rows: shown, rest, beta };
 }
-
-/** The part of a token's chances that both distributions give. @param {Share} row */
-export const inBoth = ({ p, q }) => Math.min(p, q);
 
 /**
  * A token's chance in a recorded list, 0 where the list leaves no room for it; else unknown.

@@ -2,7 +2,6 @@
 // on a line, and p laid over q.
 
 import { element } from "specviz/dom/dom.js";
-import { inBoth } from "specviz/explain/numbers.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { chance, number, oddsAndDraw } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
@@ -177,8 +176,7 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
 
 /** @type {(row: Share) => [string, number][]} */
-const pieces = (row) =>
-  [["both", inBoth(row)], ["more-q", row.q - inBoth(row)], ["more-p", row.p - inBoth(row)]];
+const pieces = ({ p, q }) => [["both", Math.min(p, q)], ["more-q", Math.max(0, q - p)], ["more-p", Math.max(0, p - q)]];
 
 /**
  * @param {"th" | "td"} kind

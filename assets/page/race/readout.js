@@ -141,6 +141,7 @@ export class Readout {
     markFinish(find(bar, "u"), name, measured);
   }
 }
+
 // On a lane's bar: where it stood when the other lane was done.
 /** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
