@@ -1,7 +1,7 @@
 // Two runs side by side, in a dialog: a visitor's own, where there are two, beside a recording else.
 
 import { closing, element, find, table, titled } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
 import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
 import { lastTwo } from "specviz/run/pick.js";
@@ -9,7 +9,7 @@ import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/why.js";
-import { fixed, provenance } from "specviz/words/words.js";
+import { fixed, plural, provenance } from "specviz/words/words.js";
 
 /** @typedef {ReturnType<typeof sideOf>} Side */
 
@@ -197,15 +197,13 @@ function times(sides) {
 
 /** Both texts, with the first difference marked. @param {Side[]} sides */
 export function texts(sides) {
-  const [one, other] = sides.map(({ trace }) =>
-    trace.rounds.filter(({ lane }) => lane === "speculative").flatMap(({ emitted }) => emitted)
-      .map(({ text }) => text).join(""));
+  const [one, other] = sides.map(({ trace }) => writtenBy(trace.rounds, OURS).map(({ text }) => text).join(""));
   const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
   const shared = isSamePrompt ? sharedLength(one, other) : 0;
   const isSame = isSamePrompt && shared === one.length && shared === other.length;
   const said = !isSamePrompt ? "The prompts differ, so the texts have nothing to do with one another."
     : isSame ? "Draft and target wrote the same text in both runs."
-      : shared ? `The texts are the same for ${shared} ${shared === 1 ? "character" : "characters"}.`
+      : shared ? `The texts are the same for ${plural(shared, "character")}.`
         : "The texts differ from their first character on.";
   const both = [one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame));
   return [element("p", "", said), element("div", "sv-texts", ...both)];

@@ -18,6 +18,10 @@ export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lane
 /** All lanes, the baseline last; a watched server may have none. @param {Header} [header] */
 export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
 
+/** The tokens that a lane has written. @type {(rounds: Round[], name: LaneName) => Token[]} */
+export const writtenBy = (rounds, name) =>
+  rounds.filter(({ lane }) => lane === name).flatMap(({ emitted }) => emitted);
+
 /** @param {Header} [header] */
 export const hasBaseline = (header) => !header?.source || ALONE in (header.prefill_seconds ?? {});
 

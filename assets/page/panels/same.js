@@ -1,6 +1,7 @@
 // The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
 
 import { element } from "specviz/dom/dom.js";
+import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { chance, ruleOf } from "specviz/words/reasons.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
@@ -20,12 +21,11 @@ const ONE_RUN = "One run cannot show that, many draws can: how often does each b
  * @param {HTMLElement} check  says whether a difference is a tie
  */
 export function showGreedy(body, rounds, trace, check) {
-  const found = comparison(rounds);
-  const { compared, differAt } = found;
+  const found = comparison(rounds), { compared, differAt } = found;
   /** @type {HTMLElement[]} */
   const parts = [element("p", "sv-lead", sameness(found, trace) || "Nothing can be compared yet.")];
   if (compared) {
-    const [ours, theirs] = ["speculative", "baseline"].map((lane) => emittedBy(rounds, lane));
+    const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
     const end = differAt ?? compared;
     parts.push(flow("both lanes", ours.slice(Math.max(0, end - BEFORE), end), end > BEFORE));
     if (differAt === null) {
@@ -39,10 +39,6 @@ export function showGreedy(body, rounds, trace, check) {
   }
   body.replaceChildren(...parts);
 }
-
-/** @type {(rounds: Round[], lane: string) => Token[]} */
-const emittedBy = (rounds, lane) =>
-  rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted);
 
 /**
  * A text whose tokens can be told apart.

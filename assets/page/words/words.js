@@ -1,6 +1,6 @@
 // Sentences and numbers as people read them.
 
-import { ALONE } from "specviz/facts/lanes.js";
+import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
 /** @type {(value: number | null | undefined, digits: number) => string} */
@@ -63,18 +63,11 @@ export function bonusOf(rounds, bonus) {
   return own === bonus ? "nothing was guessed" : `${own} with no guess`;
 }
 
-/**
- * The emitted tokens of both lanes: how many can be compared, and where they first differ.
- * @typedef {{ compared: number, differAt: number | null }} Comparison
- */
+/** @typedef {ReturnType<typeof comparison>} Comparison */
 
-/**
- * @param {Round[]} rounds
- * @returns {Comparison}
- */
+/** The tokens of both lanes: how many can be compared, and where they first differ. @param {Round[]} rounds */
 export function comparison(rounds) {
-  const [ours, theirs] = ["speculative", "baseline"].map((lane) =>
-    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted));
+  const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
   const compared = Math.min(ours.length, theirs.length);
   const differAt = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
   return { compared, differAt: differAt < 0 ? null : differAt };
@@ -104,9 +97,7 @@ export function sameness({ compared, differAt }, trace) {
 }
 
 /** @type {Partial<Record<EndReason, string>>} */
-const REASONS = {
-  eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped",
-};
+const REASONS = { eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped" };
 
 /**
  * What a lane has written, and why it ended if it did before its length.
