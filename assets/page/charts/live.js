@@ -141,7 +141,8 @@ export class LiveCharts {
       of("rates", place));
     const formula = drafted.length === 1 ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
     this.#mini("tau", {
-      x, y: [1, most], ticksX, ticksY: [[1, "1"], [most, String(most)]], lines: [...formula, ...lines("tau", drafted, [chosen])], margin,
+      x, y: [1, most], ticksX, ticksY: [[1, "1"], [most, String(most)]], margin,
+      lines: [...formula, ...lines("tau", drafted, [chosen])],
     }, of("tau", place));
     const end = clock < 1 ? `${Math.round(1000 * clock)} ms` : `${Number(clock.toFixed(2))} s`;
     this.#mini("speed", {

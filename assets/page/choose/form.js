@@ -129,7 +129,8 @@ export class Form {
     const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
     const isUsual = (/** @type {string} */ value) => !Array.isArray(usual) || usual.map(String).includes(value);
     return element("fieldset", "", element("legend", "", legend),
-      element("div", "sc-chips", ...options.map(([value, label]) => chip(label, { type: "checkbox", name, value, checked: isUsual(value) }))),
+      element("div", "sc-chips", ...options.map(([value, label]) =>
+        chip(label, { type: "checkbox", name, value, checked: isUsual(value) }))),
       ...note ? [element("small", "", note)] : []);
   }
 
@@ -139,7 +140,8 @@ export class Form {
     const source = { type: "radio", name: "source" };
     builtIn.dataset.source = "built-in";
     return element("fieldset", "", element("legend", "", "Prompts"), element("div", "sc-chips",
-      chip("Built-in set", { ...source, value: "built-in", checked: true }), chip("My own", { ...source, value: "own" })), builtIn, this.#ownPrompts());
+      chip("Built-in set", { ...source, value: "built-in", checked: true }),
+      chip("My own", { ...source, value: "own" })), builtIn, this.#ownPrompts());
   }
 
   #ownPrompts() {

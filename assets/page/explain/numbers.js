@@ -43,7 +43,8 @@ export function sharesOf(token, own) {
   const shown = largest(rows, mine.map(({ id }) => id));
   const left = (/** @type {number} */ whole, /** @type {(row: Share) => number} */ of) =>
     Math.max(0, shown.reduce((total, row) => total - of(row), whole));
-  const rest = { p: left(1, (row) => row.p), q: left(1, (row) => row.q), both: left(beta, ({ p: one, q: other }) => Math.min(one, other)) };
+  const both = left(beta, (row) => Math.min(row.p, row.q));
+  const rest = { p: left(1, (row) => row.p), q: left(1, (row) => row.q), both };
   return { rows: shown, rest, beta };
 }
 

@@ -20,8 +20,9 @@ export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - secondsOf(round);
   const seen = drafted.length, verdicts = drafted.filter((token) => token.outcome !== "ignored");
+  const timeOf = (/** @type {number} */ i) => (drafting ? start + (drafting * (i + 1)) / seen : clock);
   return [
-    ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / seen : clock })),
+    ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: timeOf(i) })),
     ...verdicts.map((_, i) => ({ round, seen, judged: i + 1, done: false, time: clock })),
     { round, seen, judged: verdicts.length, done: true, time: clock },
   ];
