@@ -87,10 +87,8 @@ function partsOf(root, server, config) {
 
 // What tools may read of the player, and what Gradio's controls tell it.
 /** @param {PageParts} page */
-function handles({ config, address, session, shell, timeline, view, choosing }) {
-  const shown = () => timeline.shown().rounds;
-  const names = ["prompt", ...Object.keys(config.defaults)];
-  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+function handles(page) {
+  const { session, timeline } = page, shown = () => timeline.shown().rounds;
   return {
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
@@ -104,54 +102,47 @@ function handles({ config, address, session, shell, timeline, view, choosing }) 
     finished(lane) { return shown().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },
     get events() { return timeline.events.length; },
+    ...told(page),
+  };
+}
+
+// What Gradio's controls tell the player, and ask of it.
+/** @param {PageParts} page */
+function told({ config, address, session, shell, view, choosing }) {
+  const names = ["prompt", ...Object.keys(config.defaults)];
+  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+  return {
     /** What the controls should hold when the page opens. */
-    filled() {
-      given = address.state.values;
-      return given;
-    },
+    filled: () => (given = address.state.values),
     /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
     opened() {
-      const { asked, settings } = address;
-      shell.summarise(settings);
-      shell.markPreset(address.chosen?.name);
-      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in asked.settings);
-      if (isNamed && settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
+      shell.summarise(address);
+      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in address.asked.settings);
+      if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       address.change({ values });
-      shell.summarise(address.settings);
-      shell.markPreset(address.chosen?.name);
+      shell.summarise(address);
       view.compareControls();
     },
-    /**
-     * Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
-     * begins with the pair's own drafter.
-     * @param {string} pair
-     * @param {string} drafter
-     */
-    paired(pair, drafter) {
+    // Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
+    // begins with the pair's own drafter.
+    paired(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isGiven = given[names.indexOf("pair")] === pair && given[names.indexOf("drafter")] === drafter;
       return drafterControl(pair, isGiven || !config.drafters[pair] ? drafter : null, config);
     },
-    /**
-     * Another drafter is chosen, perhaps by a preset that knows nothing of the pair.
-     * @param {string} pair
-     * @param {string} drafter
-     */
-    drafted(pair, drafter) {
+    /** Another drafter is chosen, perhaps by a preset that knows nothing of the pair. */
+    drafted(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
       return isOffered ? null : drafterControl(pair, drafter, config);
     },
-    /**
-     * What the controls should hold to be those of the shown run, or of a row of a sweep.
-     * @param {Value[]} values  what they hold
-     */
+    // What the controls should hold to be those of the shown run, or of a row of a sweep.
+    /** @param {Value[]} values  what they hold */
     adopted(values) {
       const controls = choosing.wanted ?? session.controls;
       choosing.wanted = null;
-      given = values.map((value, i) => controls[i] ?? value);
-      return given;
+      return (given = values.map((value, i) => controls[i] ?? value));
     },
   };
 }
