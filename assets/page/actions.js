@@ -1,39 +1,10 @@
 // What keys and buttons do.
 
 import { controlsFor } from "specviz/run/address.js";
-import { closable, closest, find } from "specviz/dom/dom.js";
+import { closable, closest, find, once, pause } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
-import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
-
-/** @import { Address } from "specviz/run/address.js" */
-/** @import { Choosing } from "specviz/choosing.js" */
-/** @import { Notice } from "specviz/dom/notice.js" */
-/** @import { Run } from "specviz/run/pick.js" */
-/** @import { Quiz } from "specviz/stage/quiz.js" */
-/** @import { Session } from "specviz/run/session.js" */
-/** @import { Shell } from "specviz/shell.js" */
-/** @import { Stage } from "specviz/stage/stage.js" */
-/** @import { Timeline } from "specviz/run/timeline.js" */
-/** @import { View } from "specviz/view.js" */
 
 const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
-
-/**
- * What the actions act on.
- * @typedef {object} Parts
- * @property {Server} server
- * @property {Config} config
- * @property {Address} address
- * @property {Notice} notice
- * @property {Session} session
- * @property {Shell} shell
- * @property {Stage} stage
- * @property {Timeline} timeline
- * @property {View} view
- * @property {() => Run[]} runs  that were shown, the newest last
- * @property {Quiz} quiz
- * @property {Choosing} choosing
- */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
@@ -41,37 +12,24 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
 /**
  * Have keys, buttons and menus act.
- * @param {HTMLElement} root
- * @param {Parts} parts
+ * @param {PageParts} page
  */
-export function wireActions(root, parts) {
-  const closeMenu = shareMenu(root, parts);
+export function wireActions(page) {
+  const { root, view, shell } = page, closeMenu = shareMenu(page);
   // One at a time: what lies over the others comes first.
-  const actions = actionsOn(root, parts, [() => parts.view.closeCard(), closeMenu, () => parts.view.closePanel(),
-    () => parts.shell.closePanel()]);
+  const actions = actionsOn(page, [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()]);
   listenToKeys(root, actions);
-  listenToPlayback(root, actions);
-  listenToPage(parts, actions);
-  return actions;
+  find(root, "[data-play]").addEventListener("click", actions.playOrPause);
+  find(root, "[data-slow]").addEventListener("click", actions.slow);
+  find(root, "[data-follow]").addEventListener("click", actions.follow);
+  listenToPage(page, actions);
 }
 
-/**
- * The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
- * @param {HTMLElement} root
- * @param {Parts} parts
- */
-function shareMenu(root, { server, config, notice, session }) {
-  const menu = find(root, "[data-share]", HTMLDetailsElement), input = find(menu, "[data-open]", HTMLInputElement);
-  const fetched = once(async () => {
-    const { Takeaway } = await import("specviz/share/takeaway.js");
-    return new Takeaway(root, {
-      server, config, trace: () => session.trace, fail: (sentence) => notice.show(sentence, true),
-      show: (trace) => {
-        session.show(trace, `RECORDED (${FROM_FILE})`);
-        notice.mention(UNVERIFIED);
-      },
-    });
-  });
+// The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
+/** @param {PageParts} page */
+function shareMenu(page) {
+  const menu = find(page.root, "[data-share]", HTMLDetailsElement), input = find(menu, "[data-open]", HTMLInputElement);
+  const fetched = once(async () => new (await import("specviz/share/takeaway.js")).Takeaway(page));
   menu.addEventListener("toggle", fetched);
   find(menu, "[data-choose]").addEventListener("click", () => input.click());
   input.addEventListener("change", async () => (await fetched()).open(input));
@@ -79,29 +37,14 @@ function shareMenu(root, { server, config, notice, session }) {
 }
 
 /**
- * What is fetched at its first use.
- * @template Value
- * @param {() => Promise<Value>} fetch
- * @returns {() => Promise<Value>}
- */
-function once(fetch) {
-  /** @type {Promise<Value> | null} */
-  let coming = null;
-  return () => (coming ??= fetch());
-}
-
-/**
  * Actions by name.
- * @param {HTMLElement} root
- * @param {Parts} parts
+ * @param {PageParts} page
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn(root, { choosing, quiz, runs, session, shell, stage, timeline, view }, closes) {
-  const explained = once(async () => {
-    const { Explain } = await import("specviz/explain/explain.js");
-    return new Explain(root, { trace: () => session.trace, timeline, chosen: () => view.chosen });
-  });
-  const compared = once(async () => new (await import("specviz/compare/compare.js")).Compare(root));
+function actionsOn(page, closes) {
+  const { choosing, quiz, session, shell, stage, timeline, view } = page;
+  const explained = once(async () => new (await import("specviz/explain/explain.js")).Explain(page));
+  const compared = once(async () => new (await import("specviz/compare/compare.js")).Compare(page.root));
   const explain = async () => (await explained()).open();
   return {
     playOrPause() {
@@ -130,37 +73,24 @@ function actionsOn(root, { choosing, quiz, runs, session, shell, stage, timeline
     help() { stage.toggleHelp(); },
     explain,
     slow() { view.slowDown(explain); },
-    async compare() { if (!stage.isGuessing) (await compared()).open(runs()); },
+    async compare() { if (!stage.isGuessing) (await compared()).open(page.runs); },
     choose() { choosing.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
   };
 }
 
-/**
- * @param {HTMLElement} root
- * @param {Actions} actions
- */
-function listenToPlayback(root, { playOrPause, slow, follow }) {
-  find(root, "[data-play]").addEventListener("click", playOrPause);
-  find(root, "[data-slow]").addEventListener("click", slow);
-  find(root, "[data-follow]").addEventListener("click", follow);
-}
-
-/**
- * The buttons around the player. Gradio may build its own anew, so the page listens for them.
- * @param {Parts} parts
- * @param {Actions} actions
- */
-function listenToPage(parts, actions) {
+// The buttons around the player. Gradio may build its own anew, so the page listens for them.
+/** @type {(page: PageParts, actions: Actions) => void} */
+function listenToPage(page, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
   const buttons = {
     "#run": actions.run,
-    ".preset": (button) => choosePreset(parts, button.textContent.trim()),
+    ".preset": (button) => choosePreset(page, button.textContent.trim()),
     "[data-explain]": actions.explain,
     "[data-compare]": actions.compare,
     "[data-differs]": actions.adopt,
-    "[data-run-gamma]": (button) => runWith(parts, Number(button.dataset.runGamma)),
+    "[data-run-gamma]": (button) => runWith(page, Number(button.dataset.runGamma)),
     "[data-toggle-stage]": actions.stage,
     "[data-toggle-help]": actions.help,
   };
@@ -173,11 +103,8 @@ function listenToPage(parts, actions) {
   });
 }
 
-/**
- * Show a preset's recording, if there is one, and say why the preset is there.
- * @param {Parts} parts
- * @param {string} name
- */
+// Show a preset's recording, if there is one, and say why the preset is there.
+/** @type {(page: PageParts, name: string) => Promise<void>} */
 async function choosePreset({ config, address, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
   if (session.busy || !preset) return;
@@ -187,17 +114,14 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
 }
 
-/**
- * Run what the page's controls say, with another gamma.
- * @param {Parts} parts
- * @param {number} gamma
- */
+// Run what the page's controls say, with another gamma.
+/** @type {(page: PageParts, gamma: number) => Promise<void>} */
 async function runWith({ address, notice, session, shell }, gamma) {
   if (session.busy) return;
   shell.setGamma(gamma);
   const until = performance.now() + SETTING_TAKES;
   while (address.settings.gamma !== gamma && performance.now() < until) {
-    await new Promise((resume) => setTimeout(resume, 20));
+    await pause(20);
   }
   if (address.settings.gamma === gamma) shell.run();
   else notice.show(`γ could not be set: choose ${gamma} in the settings and press Run.`, true);

@@ -2,8 +2,6 @@
 
 import { closest, findAll } from "specviz/dom/dom.js";
 
-/** @import { Actions } from "specviz/actions.js" */
-
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;
@@ -18,8 +16,7 @@ const NAMES = {
 
 /**
  * Have keys call actions; those for presets and answers get a number, from 1.
- * @param {HTMLElement} root
- * @param {Actions} actions
+ * @type {(root: HTMLElement, actions: Actions) => void}
  */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
@@ -42,12 +39,8 @@ export function listenToKeys(root, actions) {
   });
 }
 
-/**
- * The action of a key; null if it has none, or does something else where the focus is.
- * @param {KeyboardEvent} event
- * @param {(selector: string) => boolean} isFor
- * @returns {keyof Actions | null}
- */
+// The action of a key; null if it has none, or does something else where the focus is.
+/** @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null} */
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
   if (key in REMOTE) return document.body.classList.contains("sv-stage") ? REMOTE[key] : null;
@@ -63,20 +56,15 @@ function nameOf({ key, shiftKey }, isFor) {
   return NAMES[key.toLowerCase()] ?? null;
 }
 
-/**
- * Which preset or answer a key stands for, from 1: of two answers, up is the first.
- * @param {string} key
- */
+// Which preset or answer a key stands for, from 1: of two answers, up is the first.
+/** @param {string} key */
 function numberOf(key) {
   if (key.startsWith("Arrow")) return key === "ArrowUp" ? 1 : 2;
   return ANSWER.test(key) ? parseInt(key, 16) - 9 : Number(key);
 }
 
-/**
- * One token of a lane is in the tab order; arrows go on from it.
- * @param {HTMLElement} token
- * @param {string} key
- */
+// One token of a lane is in the tab order; arrows go on from it.
+/** @type {(token: HTMLElement, key: string) => boolean} */
 function moveFocus(token, key) {
   /** @type {Record<string, number>} */
   const steps = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 };
@@ -94,10 +82,7 @@ function moveFocus(token, key) {
   return true;
 }
 
-/**
- * Keep exactly one token of a lane reachable by Tab.
- * @param {HTMLElement} stream
- */
+/** Keep exactly one token of a lane reachable by Tab. @param {HTMLElement} stream */
 export function keepReachable(stream) {
   if (stream.querySelector(".t[tabindex='0']")) return;
   const first = stream.querySelector(".t[data-index]");

@@ -10,18 +10,14 @@ import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
-import { Quiz } from "specviz/stage/quiz.js";
+import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { newest } from "specviz/run/pick.js";
-import { SlowReplay } from "specviz/run/replay.js";
+import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
 import { withFiles } from "specviz/run/recordings.js";
 import { Shell } from "specviz/shell.js";
-import { Stage } from "specviz/stage/stage.js";
-import { Timeline } from "specviz/run/timeline.js";
 import { View } from "specviz/view.js";
-
-/** @import { Run } from "specviz/run/pick.js" */
 
 /**
  * What Gradio gives to a component: `watch` calls back when a property has changed.
@@ -37,59 +33,12 @@ import { View } from "specviz/view.js";
  * Bring the component to life.
  * @param {Mounting} mounting
  */
-export function mount({ element, props, watch, server: functions, config }) {
+export function mount({ element, props, watch, server, config }) {
   learn(config.vocabulary);
-  const server = withFiles(functions, config.files);
-  const root = find(element, "[data-player]");
-  const address = new Address(config);
-  const notice = new Notice(find(root, "[data-notice]"));
-  const timeline = new Timeline(() => view.requestDraw());
-  const shell = new Shell((theme) => address.change({ theme }));
-  const session = new Session({
-    server, config, address, timeline, notice,
-    on: {
-      begun: () => view.draw(),
-      shown: (trace, origin) => {
-        replay.cancel();
-        view.begin(trace, origin);
-        repeats.shown();
-        runs = newest([...runs.filter((run) => run.trace !== trace), { trace, origin }]);
-        stage.shown();
-      },
-      rounds: (rounds) => view.speak(rounds),
-      retold: (trace) => view.retell(trace),
-      over: () => {
-        repeats.over();
-        if (!session.failed && !repeats.isUnderWay) replay.offer();
-        view.requestDraw();
-      },
-      left: () => shell.stop(),
-    },
-  });
-  const replay = new SlowReplay(timeline);
-  const repeats = new Repeats(root, {
-    session, run: () => shell.run(), canRun: config.served === true,
-  });
-  let runs = /** @type {Run[]} */ ([]); // that were shown, the newest last
-  const stage = new Stage(root, {
-    changed: () => {
-      address.change({ stage: stage.isOn });
-      if (stage.isOn) session.recordings.fetchAll();
-      view.requestDraw();
-    },
-    hold: () => { replay.cancel(); timeline.seek(0); },
-    go: () => { if (timeline.live) timeline.follow(); else timeline.play(); },
-  });
-  const quiz = new Quiz(root, {
-    asked: config.questions, session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
-  });
-  const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
-  const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  wireActions(root, {
-    server, config, address, notice, session, shell, stage, timeline, view, choosing, quiz, runs: () => runs,
-  });
-  window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
-
+  const root = find(element, "[data-player]"), page = partsOf(root, withFiles(server, config.files), config);
+  const { address, session, shell, stage, view } = page;
+  wireActions(page);
+  window.specviz = handles(page);
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
     const url = config.links[link.dataset.link ?? ""];
     if (url) Object.assign(link, { href: url, hidden: false });
@@ -103,15 +52,43 @@ export function mount({ element, props, watch, server: functions, config }) {
   session.open();
 }
 
-/**
- * What tools may read of the player, and what Gradio's controls tell it.
- * @param {Config} config
- * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View, choosing: Choosing }} parts
- */
-function handles(config, { address, session, shell, timeline, view, choosing }) {
-  const shown = () => timeline.shown().rounds;
-  const names = ["prompt", ...Object.keys(config.defaults)];
-  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+/** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
+function partsOf(root, server, config) {
+  const page = /** @type {PageParts} */ (/** @type {Partial<PageParts>} */ ({ root, server, config, runs: [] }));
+  page.address = new Address(config);
+  page.notice = new Notice(find(root, "[data-notice]"));
+  page.timeline = new Timeline(() => page.view.requestDraw());
+  page.shell = new Shell((theme) => page.address.change({ theme }));
+  page.replay = new SlowReplay(page.timeline);
+  page.session = new Session(page, {
+    begun: () => page.view.draw(),
+    shown: (trace, origin) => {
+      page.replay.cancel();
+      page.view.begin(trace, origin);
+      page.repeats.shown();
+      page.runs = newest([...page.runs.filter((run) => run.trace !== trace), { trace, origin }]);
+      page.stage.shown();
+    },
+    rounds: (rounds) => page.view.speak(rounds),
+    retold: (trace) => page.view.retell(trace),
+    over: () => {
+      page.repeats.over();
+      if (!page.session.failed && !page.repeats.isUnderWay) page.replay.offer();
+      page.view.requestDraw();
+    },
+  });
+  page.repeats = new Repeats(page);
+  page.stage = new Stage(page);
+  page.quiz = new Quiz(page);
+  page.view = new View(page);
+  page.choosing = new Choosing(page);
+  return page;
+}
+
+// What tools may read of the player, and what Gradio's controls tell it.
+/** @param {PageParts} page */
+function handles(page) {
+  const { session, timeline } = page, shown = () => timeline.shown().rounds;
   return {
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
@@ -125,54 +102,47 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
     finished(lane) { return shown().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },
     get events() { return timeline.events.length; },
+    ...told(page),
+  };
+}
+
+// What Gradio's controls tell the player, and ask of it.
+/** @param {PageParts} page */
+function told({ config, address, session, shell, view, choosing }) {
+  const names = ["prompt", ...Object.keys(config.defaults)];
+  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+  return {
     /** What the controls should hold when the page opens. */
-    filled() {
-      given = address.state.values;
-      return given;
-    },
+    filled: () => (given = address.state.values),
     /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
     opened() {
-      const { asked, settings } = address;
-      shell.summarise(settings);
-      shell.markPreset(address.chosen?.name);
-      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in asked.settings);
-      if (isNamed && settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
+      shell.summarise(address);
+      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in address.asked.settings);
+      if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       address.change({ values });
-      shell.summarise(address.settings);
-      shell.markPreset(address.chosen?.name);
+      shell.summarise(address);
       view.compareControls();
     },
-    /**
-     * Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
-     * begins with the pair's own drafter.
-     * @param {string} pair
-     * @param {string} drafter
-     */
-    paired(pair, drafter) {
+    // Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
+    // begins with the pair's own drafter.
+    paired(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isGiven = given[names.indexOf("pair")] === pair && given[names.indexOf("drafter")] === drafter;
       return drafterControl(pair, isGiven || !config.drafters[pair] ? drafter : null, config);
     },
-    /**
-     * Another drafter is chosen, perhaps by a preset that knows nothing of the pair.
-     * @param {string} pair
-     * @param {string} drafter
-     */
-    drafted(pair, drafter) {
+    /** Another drafter is chosen, perhaps by a preset that knows nothing of the pair. */
+    drafted(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
       return isOffered ? null : drafterControl(pair, drafter, config);
     },
-    /**
-     * What the controls should hold to be those of the shown run, or of a row of a sweep.
-     * @param {Value[]} values  what they hold
-     */
+    // What the controls should hold to be those of the shown run, or of a row of a sweep.
+    /** @param {Value[]} values  what they hold */
     adopted(values) {
       const controls = choosing.wanted ?? session.controls;
       choosing.wanted = null;
-      given = values.map((value, i) => controls[i] ?? value);
-      return given;
+      return (given = values.map((value, i) => controls[i] ?? value));
     },
   };
 }

@@ -4,10 +4,8 @@ import { plural } from "specviz/words/words.js";
 
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
 
-/**
- * Press a button of the page, if it is there: a run that was taken away has few of them.
- * @param {string} selector
- */
+// Press a button of the page, if it is there: a run that was taken away has few of them.
+/** @param {string} selector */
 function press(selector, number = 0) {
   const button = document.querySelectorAll(selector)[number];
   if (button instanceof HTMLElement) button.click();
@@ -43,10 +41,7 @@ export class Shell {
     press("#run");
   }
 
-  /**
-   * Write into Gradio's control as a visitor would.
-   * @param {number} gamma
-   */
+  /** Write into Gradio's control as a visitor would. @param {number} gamma */
   setGamma(gamma) {
     const box = document.querySelector("#panel input[type=number][aria-label*='γ']");
     if (!(box instanceof HTMLInputElement)) return;
@@ -81,24 +76,14 @@ export class Shell {
     press("button.preset", number - 1);
   }
 
-  /**
-   * The settings in force, on the button that opens their panel.
-   * @param {Record<string, Value>} settings
-   */
-  summarise({ gamma, gamma_policy: policy, temperature, max_new_tokens: length }) {
+  // The settings in force, on the button that opens their panel, and the preset that the controls hold.
+  /** @param {Address} address */
+  summarise({ chosen, settings: { gamma, gamma_policy: policy, temperature, max_new_tokens: length } }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
-    if (this.#panelButton) {
-      this.#panelButton.setAttribute("title", `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${plural(Number(length), "token")}`);
-    }
-  }
-
-  /**
-   * Mark the preset whose prompt and settings the controls hold.
-   * @param {string | undefined} name
-   */
-  markPreset(name) {
+    const most = `γ ${policy === "fixed" ? "" : "≤ "}${gamma}`;
+    this.#panelButton?.setAttribute("title", `${most} · ${sampling} · ${plural(Number(length), "token")}`);
     for (const button of document.querySelectorAll("button.preset")) {
-      button.setAttribute("aria-pressed", String(button.textContent?.trim() === name));
+      button.setAttribute("aria-pressed", String(button.textContent?.trim() === chosen?.name));
     }
   }
 

@@ -76,7 +76,6 @@ interface Header {
   question?: string | null; // what was asked, if it stands in a chat template within the prompt
   prompt_ids: number[];
   settings: Settings;
-  lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
   memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from
@@ -241,6 +240,7 @@ interface Preset {
 
 interface DrafterWords {
   label: string;
+  choice: string; // in a control
   clause: string; // who guesses, within a sentence
   who: string; // the same at the beginning of one
   guessed: string; // how guesses came about, with {count}; empty where models draw one after the other
@@ -266,7 +266,7 @@ interface VerdictWords {
 interface Vocabulary {
   drafters: Record<string, DrafterWords>;
   verdicts: Record<string, VerdictWords>;
-  policies: Record<string, { label: string }>;
+  policies: Record<string, { label: string; choice: string }>;
   compared: Record<string, { label: string }>;
   lanes: Record<string, { label: string }>;
 }
@@ -390,4 +390,66 @@ interface Window {
     toImage(figure: { data: ChartTrace[]; layout: ChartLayout }, form: PictureForm): Promise<string>;
   };
   specviz?: object; // what tools may read, made in player.js
+}
+
+// What the modules make, by the names that others know it by.
+
+type Actions = import("specviz/actions.js").Actions;
+type LineChart = import("specviz/charts/lines.js").LineChart;
+type Line = import("specviz/charts/lines.js").Line;
+type Size = import("specviz/charts/lines.js").Size;
+type LiveCharts = import("specviz/charts/live.js").LiveCharts;
+type Point = import("specviz/charts/lines.js").Point;
+type ChooseView = import("specviz/choose/view.js").ChooseView;
+type Choosing = import("specviz/choosing.js").Choosing;
+type Side = import("specviz/compare/compare.js").Side;
+type Notice = import("specviz/dom/notice.js").Notice;
+type Balance = import("specviz/explain/numbers.js").Balance;
+type Share = import("specviz/explain/numbers.js").Share;
+type Shares = import("specviz/explain/numbers.js").Shares;
+type Marked = import("specviz/explain/pictures.js").Marked;
+type Step = import("specviz/explain/steps.js").Step;
+type Explanation = import("specviz/facts/costs.js").Explanation;
+type Metrics = import("specviz/facts/metrics.js").Metrics;
+type Uncertainty = import("specviz/facts/uncertainty.js").Uncertainty;
+type Panels = import("specviz/panels/panels.js").Panels;
+type Standing = import("specviz/race/lane-grid.js").Standing;
+type Repeats = import("specviz/race/repeats.js").Repeats;
+type Address = import("specviz/run/address.js").Address;
+type Run = import("specviz/run/pick.js").Run;
+type SlowReplay = import("specviz/run/timeline.js").SlowReplay;
+type Session = import("specviz/run/session.js").Session;
+type Moment = import("specviz/run/story.js").Moment;
+type Timeline = import("specviz/run/timeline.js").Timeline;
+type Placed = import("specviz/share/film.js").Placed;
+type Colours = import("specviz/share/paint.js").Colours;
+type Shell = import("specviz/shell.js").Shell;
+type Answer = import("specviz/stage/stage.js").Answer;
+type Question = import("specviz/stage/stage.js").Question;
+type Quiz = import("specviz/stage/stage.js").Quiz;
+type Stage = import("specviz/stage/stage.js").Stage;
+type View = import("specviz/view.js").View;
+type Item = import("specviz/words/description.js").Item;
+type Headline = import("specviz/words/verdict.js").Headline;
+type Piece = import("specviz/words/markdown.js").Piece;
+type Reading = import("specviz/words/markdown.js").Reading;
+type Place = import("specviz/words/reasons.js").Place;
+
+/** The parts of the page, as player.js makes them; each is given those that it needs. */
+interface PageParts {
+  root: HTMLElement; // the player
+  server: Server;
+  config: Config;
+  address: Address;
+  notice: Notice;
+  replay: SlowReplay;
+  session: Session;
+  shell: Shell;
+  stage: Stage;
+  timeline: Timeline;
+  view: View;
+  repeats: Repeats;
+  quiz: Quiz;
+  choosing: Choosing;
+  runs: Run[]; // that were shown, the newest last
 }

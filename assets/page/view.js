@@ -2,7 +2,7 @@
 
 import { Card } from "specviz/race/card.js";
 import { LiveCharts } from "specviz/charts/live.js";
-import { find } from "specviz/dom/dom.js";
+import { find, isStill } from "specviz/dom/dom.js";
 import { keepReachable } from "specviz/keys.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
@@ -10,18 +10,11 @@ import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/story.js";
 import { Openers } from "specviz/race/openers.js";
 import { Readout } from "specviz/race/readout.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { ruleOf } from "specviz/words/reasons.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
 import { begunBy, helper, spoken } from "specviz/words/words.js";
-
-/** @import { Standing } from "specviz/race/lane-grid.js" */
-/** @import { Repeats } from "specviz/race/repeats.js" */
-/** @import { Session } from "specviz/run/session.js" */
-/** @import { Shell } from "specviz/shell.js" */
-/** @import { Stage } from "specviz/stage/stage.js" */
-/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const HIDDEN_FRAME = 100; // ms
@@ -29,28 +22,11 @@ const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
 const FIGURES_EVERY = 60; // ms
 const WORD = 4; // rounds in which a word is whole
 
-/**
- * @typedef {object} ViewParts
- * @property {Server} server
- * @property {Config} config
- * @property {Session} session
- * @property {Timeline} timeline
- * @property {Stage} stage
- * @property {Shell} shell
- * @property {Repeats} repeats
- */
-
 export class View {
-  #root;
-  #session;
-  #timeline;
-  #stage;
-  #shell;
-  #repeats;
+  #page;
   #say;
   #grid;
-  /** @type {LaneName | null} */
-  #asked = null; // the lane whose figures a visitor asked for
+  #asked = /** @type {LaneName | null} */ (null); // the lane whose figures a visitor asked for
   /** The lane with drafts that the figures are about: the one asked for, or the fastest. */
   chosen = draftedLanes()[0];
   #readout;
@@ -66,28 +42,18 @@ export class View {
   #figuresAt = -Infinity;
   #spokenAt = -Infinity; // ms
 
-  /**
-   * @param {HTMLElement} root
-   * @param {ViewParts} parts
-   */
-  constructor(root, { server, config, session, timeline, stage, shell, repeats }) {
-    this.#root = root;
-    this.#session = session;
-    this.#timeline = timeline;
-    this.#stage = stage;
-    this.#shell = shell;
-    this.#repeats = repeats;
+  /** @param {PageParts} page */
+  constructor(page) {
+    const { root } = page;
+    this.#page = page;
     this.#say = find(root, "[data-say]");
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
-    this.#strip = new Strip(root, () => session.differences);
+    this.#strip = new Strip(page);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
-    this.#card = new Card(root, () => session.trace);
-    this.#panels = new Openers(root, async (closed) => {
-      const { Panels } = await import("specviz/panels/panels.js");
-      return new Panels(root, { server, config, session, closed });
-    });
-    this.#transport = new Transport(root, timeline);
+    this.#card = new Card(page);
+    this.#panels = new Openers(page);
+    this.#transport = new Transport(page);
   }
 
   /**
@@ -97,14 +63,15 @@ export class View {
    */
   begin(trace, origin) {
     this.#card.close();
-    this.#root.dataset.source = this.#session.source;
+    const { root, session } = this.#page;
+    root.dataset.source = session.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
     this.#charts.begin();
-    this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
-    this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
+    root.toggleAttribute("data-watched", Boolean(trace.header.source));
+    root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
     for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
-    find(this.#root, "[data-clause]").textContent = helper(trace.header);
+    find(root, "[data-clause]").textContent = helper(trace.header);
     this.#readout.begin();
     this.#strip.show(trace, origin);
   }
@@ -122,7 +89,7 @@ export class View {
   /** The controls have changed. */
   compareControls() {
     this.#strip.compare();
-    this.#repeats.offer();
+    this.#page.repeats.offer();
   }
 
   requestDraw() {
@@ -147,9 +114,10 @@ export class View {
   /** While a run goes on, its words and its figures take turns, and leave time between: a frame for both would be a late one. */
   #draw() {
     this.#isDrawPending = false;
-    const { trace } = this.#session, shown = this.#timeline.shown(), now = performance.now(), wasRunning = this.#root.dataset.state === "running";
-    this.#root.dataset.state = this.#state();
-    const isRunning = this.#root.dataset.state === "running";
+    const { root: { dataset }, session: { trace }, timeline } = this.#page;
+    const shown = timeline.shown(), now = performance.now(), wasRunning = dataset.state === "running";
+    dataset.state = this.#state();
+    const isRunning = dataset.state === "running";
     const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > FIGURES_EVERY;
     const areWords = this.#areWordsDue && !areFiguresNext && !(isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY);
     if (areWords) {
@@ -169,38 +137,34 @@ export class View {
     if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
   }
 
-  /**
-   * @param {ReturnType<Timeline["shown"]>} shown
-   * @param {Trace | null} trace
-   */
+  /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
   #drawWords({ rounds, partial }, trace) {
-    const { busy } = this.#session;
+    const { session: { busy }, shell, stage, timeline } = this.#page;
     document.body.classList.toggle("sv-busy", busy);
-    this.#shell.offerStop(busy);
+    shell.offerStop(busy);
     this.#transport.show(rounds.length, trace);
     if (!trace) return;
     for (const lane of this.#grid.lanes) {
       const own = rounds.filter((round) => round.lane === lane.name);
       lane.show(own, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(own.length, own.length + WORD));
       keepReachable(lane.stream);
-      if (this.#stage.isOn) lane.follow(); // where nobody scrolls
+      if (stage.isOn) lane.follow(); // where nobody scrolls
     }
     this.#card.refresh();
-    this.#tell(this.#timeline.moment?.phase);
-    if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
+    this.#tell(timeline.moment?.phase);
+    // Marks, once, when a visitor first saw a recording play.
+    const isMarked = performance.getEntriesByName("specviz-playing").length > 0;
+    if (timeline.playing && timeline.position && !isMarked) performance.mark("specviz-playing");
   }
 
-  /**
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   */
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   #drawFigures(rounds, trace) {
     const standings = this.#standings(rounds, trace);
-    this.#root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
+    this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
-    this.#repeats.offer();
+    this.#page.repeats.offer();
   }
 
   /**
@@ -208,30 +172,25 @@ export class View {
    * @param {() => void} still  what those get instead who want nothing to move
    */
   slowDown(still) {
-    const { trace } = this.#session, { events, position } = this.#timeline;
-    if (!trace || this.#root.dataset.guess) return;
+    const { root, session: { trace }, timeline } = this.#page, { events, position } = timeline;
+    if (!trace || root.dataset.guess) return;
     const ours = trace.rounds.filter(({ lane }) => lane === this.chosen), atEnd = position === 0 || position === events.length;
     const next = events.slice(Math.max(0, position - 1)).find(({ round }) => round.lane === this.chosen)?.round;
     const round = (atEnd ? null : next) ?? tellingRound(ours);
-    if (trace.header.source || matchMedia("(prefers-reduced-motion: reduce)").matches) still();
-    else if (round) this.#timeline.tell(round);
+    if (trace.header.source || isStill()) still();
+    else if (round) timeline.tell(round);
   }
 
-  /**
-   * What happens in the round that is told slowly; its one pass is a light over all guesses.
-   * @param {string} [phase]
-   */
+  // What happens in the round that is told slowly; its one pass is a light over all guesses.
+  /** @param {string} [phase] */
   #tell(phase) {
-    const before = this.#root.dataset.told;
-    if (before === phase) return;
-    if (phase) this.#root.dataset.told = phase; else delete this.#root.dataset.told;
+    const { dataset } = this.#page.root;
+    if (dataset.told === phase) return;
+    if (phase) dataset.told = phase; else delete dataset.told;
     if (phase === "check") for (const lane of this.#grid.lanes) if (lane.name === this.chosen) lane.sweep(MOTION.sweep);
   }
 
-  /**
-   * A sentence for those who listen, not too often.
-   * @param {Round[]} rounds that have just come
-   */
+  /** A sentence for those who listen, not too often. @param {Round[]} rounds that have just come */
   speak(rounds) {
     const ours = rounds.filter(({ lane }) => lane !== ALONE && (lane === this.chosen || rounds.length === 1)).pop();
     if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
@@ -242,7 +201,7 @@ export class View {
   /** The sentence of a round that the playhead has just finished, at once. */
   speakStep() {
     this.#spokenAt = -Infinity;
-    const event = this.#timeline.events[this.#timeline.position - 1];
+    const { events, position } = this.#page.timeline, event = events[position - 1];
     if (event?.done) this.speak([event.round]);
   }
 
@@ -274,16 +233,11 @@ export class View {
   }
 
   #state() {
-    const { busy, failed, trace } = this.#session;
-    const { playing, following, live, position, events } = this.#timeline;
+    const { session: { busy, failed, trace }, timeline } = this.#page;
+    const { playing, following, live, position, events } = timeline;
     if (failed) return "error";
     if (playing || (busy && (following || !live))) return "running";
     if (!events.length) return trace?.end && !busy ? "ended" : "idle";
     return position === events.length && !live ? "ended" : "paused";
   }
-}
-
-/** Marks, once, when a visitor first saw a recording play. */
-function markFirstPaint() {
-  if (!performance.getEntriesByName("specviz-playing").length) performance.mark("specviz-playing");
 }

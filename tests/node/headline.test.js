@@ -6,8 +6,7 @@ import test from "node:test";
 import { draftedLanes, lanesOf } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { headlineOf } from "specviz/words/headline.js";
-import { adapts, detail, doubt, FEWEST_ROUNDS, isFinished, verdict } from "specviz/words/verdict.js";
+import { adapts, detail, doubt, FEWEST_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
 
 import { cutOff, golden, runOf, slowed } from "./runs.js";
 

@@ -1,38 +1,31 @@
 // Plotly's charts of a run, for the drawer and to be taken away: layouts and colours come from Python,
 // points from the shown rounds. Plotly is fetched when somebody first asks for one.
 
-import { element } from "specviz/dom/dom.js";
-import { titleOf, tracesOf } from "specviz/charts/points.js";
-import { lanesOf } from "specviz/facts/lanes.js";
+import { element, loaded } from "specviz/dom/dom.js";
+import { ALONE, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { readsPrompt, series } from "specviz/facts/metrics.js";
 import { SERVER } from "specviz/words/description.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
 const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself
 const HEIGHT = 250; // px
-const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
+const MOST_LANES = 8; // with drafts, that a race may have
+export const PLOTLY_OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
 // A picture is drawn outside the page, where the page's own font is not to be had.
 const PICTURE_FONT = "system-ui, sans-serif";
 
-const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+export const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
-/** @type {Promise<void> | null} */
-let coming = null;
+let coming = /** @type {Promise<void> | null} */ (null);
 
 /**
  * Kept once there is Plotly: 4 MB that nobody needs who only watches.
- * @param {Pick<Config, "plotly">} config
- * @returns {Promise<void>}
+ * @type {(config: Pick<Config, "plotly">) => Promise<void>}
  */
 export function fetchPlotly({ plotly }) {
-  coming ??= new Promise((resolve, reject) => {
-    const script = element("script");
-    script.onload = () => resolve();
-    script.onerror = () => { coming = null; reject(new Error("Plotly did not come")); };
-    script.src = new URL(plotly ?? "", document.baseURI).href;
-    document.head.append(script);
-  });
+  coming ??= loaded(element("script", "", { src: new URL(plotly ?? "", document.baseURI).href }))
+    .catch((error) => { coming = null; throw error; });
   return coming;
 }
 
@@ -71,10 +64,8 @@ export function chartFigure(config, name, rounds, names) {
 export class Charts {
   node = element("div", "sv-charts");
   #config;
-  /** @type {Map<string, HTMLElement>} */
-  #plots = new Map();
-  /** @type {{ rounds: Round[], trace: Trace } | null} */
-  #shown = null;
+  #plots = /** @type {Map<string, HTMLElement>} */ (new Map());
+  #shown = /** @type {{ rounds: Round[], trace: Trace } | null} */ (null);
 
   /** @param {Config} config */
   constructor(config) {
@@ -88,10 +79,7 @@ export class Charts {
     new ResizeObserver(() => this.#draw()).observe(this.node);
   }
 
-  /**
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   */
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   show(rounds, trace) {
     if (!this.#config.plotly) return; // a small player has none
     this.#shown = { rounds, trace };
@@ -109,16 +97,13 @@ export class Charts {
       const { data, layout } = chartFigure(this.#config, name, rounds, names);
       const title = { ...layout.title, font: { ...layout.title.font, size: 15 } };
       window.Plotly.react(plot, data, { ...layout, title, width: plot.clientWidth || width, height: HEIGHT, paper_bgcolor: "rgba(0,0,0,0)",
-        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, OPTIONS);
+        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, PLOTLY_OPTIONS);
       plot.setAttribute("aria-label", saidOf(data));
     }
   }
 }
 
-/**
- * A chart in a sentence: where each line ends, or each bar.
- * @param {ChartTrace[]} traces
- */
+/** A chart in a sentence: where each line ends, or each bar. @param {ChartTrace[]} traces */
 function saidOf(traces) {
   const number = (/** @type {string | number | null | undefined} */ value) =>
     (typeof value === "number" ? String(Number(value.toFixed(2))) : String(value ?? "–"));
@@ -129,3 +114,37 @@ function saidOf(traces) {
   });
   return `${parts.join("; ")}.`;
 }
+
+/**
+ * The styles of a chart's traces: its own in a race of two, else one for each lane that it shows.
+ * @param {ChartSpec} spec
+ * @param {string} name
+ * @param {LaneName[]} lanes  the baseline last
+ * @param {boolean} isWatched  whether the times of a round are known only as a whole
+ * @returns {ChartTrace[]}
+ */
+function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
+  if (isWatched && name === "parts") {
+    return [{ ...traces[1], name: "a step", hovertemplate: "%{x:.2f} ms<extra>a step</extra>" }];
+  }
+  if (!lanes.includes(ALONE) && (name === "tokens" || name === "speed")) return traces.slice(0, 1);
+  if (lanes.length < 3 || name === "parts") {
+    const own = lanes[0] !== OURS && ["tokens", "speed", "requests"].includes(name);
+    return own ? [named(traces[0], lanes[0]), traces[1]] : traces;
+  }
+  const drafted = lanes.slice(0, -1).map((lane, i) => named(styles[i], lane));
+  return styles.length > MOST_LANES ? [...drafted, styles[styles.length - 1]] : drafted;
+}
+
+/**
+ * @param {ChartTrace} style
+ * @param {LaneName} lane
+ */
+const named = (style, lane) => {
+  const [shown] = (style.hovertemplate ?? "").split("<extra>");
+  return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
+};
+
+/** @type {(config: Config, name: string, lanes: LaneName[]) => string} */
+const titleOf = (config, name, lanes) =>
+  ((lanes.length > 2 && config.several[name]) || config.titles[name]);

@@ -1,9 +1,9 @@
-// A line chart in SVG, drawn anew with each frame that changes it: lines, filled areas, a grid of a
-// few ticks. Its words are HTML over it, so that they are set like the page's own.
+// Line charts in SVG, drawn anew with each frame that changes them: lines, filled areas, a grid of a few
+// ticks. Their words are HTML over them, so that they are set like the page's own.
 
 import { element, shape } from "specviz/dom/dom.js";
-
-/** @import { Point } from "specviz/charts/plot.js" */
+import { twoOf } from "specviz/facts/lanes.js";
+import { fastestLane, series } from "specviz/facts/metrics.js";
 
 const NEAR = 0.7; // px: a point that is nearer to the one before would not be seen
 
@@ -81,12 +81,9 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
 /** What was drawn into each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
 const drawn = new WeakMap();
 
-/**
- * Draw parts in the place of those that were there. Of each only what differs is set: nodes that are
- * made for every frame hold it up when they are collected.
- * @param {Element} parent
- * @param {Part[]} wanted
- */
+// Draw parts in the place of those that were there. Of each only what differs is set: nodes that
+// are made for every frame hold it up when they are collected.
+/** @type {(parent: Element, wanted: Part[]) => void} */
 function renew(parent, wanted) {
   const there = drawn.get(parent) ?? [];
   for (const { node } of there.slice(wanted.length)) node.remove();
@@ -118,12 +115,7 @@ function path(points) {
   return said;
 }
 
-/**
- * @param {string} text
- * @param {string} className
- * @param {Point} at  px
- * @returns {Part}
- */
+/** At a place in px. @type {(text: string, className: string, at: Point) => Part} */
 const put = (text, className, at) => ({ tag: "span", class: className, text, at: shift(at) });
 
 /** @param {Point} at  px */
@@ -136,3 +128,48 @@ const shift = ({ x, y }) => `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
 export function move(node, at) {
   node.style.transform = shift(at);
 }
+
+/** @typedef {{ x: number, y: number }} Point */
+
+/**
+ * A run as a race of two: its fastest lane, under the name of one that drafts, and the target alone.
+ * @param {Trace} trace
+ * @returns {Trace}
+ */
+export const raceOfTwo = (trace) => twoOf(trace, fastestLane(trace.rounds, trace.header));
+
+/**
+ * Tokens against seconds: of draft and target, then of the target alone.
+ * @type {(rounds: Round[]) => Point[][]}
+ */
+export function curves(rounds) {
+  return series(rounds).tokens.map(({ x, y }) => x.map((at, i) => ({ x: Number(at), y: Number(y[i]) })));
+}
+
+/**
+ * Where lines end: the greatest x and y of all of them, neither of them zero.
+ * @type {(lines: Point[][]) => Point}
+ */
+export function ends(lines) {
+  const all = lines.flat();
+  return {
+    x: all.reduce((most, { x }) => Math.max(most, x), 0) || 1,
+    y: all.reduce((most, { y }) => Math.max(most, y), 0) || 1,
+  };
+}
+
+/**
+ * Round numbers from 0 up to `most`, about `count` of them.
+ * @type {(most: number, count: number) => number[]}
+ */
+export function ticks(most, count) {
+  const rough = most / count, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
+}
+
+/**
+ * The same with what is said at each.
+ * @type {(most: number, count: number, say?: (value: number) => string) => [number, string][]}
+ */
+export const namedTicks = (most, count, say = String) => ticks(most, count).map((value) => [value, say(value)]);

@@ -2,18 +2,15 @@
 // and three small ones "so far": acceptance, tokens per pass, tokens per second. Their axes stand
 // still while a run lasts; those of a live run grow in steps.
 
-import { drawLines, move } from "specviz/charts/lines.js";
-import { ticks } from "specviz/charts/plot.js";
+import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
-/** @import { LineChart, Size } from "specviz/charts/lines.js" */
-/** @import { Point } from "specviz/charts/plot.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
+/** Figures at the ends of lines: their names, their charts, and what is said beside them. */
+const HEADS = [["alpha", "alpha", "of judged"], ["tau", "tau", ""], ["speed", "speed", ""], ["speed-alone", "speed", "alone"]];
 const AIR = 1.15; // how much further than what is there the axis of a live run goes
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
@@ -31,18 +28,13 @@ const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
  */
 
 export class LiveCharts {
-  /** @type {Record<string, HTMLElement>} */
-  #boxes = {};
-  /** @type {Record<string, Size>} */
-  #sizes = {};
-  /** @type {Record<string, HTMLElement>} */
-  #heads = {};
-  /** @type {Live | null} */
-  #shown = null;
+  #boxes = /** @type {Record<string, HTMLElement>} */ ({});
+  #sizes = /** @type {Record<string, Size>} */ ({});
+  #heads = /** @type {Record<string, HTMLElement>} */ ({});
+  #shown = /** @type {Live | null} */ (null);
   /** @type {{ trace: Trace | null, count: number, points: ReturnType<typeof series> }} */
   #whole = { trace: null, count: 0, points: {} };
-  /** @type {Record<string, number>} */
-  #reach = {}; // how far the axes of a live run go
+  #reach = /** @type {Record<string, number>} */ ({}); // how far the axes of a live run go
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -51,10 +43,11 @@ export class LiveCharts {
       this.#boxes[name] = find(figure, "div");
       this.#boxes[name].setAttribute("role", "img");
     }
-    this.#head("alpha", "alpha", "of judged");
-    this.#head("tau", "tau", "");
-    this.#head("speed", "speed", "");
-    this.#head("speed-alone", "speed", "alone", "speed");
+    for (const [name, chart, words] of HEADS) {
+      const value = element("b", "", { dataset: chart === name ? { metric: name } : {} });
+      this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
+      this.#boxes[chart].append(this.#heads[name]);
+    }
     const sized = new ResizeObserver(() => {
       for (const [name, { clientWidth: width, clientHeight: height }] of Object.entries(this.#boxes)) this.#sizes[name] = { width, height };
       this.#draw();
@@ -73,44 +66,31 @@ export class LiveCharts {
     this.#draw();
   }
 
-  /**
-   * The figure at the end of a line.
-   * @param {string} name
-   * @param {string} metric
-   * @param {string} words
-   * @param {string} [chart]
-   */
-  #head(name, metric, words, chart = name) {
-    const value = element("b", "", { dataset: chart === name ? { metric } : {} });
-    this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
-    this.#boxes[chart].append(this.#heads[name]);
-  }
-
   #draw() {
     const live = this.#shown;
     if (!live || !this.#sizes.tokens) return;
-    const names = lanesOf(live.trace.header), points = series(live.rounds, names);
-    const isOver = live.trace.end !== null;
-    const rest = isOver && live.rounds.length < live.trace.rounds.length ? this.#wholeOf(live.trace, names) : null;
-    const whole = isOver ? this.#wholeOf(live.trace, names) : points;
+    const { trace, rounds, chosen } = live, { header } = trace, isOver = trace.end !== null;
+    const names = lanesOf(header), points = series(rounds, names), whole = isOver ? this.#wholeOf(trace, names) : points;
+    const isPartial = isOver && rounds.length < trace.rounds.length, keyed = keysOf(header);
     const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
-    const later = (/** @type {string} */ chart, /** @type {number} */ i) => (rest ? pointsOf(rest[chart][i]) : null);
-    const clock = this.#end("clock", furthest(whole.tokens, "x"), isOver, live);
-    const most = live.trace.header.settings.max_new_tokens;
-    const reach = { clock, tokens: isOver ? furthest(whole.tokens, "y") : most,
+    /** @type {Drawn["lines"]} */
+    const lines = (chart, lanes, headed, isThin = true) => lanes.flatMap((name, i) => {
+      const key = keyed(name), later = isPartial ? [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }] : [];
+      return [...later, { points: of(chart, i), key, isThin, hasHead: headed.includes(name) }];
+    });
+    const reach = {
+      clock: this.#end("clock", furthest(whole.tokens, "x"), isOver, live),
+      tokens: isOver ? furthest(whole.tokens, "y") : header.settings.max_new_tokens,
       rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
-      tau: Math.max(gammaOf(live.trace.header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
-      speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
-    const key = keysOf(live.trace.header)(live.chosen); // colours the words
-    for (const box of Object.values(this.#boxes)) box.dataset.key = key;
-    this.#drawTokens(live, names, { of, later }, reach);
-    this.#drawMinis(live, names, { of, later }, reach);
+      tau: Math.max(gammaOf(header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
+      speed: this.#end("speed", furthest(whole.speed, "y"), false, live),
+    };
+    for (const box of Object.values(this.#boxes)) box.dataset.key = keyed(chosen); // colours the words
+    this.#drawTokens(live, names, { of, lines }, reach);
+    this.#drawMinis(live, names, { of, lines }, reach);
   }
 
-  /**
-   * @param {Trace} trace
-   * @param {LaneName[]} names
-   */
+  /** @type {(trace: Trace, names: LaneName[]) => Record<string, Points[]>} */
   #wholeOf(trace, names) {
     if (this.#whole.trace !== trace || this.#whole.count !== trace.rounds.length) {
       this.#whole = { trace, count: trace.rounds.length, points: series(trace.rounds, names) };
@@ -118,13 +98,9 @@ export class LiveCharts {
     return this.#whole.points;
   }
 
-  /**
-   * How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until it is passed.
-   * @param {string} name
-   * @param {number} value
-   * @param {boolean} isExact
-   * @param {Live} live
-   */
+  // How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until
+  // it is passed.
+  /** @type {(name: string, value: number, isExact: boolean, live: Live) => number} */
   #end(name, value, isExact, { trace }) {
     if (isExact) return value || 1;
     const known = this.#reach[name] ?? 0;
@@ -133,63 +109,50 @@ export class LiveCharts {
   }
 
   /**
-   * @param {Live} live
-   * @param {LaneName[]} names
-   * @param {Drawn} drawn
-   * @param {Record<string, number>} reach
+   * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
-  #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, later }, { clock, tokens }) {
-    const keyed = keysOf(trace.header);
-    const lines = names.flatMap((name, i) => {
-      const key = keyed(name), ahead = later("tokens", i);
-      return [...(ahead ? [{ points: ahead, key, isLater: true }] : []), { points: of("tokens", i), key, hasHead: true }];
-    });
+  #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
     const ours = of("tokens", names.indexOf(chosen)), alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
-    const isWhole = trace.end !== null && rounds.length === trace.rounds.length;
-    const gap = gapOf(ours, alone, isWhole);
-    const isAhead = (metrics.speedup ?? 1) >= 1;
-    const chart = {
-      x: /** @type {[number, number]} */ ([0, clock]), y: /** @type {[number, number]} */ ([0, tokens]),
-      ticksX: ticks(clock, 3).map((value) => /** @type {[number, string]} */ ([value, clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`])),
-      ticksY: ticks(tokens, 2).map((value) => /** @type {[number, string]} */ ([value, String(value)])),
-      lines, area: gap ? { points: gap, key: isAhead ? keyed(chosen) : "alone" } : undefined,
-      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name: draftedLanes(trace.header).length > 1 ? chosen : "with drafts", isAhead }) : [],
-      margin: LARGE,
-    };
-    drawLines(this.#boxes.tokens, this.#sizes.tokens, chart);
-    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name === OURS ? "with drafts" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
+    const isWhole = trace.end !== null && rounds.length === trace.rounds.length, isAhead = (metrics.speedup ?? 1) >= 1;
+    const gap = gapOf(ours, alone, isWhole), name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";
+    const seconds = (/** @type {number} */ value) =>
+      (clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`);
+    drawLines(this.#boxes.tokens, this.#sizes.tokens, {
+      x: [0, clock], y: [0, tokens], ticksX: namedTicks(clock, 3, seconds), ticksY: namedTicks(tokens, 2), margin: LARGE,
+      lines: lines("tokens", names, names, false),
+      area: gap ? { points: gap, key: isAhead ? keysOf(trace.header)(chosen) : "alone" } : undefined,
+      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead }) : [],
+    });
+    this.#say("tokens", names.map((lane, i) => {
+      const { x, y } = lastOf(of("tokens", i)), said = lane === ALONE ? "target alone" : lane === OURS ? "with drafts" : lane;
+      return `${said}: ${y} tokens in ${duration(x, clock)}`;
+    }));
   }
 
   /**
-   * @param {Live} live
-   * @param {LaneName[]} names
-   * @param {Drawn} drawn
-   * @param {Record<string, number>} reach
+   * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
-  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, tau: most, speed }) {
-    const keyed = keysOf(trace.header), drafted = draftedLanes(trace.header), isOne = drafted.length === 1;
-    const place = drafted.indexOf(chosen);
+  #drawMinis({ trace, chosen, metrics }, names, { of, lines }, { clock, rounds, tau: most, speed }) {
+    const drafted = draftedLanes(trace.header), place = drafted.indexOf(chosen), margin = MINI;
     /** @type {[number, string][]} */
-    const byRound = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
-    const perLane = (/** @type {"rates" | "tau"} */ chart) => drafted.flatMap((name, i) => {
-      const key = keyed(name), ahead = later(chart, i), hasHead = name === chosen;
-      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of(chart, i), key, isThin: true, hasHead }];
-    });
+    const ticksX = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
     const x = /** @type {[number, number]} */ ([1, Math.max(2, rounds)]);
-    this.#mini("alpha", { x, y: [0, 1], ticksX: byRound, ticksY: [[0, "0"], [1, "1"]], lines: perLane("rates"), margin: MINI }, of("rates", place));
-    const formula = isOne ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
-    this.#mini("tau", { x, y: [1, most], ticksX: byRound, ticksY: [[1, "1"], [most, String(most)]], lines: [...formula, ...perLane("tau")], margin: MINI }, of("tau", place));
-    const lines = names.flatMap((name, i) => {
-      const key = keyed(name), ahead = later("speed", i);
-      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of("speed", i), key, isThin: true, hasHead: name === chosen || name === ALONE }];
-    });
+    this.#mini("alpha", { x, y: [0, 1], ticksX, ticksY: [[0, "0"], [1, "1"]], lines: lines("rates", drafted, [chosen]), margin },
+      of("rates", place));
+    const formula = drafted.length === 1 ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
+    this.#mini("tau", {
+      x, y: [1, most], ticksX, ticksY: [[1, "1"], [most, String(most)]], margin,
+      lines: [...formula, ...lines("tau", drafted, [chosen])],
+    }, of("tau", place));
     const end = clock < 1 ? `${Math.round(1000 * clock)} ms` : `${Number(clock.toFixed(2))} s`;
-    this.#mini("speed", { x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]], lines, margin: SPEED },
-      of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
-    const rates = [metrics.tokens_per_second[chosen], metrics.tokens_per_second[ALONE]].map((rate) => fixed(rate ?? null, 0));
+    this.#mini("speed", {
+      x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]],
+      lines: lines("speed", names, [chosen, ALONE]), margin: SPEED,
+    }, of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
+    const [ours, alone] = [chosen, ALONE].map((name) => fixed(metrics.tokens_per_second[name], 0));
     this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
     this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${fixed(metrics.tau_predicted, 2)} by the formula`]);
-    this.#say("speed", [`${rates[0]} tokens per second with drafts, ${rates[1]} alone`]);
+    this.#say("speed", [`${ours} tokens per second with drafts, ${alone} alone`]);
   }
 
   /**
@@ -239,21 +202,21 @@ export class LiveCharts {
     }
   }
 
-  /**
-   * @param {string} name
-   * @param {string[]} parts
-   */
+  /** @type {(name: string, parts: string[]) => void} */
   #say(name, parts) {
     this.#boxes[name].setAttribute("aria-label", `${parts.join("; ")}.`);
   }
 }
 
-/** @typedef {{ of: (chart: string, i: number) => Point[], later: (chart: string, i: number) => Point[] | null }} Drawn */
-
 /**
- * @param {Points | undefined} points
- * @returns {Point[]}
+ * The points of a lane in a chart; and the lines of lanes, also what is not reached yet. headed: the lanes
+ * with a dot at their end.
+ * @typedef {object} Drawn
+ * @property {(chart: string, i: number) => Point[]} of
+ * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
  */
+
+/** @type {(points: Points | undefined) => Point[]} */
 function pointsOf(points) {
   if (!points) return [];
   return points.x.flatMap((x, i) => (points.y[i] === null ? [] : [{ x: Number(x), y: Number(points.y[i]) }]));
@@ -262,10 +225,7 @@ function pointsOf(points) {
 /** @param {Point[]} points */
 const lastOf = (points) => points[points.length - 1] ?? { x: 0, y: 0 };
 
-/**
- * @param {Points[]} lines
- * @param {"x" | "y"} axis
- */
+/** @type {(lines: Points[], axis: "x" | "y") => number} */
 const furthest = (lines, axis) => lines.flatMap((line) => line[axis]).reduce((/** @type {number} */ top, value) => Math.max(top, Number(value)), 0);
 
 /** The first round number from a value on. @param {number} value */
@@ -280,23 +240,15 @@ const short = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
 /** @param {Header} header */
 const gammaOf = ({ settings, lanes }) => Math.max(1, ...Object.values(lanes ?? { settings }).map(({ gamma }) => gamma));
 
-/**
- * The key of a lane, which chooses its colour and dash.
- * @param {Header} header
- */
+/** The key of a lane, which chooses its colour and dash. @param {Header} header */
 function keysOf(header) {
   const drafted = draftedLanes(header);
   return (/** @type {LaneName} */ name) => (name === ALONE ? "alone" : String(drafted.indexOf(name) % 8));
 }
 
-/**
- * What lies between two lines: up to the clock that both have reached, and in a finished run up to
- * the tokens that both have written.
- * @param {Point[]} ours
- * @param {Point[]} alone
- * @param {boolean} isWhole
- * @returns {Point[] | null}
- */
+// What lies between two lines: up to the clock that both have reached, and in a finished run up to
+// the tokens that both have written.
+/** @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null} */
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
   const [a, b] = [lastOf(ours), lastOf(alone)];
@@ -335,10 +287,6 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   return found;
 }
 
-/**
- * A name stands right of its head while there is room.
- * @param {number} x
- * @param {number} clock
- * @returns {[number, number]}
- */
+// A name stands right of its head while there is room.
+/** @type {(x: number, clock: number) => [number, number]} */
 const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);

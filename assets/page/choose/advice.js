@@ -1,29 +1,25 @@
-// What a sweep recommends: in words, as settings for other engines, and as a button for this page.
+// What a sweep recommends: in words, as settings for other engines, and as a button for this page. The
+// names of configurations are the same in the table, in the charts and in sentences from Python.
 
 import { element } from "specviz/dom/dom.js";
-import { nameOf, worded } from "specviz/choose/words.js";
-
-/** @import { Labels } from "specviz/choose/words.js" */
+import { choiceIn } from "specviz/facts/vocabulary.js";
 
 const COPIED = "Copied";
 const NOT_COPIED = "Not allowed by the browser";
 
-/**
- * @typedef {object} AdviceParts
- * @property {Labels} labels
- * @property {(best: Configuration) => void} use  sets the page to a row
- * @property {(best: Configuration) => string} link  to the page with a row set
- */
-
 export class Advice {
-  node = element("div", "sc-advice");
-  #parts;
+  node = element("div", "sc-advice", { "aria-live": "polite" });
+  #use;
+  #link;
   #shown = ""; // JSON of what is shown
 
-  /** @param {AdviceParts} parts */
-  constructor(parts) {
-    this.#parts = parts;
-    this.node.setAttribute("aria-live", "polite");
+  /**
+   * @param {(best: Configuration) => void} use  sets the page to a row
+   * @param {(best: Configuration) => string} link  to the page with a row set
+   */
+  constructor(use, link) {
+    this.#use = use;
+    this.#link = link;
   }
 
   /**
@@ -46,17 +42,14 @@ export class Advice {
       const speedup = best?.measured?.speedup;
       if (!best || !speedup) return "nothing is measured yet";
       const range = speedup.low === null ? "one prompt" : `${speedup.low.toFixed(2)} to ${speedup.high?.toFixed(2)}`;
-      return `${nameOf(best.configuration, this.#parts.labels)}: ${speedup.value.toFixed(2)}× (${range})`;
+      return `${nameOf(best.configuration)}: ${speedup.value.toFixed(2)}× (${range})`;
     });
     const where = (/** @type {number} */ i) => (temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "");
     this.#fill(lines, () => lines.map((line, i) =>
       element("section", "", element("h2", "", element("small", "", `Best so far${where(i)}`), line))));
   }
 
-  /**
-   * @param {unknown} shown
-   * @param {() => HTMLElement[]} make
-   */
+  /** @type {(shown: unknown, make: () => HTMLElement[]) => void} */
   #fill(shown, make) {
     const text = JSON.stringify(shown);
     if (text === this.#shown) return;
@@ -69,11 +62,10 @@ export class Advice {
    * @param {{ several: boolean, doubt: string, number: number }} around
    */
   #one(one, { several, doubt, number }) {
-    const { labels } = this.#parts;
     const { answer, headline, temperature, reasons, best, settings } = one;
-    const said = reasons.map((reason) => element("li", "", worded(reason, labels)));
+    const said = reasons.map((reason) => element("li", "", worded(reason)));
     return element("section", "", { dataset: { answer } },
-      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline, labels)),
+      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline)),
       ...said.length ? [element("ul", "", ...said)] : [],
       ...[doubt, one.doubt].filter(Boolean).map((sentence) => element("p", "sc-doubt", sentence ?? "")),
       ...best ? [this.#buttons(best)] : [], ...settings.length ? [enginesOf(settings, number)] : []);
@@ -82,9 +74,9 @@ export class Advice {
   /** @param {Configuration} best */
   #buttons(best) {
     const use = element("button", "sv-button", "Race with these settings", {
-      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#parts.use(best),
+      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#use(best),
     });
-    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#parts.link(best)));
+    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(best)));
   }
 }
 
@@ -115,10 +107,7 @@ function enginesOf(engines, number) {
     element("div", "sc-tabs", { role: "tablist", "aria-label": "The same settings for", onkeydown }, ...buttons), ...panels);
 }
 
-/**
- * @param {EngineSettings} engine
- * @param {string} id
- */
+/** @type {(engine: EngineSettings, id: string) => HTMLDivElement} */
 function enginePanel({ engine, version, source, text, note }, id) {
   // The settings can be scrolled by keys.
   const code = () => element("pre", "", text, { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` });
@@ -152,4 +141,28 @@ function hostOf(source) {
   } catch {
     return source;
   }
+}
+
+const FIXED = /([\w-]+), gamma (\d+)/g;
+const ADAPTIVE = /([\w-]+), gamma (\w+) up to (\d+)/g;
+
+/** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one */
+export function nameOf({ drafter, gamma, policy }) {
+  const limit = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}, ${choiceIn("policies", policy).toLowerCase()}`;
+  return `${choiceIn("drafters", drafter)}, ${limit}`;
+}
+
+// The same inside of a sentence, if it does not begin one.
+/** @type {(name: string, place: number) => string} */
+const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) : name);
+
+/**
+ * A text of Python with the names that the page has for configurations and drafters.
+ * @param {string} text
+ */
+export function worded(text) {
+  const named = text
+    .replace(ADAPTIVE, (_, drafter, policy, gamma, place) => inside(nameOf({ drafter, gamma, policy }), place))
+    .replace(FIXED, (_, drafter, gamma, place) => inside(nameOf({ drafter, gamma, policy: "fixed" }), place));
+  return named === text ? text.replace(/^[^,]+/, (name) => choiceIn("drafters", name)) : named;
 }

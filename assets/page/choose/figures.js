@@ -1,31 +1,20 @@
 // The charts of a sweep: Python makes them, Plotly draws them.
 
+import { PLOTLY_OPTIONS, theme } from "specviz/charts/charts.js";
 import { element } from "specviz/dom/dom.js";
-import { worded } from "specviz/choose/words.js";
+import { worded } from "specviz/choose/advice.js";
 
-/** @import { Labels } from "specviz/choose/words.js" */
-
-const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 const REDRAW = 1000; // ms between drawings, at least
-
-const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
 export class Figures {
   node = element("div", "sc-figures");
-  /** @type {Record<Theme, Record<string, SweepFigure>> | null} */
-  #figures = null;
-  /** @type {Map<string, HTMLElement>} */
-  #plots = new Map();
+  #figures = /** @type {Record<Theme, Record<string, SweepFigure>> | null} */ (null);
+  #plots = /** @type {Map<string, HTMLElement>} */ (new Map());
   #waiting = 0; // timer
   #isVisible;
-  #labels;
 
-  /**
-   * @param {Labels} labels
-   * @param {() => boolean} isVisible  whether somebody sees them
-   */
-  constructor(labels, isVisible) {
-    this.#labels = labels;
+  /** @param {() => boolean} isVisible  whether somebody sees them */
+  constructor(isVisible) {
     this.#isVisible = isVisible;
     const redraw = () => { if (this.#isVisible()) this.#drawSoon(50); };
     new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
@@ -60,12 +49,9 @@ export class Figures {
     for (const [name, figure] of Object.entries(figures)) this.#drawOne(name, figure);
   }
 
-  /**
-   * @param {string} name
-   * @param {SweepFigure} figure
-   */
+  /** @type {(name: string, figure: SweepFigure) => void} */
   #drawOne(name, { title, data: given, layout }) {
-    const data = given.map((trace) => this.#worded(trace));
+    const data = given.map(named);
     let plot = this.#plots.get(name);
     if (!plot) {
       plot = element("div", "sc-plot", { role: "img" });
@@ -75,21 +61,17 @@ export class Figures {
     plot.previousElementSibling?.replaceChildren(title, ...keysOf(data));
     plot.setAttribute("aria-label", `${title}: ${saidOf(data)}`);
     const size = { width: plot.clientWidth, height: plot.clientHeight };
-    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, OPTIONS);
-  }
-
-  /** With the names that the table has. @param {ChartTrace} trace */
-  #worded(trace) {
-    const text = (/** @type {string | number} */ one) => (typeof one === "string" ? worded(one, this.#labels) : one);
-    const name = text(trace.name ?? "");
-    return { ...trace, name: String(name), y: trace.orientation === "h" ? trace.y?.map((one) => text(one ?? "")) : trace.y };
+    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, PLOTLY_OPTIONS);
   }
 }
 
-/**
- * What a chart's lines and colours mean, beside its title.
- * @param {ChartTrace[]} traces
- */
+/** With the names that the table has. @param {ChartTrace} trace */
+function named(trace) {
+  const text = (/** @type {string | number | null} */ one) => (typeof one === "number" ? one : worded(one ?? ""));
+  return { ...trace, name: worded(trace.name ?? ""), y: trace.orientation === "h" ? trace.y?.map(text) : trace.y };
+}
+
+/** What a chart's lines and colours mean, beside its title. @param {ChartTrace[]} traces */
 function keysOf(traces) {
   return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
     const colour = line?.color ?? marker?.color;
@@ -99,10 +81,7 @@ function keysOf(traces) {
   });
 }
 
-/**
- * A chart in a sentence: the range of each of its lines.
- * @param {ChartTrace[]} traces
- */
+/** A chart in a sentence: the range of each of its lines. @param {ChartTrace[]} traces */
 function saidOf(traces) {
   const parts = traces.map(({ name, x = [], y = [], orientation }) => {
     const values = (orientation === "h" ? x : y).filter((value) => typeof value === "number").map(Number);

@@ -19,8 +19,7 @@ export class Form {
   #config;
   #server;
   #changed;
-  /** @type {[kind: string, text: string][]} */
-  #found = []; // the visitor's prompts
+  #found = /** @type {[kind: string, text: string][]} */ ([]); // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea", "", {
@@ -71,10 +70,7 @@ export class Form {
     };
   }
 
-  /**
-   * Hold what an earlier sweep was asked for.
-   * @param {SweepWish} wish
-   */
+  /** Hold what an earlier sweep was asked for. @param {SweepWish} wish */
   set(wish) {
     for (const [name] of [...LISTS, /** @type {const} */ (["kinds"])]) {
       const values = /** @type {(string | number)[]} */ (wish[/** @type {"kinds"} */ (name)]).map(String);
@@ -115,10 +111,7 @@ export class Form {
     return Number(find(this.node, `[name=${name}]`, HTMLSelectElement).value);
   }
 
-  /**
-   * @param {keyof ChooseConfig["usual"]} name
-   * @returns {[value: string, label: string][]}
-   */
+  /** @type {(name: keyof ChooseConfig["usual"]) => [value: string, label: string][]} */
   #optionsOf(name) {
     const options = this.#config[/** @type {"drafters" | "gammas"} */ (name)];
     if (!Array.isArray(options)) return Object.entries(options);
@@ -136,16 +129,19 @@ export class Form {
     const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
     const isUsual = (/** @type {string} */ value) => !Array.isArray(usual) || usual.map(String).includes(value);
     return element("fieldset", "", element("legend", "", legend),
-      element("div", "sc-chips", ...options.map(([value, label]) => chip("checkbox", name, value, label, isUsual(value)))),
+      element("div", "sc-chips", ...options.map(([value, label]) =>
+        chip(label, { type: "checkbox", name, value, checked: isUsual(value) }))),
       ...note ? [element("small", "", note)] : []);
   }
 
   #prompts() {
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
+    const source = { type: "radio", name: "source" };
     builtIn.dataset.source = "built-in";
     return element("fieldset", "", element("legend", "", "Prompts"), element("div", "sc-chips",
-      chip("radio", "source", "built-in", "Built-in set", true), chip("radio", "source", "own", "My own", false)), builtIn, this.#ownPrompts());
+      chip("Built-in set", { ...source, value: "built-in", checked: true }),
+      chip("My own", { ...source, value: "own" })), builtIn, this.#ownPrompts());
   }
 
   #ownPrompts() {
@@ -194,58 +190,37 @@ export class Form {
     this.#turn += 1;
     const turn = this.#turn, most = this.#config.mostFile;
     this.#found = [];
-    if (!blob.size) this.#say(NO_PROMPTS);
-    else if (blob.size > most) this.#say(`This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`);
+    if (!blob.size) this.#said.textContent = NO_PROMPTS;
+    else if (blob.size > most) this.#said.textContent = `This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`;
     else {
-      this.#say("Reading the prompts…");
+      this.#said.textContent = "Reading the prompts…";
       try {
         const found = await this.#server.find_prompts?.(blob);
         if (turn !== this.#turn) return;
         this.#take(found ?? { error: NOT_SENT }, name);
       } catch {
-        if (turn === this.#turn) this.#say(NOT_SENT);
+        if (turn === this.#turn) this.#said.textContent = NOT_SENT;
       }
     }
     this.#changed();
   }
 
-  /**
-   * @param {FoundPrompts} found
-   * @param {string} name
-   */
+  /** @type {(found: FoundPrompts, name: string) => void} */
   #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
     if (error !== undefined) {
-      this.#say(`${name && `${name}: `}${error}`);
+      this.#said.textContent = `${name && `${name}: `}${error}`;
       return;
     }
     this.#found = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
-    this.#say(`${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
-  }
-
-  /** @param {string} sentence */
-  #say(sentence) {
-    this.#said.textContent = sentence;
+    this.#said.textContent = `${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`;
   }
 }
 
-/**
- * @param {"checkbox" | "radio"} type
- * @param {string} name
- * @param {string} value
- * @param {string} label
- * @param {boolean} checked
- */
-function chip(type, name, value, label, checked) {
-  return element("label", "", element("input", "", { type, name, value, checked }), element("span", "", label));
-}
+/** @type {(label: string, given: Partial<HTMLInputElement>) => HTMLLabelElement} */
+const chip = (label, given) => element("label", "", element("input", "", given), element("span", "", label));
 
-/**
- * @param {string} name
- * @param {string} label
- * @param {[value: number, label: string][]} options
- * @param {number} chosen
- */
+/** @type {(name: string, label: string, options: [number, string][], chosen: number) => HTMLElement} */
 function choice(name, label, options, chosen) {
   return element("label", "", element("span", "", label), element("select", "", { name },
     ...options.map(([value, text]) => element("option", "", text, { value, selected: value === chosen }))));

@@ -1,7 +1,9 @@
 // A sweep on the server: begins it, asks how far it is, ends it, and keeps what has arrived in this
 // tab, so that a page that is loaded anew goes on with it.
 
-const KEPT = "specviz-sweep";
+import { pause } from "specviz/dom/dom.js";
+import { keep, kept, SWEEP } from "specviz/dom/kept.js";
+
 const ASK_EVERY = 500; // ms
 const PATIENCE = 20; // questions in a row without an answer after which the server is lost
 const OWN = "This file or text is empty, or too large to be sent.";
@@ -9,8 +11,7 @@ const LOST = "The connection to the server was lost, which ended the sweep. What
 const NO_ANSWER = "The server did not answer: try again.";
 
 export class Sweep {
-  /** @type {SweepState | null} */
-  state = null;
+  state = /** @type {SweepState | null} */ (null);
   #server;
   #changed;
   #turn = 0; // tells answers to a sweep that was left
@@ -32,12 +33,13 @@ export class Sweep {
 
   /** Go on with what this tab has kept. */
   resume() {
-    const kept = takeKept();
-    if (!kept) return;
-    this.state = kept;
+    /** @type {SweepState | null} */
+    const state = kept(SWEEP);
+    if (!state?.wish || !Array.isArray(state.rows)) return;
+    this.state = state;
     this.#changed();
-    if (!kept.over && kept.id) this.#follow(kept.id, 0);
-    else if (!kept.over) this.#finish(LOST);
+    if (!state.over && state.id) this.#follow(state.id, 0);
+    else if (!state.over) this.#finish(LOST);
   }
 
   /** @param {SweepWish} wish */
@@ -73,7 +75,7 @@ export class Sweep {
     const turn = this.#turn;
     let failures = 0;
     while (this.isUnderWay && turn === this.#turn) {
-      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
+      await pause(ASK_EVERY);
       try {
         const news = await this.#server.ask_job?.({ id, since, hidden: document.hidden });
         if (!news || turn !== this.#turn) return;
@@ -114,21 +116,6 @@ export class Sweep {
   }
 
   #keep() {
-    if (!this.state) return;
-    try {
-      sessionStorage.setItem(KEPT, JSON.stringify({ ...this.state, wish: { ...this.state.wish, prompts: null } }));
-    } catch (error) {
-      console.info("specviz: the sweep is too large to be accepted:", error);
-    }
-  }
-}
-
-/** @returns {SweepState | null} */
-function takeKept() {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
-    return kept && Array.isArray(kept.rows) && kept.wish ? kept : null;
-  } catch {
-    return null; // storage may be forbidden
+    if (this.state) keep(SWEEP, { ...this.state, wish: { ...this.state.wish, prompts: null } });
   }
 }

@@ -1,20 +1,15 @@
 // The table of a sweep: a row for each configuration, predicted at first and then measured.
 
 import { element } from "specviz/dom/dom.js";
-import { nameOf } from "specviz/choose/words.js";
-
-/** @import { Labels } from "specviz/choose/words.js" */
+import { nameOf } from "specviz/choose/advice.js";
+import { fixed } from "specviz/words/words.js";
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
 
-const LATER = "–";
 /** @type {Record<string, string>} */
 const MARKS = { best: "best", tied: "may be as good", open: "may be better" };
 /** @type {Record<string, string>} */
 const STATES = { planned: "not reached yet", predicted: "predicted", eliminated: "clearly slower" };
-
-const fixed = (/** @type {number | null | undefined} */ value, digits = 2) =>
-  (value === null || value === undefined ? LATER : value.toFixed(digits));
 
 /** @param {SweepRow} row */
 const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predicted?.speedup ?? null;
@@ -27,8 +22,8 @@ const COLUMNS = [
     cell(row) {
       const speedup = row.measured?.speedup;
       if (!speedup) return guess(row.predicted?.speedup, "×");
-      const range = speedup.low === null ? "one prompt" : `${fixed(speedup.low)} to ${fixed(speedup.high)}`;
-      return [element("b", "", `${fixed(speedup.value)}×`), element("small", "", range)];
+      const range = speedup.low === null ? "one prompt" : `${fixed(speedup.low, 2)} to ${fixed(speedup.high, 2)}`;
+      return [element("b", "", `${fixed(speedup.value, 2)}×`), element("small", "", range)];
     },
   },
   {
@@ -41,17 +36,17 @@ const COLUMNS = [
   },
   {
     name: "alpha", label: "α", title: "Accepted of judged", value: (row) => (row.measured ?? row.predicted)?.alpha ?? null,
-    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.alpha)) : guess(predicted?.alpha)),
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.alpha, 2)) : guess(predicted?.alpha)),
   },
   {
     name: "efficiency", label: "Efficiency", title: "Accepted of drafted", value: (row) => (row.measured ?? row.predicted)?.efficiency ?? null,
-    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.efficiency)) : guess(predicted?.efficiency)),
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.efficiency, 2)) : guess(predicted?.efficiency)),
   },
   {
     name: "tau", label: "τ", title: "Tokens per pass of the target: measured, and predicted", value: (row) => (row.measured ?? row.predicted)?.tau ?? null,
     cell({ measured, predicted }) {
       if (!measured) return guess(predicted?.tau);
-      return [element("span", "", fixed(measured.tau)), element("small", "", `predicted ${fixed(predicted?.tau ?? measured.tau_predicted)}`)];
+      return [element("span", "", fixed(measured.tau, 2)), element("small", "", `predicted ${fixed(predicted?.tau ?? measured.tau_predicted, 2)}`)];
     },
   },
   {
@@ -60,7 +55,7 @@ const COLUMNS = [
   },
   {
     name: "memory", label: "Memory", title: "Weights that this row needs", value: ({ memory }) => memory,
-    cell: ({ memory }) => plain(memory === null ? LATER : bytes(memory)),
+    cell: ({ memory }) => plain(memory === null ? "–" : bytes(memory)),
   },
 ];
 
@@ -68,17 +63,12 @@ export class Table {
   node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" }); // keys can scroll it
   #table = element("table");
   #body = element("tbody");
-  #labels;
-  /** @type {SweepRow[]} */
-  #rows = [];
+  #rows = /** @type {SweepRow[]} */ ([]);
   /** @type {string | null} */
   #sorted = null; // the name of a column; the largest value comes first
-  /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */
-  #drawn = new Map();
+  #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
-  /** @param {Labels} labels */
-  constructor(labels) {
-    this.#labels = labels;
+  constructor() {
     this.#table.append(element("thead", "", element("tr", "", this.#header("", "Configuration", "In the order of the plan"),
       ...COLUMNS.map(({ name, label, title }) => this.#header(name, label, title)))), this.#body);
     this.node.append(this.#table);
@@ -101,11 +91,8 @@ export class Table {
     this.#arrange();
   }
 
-  /**
-   * @param {string} name of a column; empty for the order of the plan
-   * @param {string} label
-   * @param {string} title
-   */
+  // The name is empty for the order of the plan.
+  /** @type {(name: string, label: string, title: string) => HTMLTableCellElement} */
   #header(name, label, title) {
     const onclick = () => {
       this.#sorted = name && this.#sorted !== name ? name : null;
@@ -141,7 +128,7 @@ export class Table {
     const known = row.mark ? MARKS[row.mark] : STATES[row.status];
     const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;
     const name = element("th", "", { scope: "row" },
-      element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")),
+      element("span", "", nameOf(row.configuration) + (several ? `, ${greedy}` : "")),
       ...state && !isLeftOut ? [element("small", "sc-state", state)] : []);
     const cells = isLeftOut
       ? [element("td", "sc-left-out", { colSpan: COLUMNS.length }, row.note || "Not possible with this pair.")]
@@ -154,15 +141,11 @@ export class Table {
 /** @param {string} text */
 const plain = (text) => [element("span", "", text)];
 
-/**
- * A value that was not measured, with room for what else a measured one has.
- * @param {number | null | undefined} value
- * @param {string} [unit]
- */
+// A value that was not measured, with room for what else a measured one has.
+/** @type {(value: number | null | undefined, unit?: string) => HTMLElement[]} */
 function guess(value, unit = "") {
-  const known = value !== null && value !== undefined;
-  const node = element("span", known ? "sc-guess" : "", known ? `${fixed(value)}${unit}` : LATER);
-  if (known) node.title = "Predicted, not measured";
+  const node = value == null ? element("span", "", fixed(value, 2))
+    : element("span", "sc-guess", fixed(value, 2) + unit, { title: "Predicted, not measured" });
   return [node, element("small")];
 }
 

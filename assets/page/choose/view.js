@@ -3,15 +3,12 @@
 import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/recordings.js";
-import { Advice } from "specviz/choose/advice.js";
+import { Advice, worded } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";
 import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
-import { worded } from "specviz/choose/words.js";
-
-/** @import { Address } from "specviz/run/address.js" */
-/** @import { Shell } from "specviz/shell.js" */
+import { plural } from "specviz/words/words.js";
 
 const FRAME = `
   <header class="sc-head">
@@ -42,43 +39,26 @@ const FRAME = `
     </div>
   </div>`;
 
-/**
- * @typedef {object} ViewParts
- * @property {Server} server
- * @property {Config} config
- * @property {Address} address
- * @property {Shell} shell
- * @property {(values: Value[]) => void} set  sets the page's controls
- * @property {() => void} closed
- * @property {(isBusy: boolean) => void} busy
- */
-
 export class ChooseView {
-  #parts;
+  #page;
   #choose;
-  #dialog = element("dialog", "sv sv-choose");
+  #dialog = element("dialog", "sv sv-choose", { "aria-labelledby": "sc-title" });
   #sweep;
   #form;
-  #table;
-  #advice;
-  #figures;
+  #table = new Table();
+  #advice = new Advice((best) => this.#use(best), (best) => this.#link(best));
+  #figures = new Figures(() => this.#dialog.open);
   #machine = element("p", "sc-machine");
   #exports = element("p", "sc-actions sc-exports");
 
-  /**
-   * @param {HTMLElement} root
-   * @param {ViewParts} parts
-   */
-  constructor(root, parts) {
-    this.#parts = parts;
-    const choose = parts.config.choose;
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    const { root, server, config: { choose } } = page;
     if (!choose) throw new Error("the page offers no sweeps");
     this.#choose = choose;
-    this.#sweep = new Sweep(parts.server, () => this.#show());
-    this.#form = new Form(choose, parts.server, { changed: () => this.#offer(), begin: () => this.#begin() });
-    this.#table = new Table(choose);
-    this.#figures = new Figures(choose, () => this.#dialog.open);
-    this.#advice = new Advice({ labels: choose, use: (best) => this.#use(best), link: (best) => this.#link(best) });
+    this.#sweep = new Sweep(server, () => this.#show());
+    this.#form = new Form(choose, server, { changed: () => this.#offer(), begin: () => this.#begin() });
     this.#furnish();
     root.append(this.#dialog);
     this.#sweep.resume();
@@ -87,10 +67,10 @@ export class ChooseView {
 
   open() {
     if (this.#dialog.open) return;
-    const { pair, target, draft, weights } = this.#parts.address.naming;
+    const { pair, target, draft, weights } = this.#page.address.naming;
     const names = pair === "other" ? [target, draft || "no draft"] : [pair === "builtin" ? "Built-in pair" : pair];
     find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
-    this.#form.offer(this.#parts.config.drafters[pair ?? ""]);
+    this.#form.offer(this.#page.config.drafters[pair ?? ""]);
     this.#dialog.showModal();
     this.#offer();
     this.#show();
@@ -100,33 +80,22 @@ export class ChooseView {
   #furnish() {
     const dialog = this.#dialog;
     dialog.innerHTML = FRAME; // a constant
-    dialog.setAttribute("aria-labelledby", "sc-title");
     this.#form.node.id = "sc-form";
     find(dialog, ".sc-pair").after(this.#form.node);
-    dialog.addEventListener("close", () => this.#parts.closed());
+    dialog.addEventListener("close", () => this.#page.address.change({ view: null }));
     find(dialog, ".sv-close").addEventListener("click", () => dialog.close());
-    find(dialog, "[data-theme]").addEventListener("click", () => this.#parts.shell.toggleTheme());
+    find(dialog, "[data-theme]").addEventListener("click", () => this.#page.shell.toggleTheme());
     find(dialog, "[data-stop]").addEventListener("click", () => this.#stop());
-    for (const [label, name, take] of /** @type {[string, string, () => [string, string]][]} */ ([
-      ["Table (.csv)", "csv", () => [this.#sweep.state?.csv ?? "", "text/csv"]],
-      ["All of it (.json)", "json", () => [JSON.stringify(this.#sweep.state?.whole, null, 1), "application/json"]],
-    ])) {
-      const button = element("button", "sc-copy", label);
-      button.type = "button";
-      button.dataset.export = name;
-      button.addEventListener("click", () => {
-        const [text, type] = take();
-        saveBlob(new Blob([text], { type: `${type};charset=utf-8` }), `specviz-sweep.${name}`);
-      });
-      this.#exports.append(button);
-    }
+    const csv = () => this.#sweep.state?.csv ?? "", json = () => JSON.stringify(this.#sweep.state?.whole, null, 1);
+    this.#exports.append(exporter("Table (.csv)", "csv", "text/csv", csv),
+      exporter("All of it (.json)", "json", "application/json", json));
     find(dialog, ".sc-results").append(
       this.#advice.node, this.#table.node, this.#machine, this.#exports, this.#figures.node);
   }
 
   #begin() {
     if (!this.#canBegin) return;
-    this.#sweep.begin({ naming: this.#parts.address.naming, ...this.#form.wish });
+    this.#sweep.begin({ naming: this.#page.address.naming, ...this.#form.wish });
     find(this.#dialog, ".sc-main").scrollTop = 0;
     find(this.#dialog, ".sc-main").scrollIntoView(); // on a phone it is below the form
   }
@@ -141,11 +110,10 @@ export class ChooseView {
   #offer() {
     const { rows, prompts } = this.#form, { mostRows } = this.#choose;
     const said = find(this.#dialog, ".sc-start p");
-    const count = (/** @type {number} */ number, /** @type {string} */ what) => `${number} ${what}${number === 1 ? "" : "s"}`;
     if (!rows) said.textContent = "Choose at least one of each.";
     else if (rows > mostRows) said.textContent = `${rows} rows: choose ${mostRows} or fewer.`;
     else if (!prompts) said.textContent = "There are no prompts yet.";
-    else said.textContent = `${count(rows, "row")}, ${count(prompts, "prompt")}`;
+    else said.textContent = `${plural(rows, "row")}, ${plural(prompts, "prompt")}`;
     const start = find(this.#dialog, ".sc-start button", HTMLButtonElement);
     start.disabled = !this.#canBegin;
     start.textContent = this.#sweep.state ? "Start anew" : "Start";
@@ -158,7 +126,7 @@ export class ChooseView {
 
   #show() {
     const { state, isUnderWay } = this.#sweep;
-    this.#parts.busy(isUnderWay);
+    find(this.#page.root, "[data-toggle-choose]").classList.toggle("is-busy", isUnderWay);
     if (!this.#dialog.open || !state) return;
     this.#dialog.dataset.state = isUnderWay ? "running" : "over";
     const isEmpty = !state.rows.length;
@@ -195,7 +163,7 @@ export class ChooseView {
     const [title, detail] = [find(box, "b"), find(box, "span")];
     const bar = find(box, "progress", HTMLProgressElement);
     title.textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
-    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, worded(progress.now, this.#choose)].filter(Boolean).join(" · ") : status ?? "";
+    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, worded(progress.now)].filter(Boolean).join(" · ") : status ?? "";
     if (status && / ahead of yours/.test(status)) detail.textContent = status;
     bar.max = progress?.total || 1;
     bar.value = progress?.done ?? 0;
@@ -203,7 +171,7 @@ export class ChooseView {
 
   /** The page's controls with a row of the sweep. @param {Configuration} best */
   #valuesFor({ drafter, gamma, policy, temperature }) {
-    const { address, config } = this.#parts;
+    const { address, config } = this.#page;
     const naming = this.#sweep.state?.wish.naming ?? address.naming;
     const settings = { ...address.settings, ...naming, drafter, gamma, gamma_policy: policy, temperature };
     return controlsFor({ preset: null, prompt: String(address.state.values[0]), settings }, config);
@@ -211,25 +179,37 @@ export class ChooseView {
 
   /** @param {Configuration} best */
   #use(best) {
-    const values = this.#valuesFor(best);
+    const { choosing, shell } = this.#page;
+    choosing.wanted = this.#valuesFor(best);
     this.#dialog.close();
-    this.#parts.set(values);
+    shell.adopt();
   }
 
   /** @param {Configuration} best */
   #link(best) {
-    const { config } = this.#parts;
+    const { config } = this.#page;
     const query = queryOf({ values: this.#valuesFor(best), recording: null, theme: null, stage: false, view: null }, config, "");
     return `${location.origin}${location.pathname}${query}`;
   }
 }
+
+/**
+ * @param {string} label
+ * @param {string} name  that the file ends with
+ * @param {string} type
+ * @param {() => string} text
+ */
+const exporter = (label, name, type, text) => element("button", "sc-copy", label, {
+  dataset: { export: name },
+  onclick: () => saveBlob(new Blob([text()], { type: `${type};charset=utf-8` }), `specviz-sweep.${name}`),
+});
 
 /** @param {SweptMachine | null | undefined} machine */
 function machineText(machine) {
   if (!machine) return "";
   const { target, draft, processor, device, dtype, form, threads, versions, date } = machine;
   const models = draft ? `${target} with ${draft}` : target;
-  const where = `${processor || device}, ${threads} thread${threads === 1 ? "" : "s"}`;
+  const where = `${processor || device}, ${plural(threads, "thread")}`;
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ");
   return [models, where, `${dtype}, ${form}`, libraries, dayOf(date)].filter(Boolean).join(" · ");
 }

@@ -1,23 +1,38 @@
 // Two runs side by side, in a dialog: a visitor's own, where there are two, beside a recording else.
 
-import { chart, figures, lead, settings, showDifference, sideOf, texts, times } from "specviz/compare/parts.js";
+import { closing, element, find, table, titled } from "specviz/dom/dom.js";
+import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
+import { fastestLane, measure } from "specviz/facts/metrics.js";
+import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
 import { lastTwo } from "specviz/run/pick.js";
-import { closing, element, find, titled } from "specviz/dom/dom.js";
+import { describe, settingText } from "specviz/words/description.js";
+import { uncertainty } from "specviz/facts/uncertainty.js";
+import { isImpossible, range } from "specviz/words/verdict.js";
+import { timeBars, timesKey } from "specviz/panels/why.js";
+import { fixed, plural, provenance } from "specviz/words/words.js";
 
-/** @import { Side } from "specviz/compare/parts.js" */
+/** @typedef {ReturnType<typeof sideOf>} Side */
 
-/** @import { Run } from "specviz/run/pick.js" */
-
+/** @type {Record<string, string>} */
+const LABELS = {
+  prompt: "Prompt", target: "Target", draft: "Draft", drafter: "Drafts", gamma: "γ", gamma_policy: "Policy of γ",
+  temperature: "Temperature", top_k: "Top-k", top_p: "Top-p", seed: "Seed", max_new_tokens: "Length",
+  chat: "Chat template", stop: "Stop strings", ignore_eos: "End of text", lanes: "Lanes", machine: "Machine",
+};
 const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
+const FAR = 60; // px above the first difference
+const HEIGHT = 230; // px
+const MARGIN = { left: 44, right: 14, top: 8, bottom: 38 }; // px
+const TICK_EVERY = { x: 110, y: 50 }; // px
+const RUNS = ["earlier", "latest"]; // what they are to the style sheet
 
 export class Compare {
   #body = element("div", "sv-compare-body", { tabIndex: 0, role: "group", "aria-label": "Comparison" });
   #dialog = element("dialog", "sv-compare", { "aria-labelledby": "sv-compare-title" },
     element("header", "", element("h2", "", "Two runs, side by side", { id: "sv-compare-title" }),
       element("button", "sv-close", "×", { "aria-label": "Close" })), this.#body);
-  /** @type {Side[]} */
-  #sides = []; // what the dialog shows
+  #sides = /** @type {Side[]} */ ([]); // what the dialog shows
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -62,5 +77,164 @@ export class Compare {
     if (!this.#sides.length) return;
     const place = find(this.#body, ".sv-compare-chart");
     place.replaceChildren(...chart(this.#sides, place.clientWidth));
+  }
+}
+
+/**
+ * A run with its figures, as a race of two.
+ * @param {string} name what it is called beside the other
+ * @param {Run} run
+ */
+function sideOf(name, run) {
+  const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
+  return {
+    name, origin: run.origin, trace,
+    // which lane that is, if others with drafts raced
+    lanes: drafted.length > 1 ? `${fastestLane(rounds, header)}, the fastest of ${drafted.length} that draft` : "",
+    m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
+  };
+}
+
+/** What a run is, by the name of each thing. @param {Side} side */
+function factsOf({ trace: { header }, lanes }) {
+  const facts = new Map(describe(header).map(({ name, text }) => [name, text.replace(/^\+ /, "")]));
+  if (!facts.has("drafter")) facts.set("drafter", settingText("drafter", header.settings.drafter));
+  if (lanes) facts.set("lanes", lanes);
+  return facts.set("machine", provenance(header).machine);
+}
+
+// The settings that differ, marked, and those that do not.
+/** @type {(sides: Side[]) => HTMLElement[]} */
+function settings(sides) {
+  const [earlier, latest] = sides.map(factsOf);
+  const names = [...new Set([...earlier.keys(), ...latest.keys()])];
+  const differing = names.filter((name) => earlier.get(name) !== latest.get(name));
+  const same = names.filter((name) => !differing.includes(name));
+  if (!differing.length) return [element("p", "", "All settings are the same.")];
+  const rows = differing.map((name) =>
+    [LABELS[name] ?? name.replaceAll("_", " "), earlier.get(name) ?? "–", latest.get(name) ?? "–"]);
+  const said = same.length ? [element("p", "", `The same in both: ${same.map((name) => earlier.get(name)).join(" · ")}.`)] : [];
+  return [table("is-other", namesOf(sides), rows), ...said];
+}
+
+/** @param {Side[]} sides */
+const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
+
+/** The figures of both, the ratio with its spread. @param {Side[]} sides */
+function figures(sides) {
+  const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
+  /** @type {[string, (side: Side) => string | HTMLElement][]} */
+  const rows = [
+    ["Times the speed of the target alone", ratio],
+    ["α, of judged", ({ m }) => fixed(m.alpha, 2)],
+    ["Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)],
+    ["τ, tokens per round", ({ m }) => fixed(m.tau, 2)],
+    ["c, of a pass", ({ m }) => fixed(m.c, 2)],
+    ["Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)],
+    ["Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)],
+    ["Tokens written", ({ m }) => String(m.emitted)],
+  ];
+  return table("is-figures", namesOf(sides), rows.map(([name, of]) => [name, ...sides.map(of)]));
+}
+
+/** @param {Side} side */
+function ratio({ m, found }) {
+  const shown = isImpossible(found) ? null : m.speedup;
+  return element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`),
+    ...found?.spread && shown !== null ? [element("small", "", range(found.spread))] : [],
+    ...found?.doubt ? [element("small", "sv-uncertain", "uncertain")] : []);
+}
+
+/** What the figures say, in a sentence or two. @param {Side[]} sides */
+function lead([earlier, latest]) {
+  if (earlier.m.speedup === null || latest.m.speedup === null) {
+    return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
+  }
+  const said = `${earlier.name}: ${fixed(earlier.m.speedup, 2)} times as fast as the target alone. ${latest.name}: ${
+    fixed(latest.m.speedup, 2)} times.`;
+  const machines = provenance(earlier.trace.header).machine === provenance(latest.trace.header).machine ? ""
+    : " They were made in different ways or on different machines: compare their ratios, not their tokens per second.";
+  if (earlier.found?.doubt || latest.found?.doubt) return `${said} A ratio that is uncertain decides nothing.${machines}`;
+  const [one, other] = [earlier.found?.spread, latest.found?.spread];
+  if (!one || !other) return said + machines;
+  const overlap = one.low <= other.high && other.low <= one.high;
+  return `${said} Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.${machines}`;
+}
+
+// Both runs' tokens against their clocks, in one drawing of so many px with its key.
+/** @type {(sides: Side[], width: number) => HTMLElement[]} */
+function chart(sides, width) {
+  const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
+    points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "with drafts"}`,
+  })));
+  const most = ends(lines.map(({ points }) => points));
+  const said = lines.map(({ points, said: line }) => `${line}: ${points[points.length - 1].y} in ${fixed(points[points.length - 1].x, 2)} s`);
+  const drawing = element("div", "", {
+    style: { height: `${HEIGHT}px` }, role: "img", "aria-label": `Tokens against clock. ${said.join("; ")}.`,
+  });
+  drawLines(drawing, { width, height: HEIGHT }, {
+    x: [0, most.x], y: [0, most.y], lines, margin: MARGIN,
+    ticksX: namedTicks(most.x, width / TICK_EVERY.x), ticksY: namedTicks(most.y, HEIGHT / TICK_EVERY.y),
+  });
+  const figure = element("figure", "sv-curves", drawing,
+    element("small", "", "Tokens written against each lane’s own clock, in seconds"));
+  return [figure, element("p", "sv-curves-key", ...lines.map(({ key, said: line }) =>
+    element("span", "", element("i", "", { dataset: { key } }), line)))];
+}
+
+/** Where a round's time goes, all on one scale. @param {Side[]} sides */
+function times(sides) {
+  /** @type {Parameters<typeof timeBars>[0]} */
+  const bars = sides.flatMap(({ name, trace }) => [OURS, ALONE].map((lane) => {
+    const rounds = trace.rounds.filter((round) => round.lane === lane);
+    const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
+      rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
+    const parts = { draft: mean("draft"), verify: mean("verify"), overhead: mean("overhead") };
+    return /** @type {[string, typeof parts]} */ ([`${name}, ${lane === ALONE ? "target alone" : "with drafts"}`, parts]);
+  }));
+  return [timeBars(bars), timesKey()];
+}
+
+/** Both texts, with the first difference marked. @param {Side[]} sides */
+export function texts(sides) {
+  const [one, other] = sides.map(({ trace }) => writtenBy(trace.rounds, OURS).map(({ text }) => text).join(""));
+  const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
+  const shared = isSamePrompt ? sharedLength(one, other) : 0;
+  const isSame = isSamePrompt && shared === one.length && shared === other.length;
+  const said = !isSamePrompt ? "The prompts differ, so the texts have nothing to do with one another."
+    : isSame ? "Draft and target wrote the same text in both runs."
+      : shared ? `The texts are the same for ${plural(shared, "character")}.`
+        : "The texts differ from their first character on.";
+  const both = [one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame));
+  return [element("p", "", said), element("div", "sv-texts", ...both)];
+}
+
+/** @type {(one: string, other: string) => number} */
+function sharedLength(one, other) {
+  let at = 0;
+  while (at < one.length && at < other.length && one[at] === other[at]) at += 1;
+  return at;
+}
+
+/**
+ * @param {string} name
+ * @param {string} text
+ * @param {number} shared characters
+ * @param {boolean} isApart whether what follows them is to be marked
+ */
+function passage(name, text, shared, isApart) {
+  const visible = (/** @type {string} */ part) => part.replaceAll("\n", "¶\n");
+  const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
+  return element("div", "", element("small", "", name),
+    element("p", "sv-passage", { tabIndex: 0, role: "group", "aria-label": `Text of the ${name.toLowerCase()} run` },
+      element("span", "", visible(text.slice(0, shared))),
+      ...isApart ? [element("mark", "", visible(first) || "the end")] : [], visible(text.slice(shared + first.length))));
+}
+
+/** Scroll the texts to where they part: it is far down in long ones. @param {HTMLElement} body */
+function showDifference(body) {
+  for (const mark of body.querySelectorAll("mark")) {
+    const flow = mark.parentElement;
+    if (flow && mark.offsetTop - flow.offsetTop > FAR) flow.scrollTop = mark.offsetTop - flow.offsetTop - FAR;
   }
 }

@@ -1,4 +1,4 @@
-// Elements: how they are made and found, and menus and dialogs that close.
+// Elements: how they are made and found, menus and dialogs that close, and what comes later.
 
 /** Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes. @typedef {Record<string, any>} Given */
 /** What stands in an element, and what it is given. @typedef {string | Node | Given} Content */
@@ -20,10 +20,7 @@ export function element(name, className, ...content) {
   return node;
 }
 
-/**
- * @param {HTMLElement} node
- * @param {Given} given
- */
+/** @type {(node: HTMLElement, given: Given) => void} */
 function give(node, { style = {}, dataset = {}, ...given }) {
   for (const [name, value] of Object.entries(style)) node.style.setProperty(name, String(value));
   Object.assign(node.dataset, dataset);
@@ -47,15 +44,13 @@ export function table(className, head, rows) {
 
 /**
  * A part of a page with its title.
- * @param {string} title
- * @param {...Content} content
+ * @type {(title: string, ...content: Content[]) => HTMLElement}
  */
 export const titled = (title, ...content) => element("section", "", element("h3", "", title), ...content);
 
 /**
  * A shape of a drawing in SVG.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
+ * @type {(name: string, attributes: Record<string, string | number>) => SVGElement}
  */
 export function shape(name, attributes) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -90,8 +85,7 @@ export function findAll(root, selector, kind) {
 
 /**
  * The element that an event happened in or on, if the selector fits one.
- * @param {Event} event
- * @param {string} selector
+ * @type {(event: Event, selector: string) => HTMLElement | null}
  */
 export function closest({ target }, selector) {
   const found = target instanceof Element ? target.closest(selector) : null;
@@ -124,3 +118,30 @@ export function closing(dialog) {
     if (event.target === dialog || closest(event, ".sv-close, [data-close]")) dialog.close();
   });
 }
+
+/**
+ * What is fetched at its first use, and after a failure once more.
+ * @template Value
+ * @param {() => Promise<Value>} fetch
+ * @returns {() => Promise<Value>}
+ */
+export function once(fetch) {
+  let coming = /** @type {Promise<Value> | null} */ (null);
+  return () => (coming ??= fetch().catch((error) => { coming = null; throw error; }));
+}
+
+/** @param {number} time  ms */
+export const pause = (time) => new Promise((resume) => setTimeout(resume, time));
+
+/** Whether a visitor wants nothing to move. */
+export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/**
+ * Add a script or a style sheet to the page; kept once it has loaded.
+ * @type {(node: HTMLScriptElement | HTMLLinkElement) => Promise<void>}
+ */
+export const loaded = (node) => new Promise((resolve, reject) => {
+  node.onload = () => resolve();
+  node.onerror = () => reject(new Error(`${node.tagName} did not load`));
+  document.head.append(node);
+});

@@ -11,10 +11,7 @@ export class Notice {
     this.#node = node;
   }
 
-  /**
-   * @param {string} text
-   * @param {boolean} [isError]
-   */
+  /** @type {(text: string, isError?: boolean) => void} */
   show(text, isError = false) {
     clearTimeout(this.#hiding);
     this.#node.textContent = text;
@@ -27,10 +24,7 @@ export class Notice {
     this.show("");
   }
 
-  /**
-   * What need not be read to go on disappears by itself.
-   * @param {string} text
-   */
+  /** What need not be read to go on disappears by itself. @param {string} text */
   mention(text) {
     this.show(text);
     this.#hiding = setTimeout(() => this.clear(), MENTIONED_FOR);

@@ -1,17 +1,14 @@
 // One round, slowly: a dialog in which a visitor goes through a round step by step.
 
 import { closest, closing, element, find } from "specviz/dom/dom.js";
-import { milliseconds, times } from "specviz/explain/times.js";
-import { textBefore, secondsOf } from "specviz/explain/numbers.js";
+import { milliseconds, textBefore, times } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/recordings.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
-
-/** @import { Step } from "specviz/explain/steps.js" */
-/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const READING = 60; // ms for a character of a step that is shown by itself
 const LEAST = 3500; // ms for such a step
@@ -30,33 +27,22 @@ const FRAME = `
     <button type="button" data-by="-1">Back</button><button type="button" data-by="1" class="sv-button">Next</button></p></div>`;
 
 export class Explain {
-  #root;
-  #trace;
-  #timeline;
-  #chosen;
+  #page;
   #lane = OURS; // the lane with drafts whose rounds are gone through
-  #dialog = element("dialog", "sv-explain");
+  #dialog = element("dialog", "sv-explain", { "aria-labelledby": "sx-title" });
   /** @type {Trace | null} */
   #held = null; // the trace of the round, whatever the page shows by now
-  /** @type {Round | null} */
-  #round = null;
-  /** @type {Step[]} */
-  #steps = [];
+  #round = /** @type {Round | null} */ (null);
+  #steps = /** @type {Step[]} */ ([]);
   #place = 0; // the step that is shown
   #timer = 0; // until the next step comes by itself
   #resume = false; // whether the race was playing
 
-  /**
-   * @param {HTMLElement} root
-   * @param {{ trace: () => Trace | null, timeline: Timeline, chosen: () => LaneName }} parts
-   */
-  constructor(root, { trace, timeline, chosen }) {
-    this.#chosen = chosen;
-    this.#root = root;
-    this.#trace = trace;
-    this.#timeline = timeline;
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
     this.#furnish();
-    root.append(this.#dialog);
+    page.root.append(this.#dialog);
   }
 
   /**
@@ -64,16 +50,16 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
-    if (this.#dialog.open || this.#root.dataset.guess || this.#trace()?.header.source) return;
+    const { root, session: { trace }, timeline, view } = this.#page;
+    if (this.#dialog.open || root.dataset.guess || trace?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
-    this.#lane = lane === ALONE ? this.#chosen() : lane;
-    const trace = this.#trace();
+    this.#lane = lane === ALONE ? view.chosen : lane;
     this.#held = trace && twoOf(trace, this.#lane);
     find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
-    this.#resume = this.#timeline.playing;
-    if (this.#resume) this.#timeline.pause();
+    this.#resume = timeline.playing;
+    if (this.#resume) timeline.pause();
     this.#dialog.showModal();
     this.#show(round);
     find(this.#dialog, "[data-by='1']").focus({ preventScroll: true });
@@ -82,8 +68,11 @@ export class Explain {
   #furnish() {
     const dialog = this.#dialog;
     dialog.innerHTML = FRAME; // a constant
-    dialog.setAttribute("aria-labelledby", "sx-title");
-    dialog.addEventListener("close", () => this.#closed());
+    dialog.addEventListener("close", () => {
+      this.#togglePlay(false);
+      this.#round = null;
+      if (this.#resume) this.#page.timeline.play();
+    });
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
     closing(dialog);
@@ -97,7 +86,7 @@ export class Explain {
     const lane = at === this.#lane ? OURS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((one) => one.lane === lane && one.index === index);
-    const { rounds: done, partial } = this.#timeline.shown();
+    const { rounds: done, partial } = this.#page.timeline.shown();
     const ours = done.filter((one) => one.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? ours[ours.length - 1];
     return named ?? rounds.find((one) => one.lane === OURS && (!last || one.index === last.index)) ?? null;
@@ -121,14 +110,10 @@ export class Explain {
       button.setAttribute("aria-label", `${by > 0 ? "Next" : "Previous"} ${isAlone ? "pass" : "round"}`);
       button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
     }
-    this.#fillChapters();
-    this.#moveTo(0);
-  }
-
-  #fillChapters() {
     const chapters = [...new Set(this.#steps.map(({ chapter }) => chapter))];
     find(this.#dialog, ".sx-chapters").replaceChildren(
       ...chapters.map((chapter) => element("li", "", element("button", "", chapter, { dataset: { chapter } }))));
+    this.#moveTo(0);
   }
 
   /** @param {number} place */
@@ -181,10 +166,8 @@ export class Explain {
     return this.#held?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
   }
 
-  /**
-   * The round of another lane that wrote the same place of the text.
-   * @param {string | undefined} lane
-   */
+  // The round of another lane that wrote the same place of the text.
+  /** @param {string | undefined} lane */
   #cross(lane) {
     const trace = this.#held, round = this.#round;
     if (!trace || !round || round.lane === lane) return;
@@ -256,11 +239,5 @@ export class Explain {
     }
     const { sentence } = this.#steps[this.#place];
     this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(LEAST, READING * sentence.length));
-  }
-
-  #closed() {
-    this.#togglePlay(false);
-    this.#round = null;
-    if (this.#resume) this.#timeline.play();
   }
 }

@@ -1,7 +1,9 @@
-// Drawings of one round, slowly: its text, and bars of what the two models expected.
+// Drawings of one round, slowly: its text, bars of what the two models expected, the odds and the draw
+// on a line, and p laid over q.
 
 import { element } from "specviz/dom/dom.js";
-import { chance } from "specviz/words/reasons.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
+import { chance, number, oddsAndDraw } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const TAIL = 64; // characters of the text before the round
@@ -22,10 +24,7 @@ const FINEST = 0.001; // a bar that is shorter than this share of its track coul
 export const marked = ({ drafted }, tokens) => tokens.map((token) =>
   (drafted.length ? token : { ...token, outcome: "own" }));
 
-/**
- * A token with the mark of its outcome.
- * @param {Marked} token
- */
+/** A token with the mark of its outcome. @param {Marked} token */
 export const chip = ({ text, outcome }) => element("span", `t ${outcome}`, element("span", "w", visible(text)));
 
 /**
@@ -65,21 +64,17 @@ export function bars(title, kind, choices, chosen) {
 }
 
 /** @param {string} text */
-export const word = (text) => element("span", "sx-word", visible(text));
+const word = (text) => element("span", "sx-word", visible(text));
 
-/**
- * Pieces one after the other, on a track that is `whole` long.
- * @param {[string, number][]} pieces class and length
- * @param {number} whole
- */
-export const track = (pieces, whole) => element("span", "sx-track", ...pieces
+// Pieces, each with its class and length, one after the other, on a track that is `whole` long.
+/** @type {(pieces: [string, number][], whole: number) => HTMLSpanElement} */
+const track = (pieces, whole) => element("span", "sx-track", ...pieces
   .filter(([, length]) => length >= whole * FINEST || pieces.length === 1)
   .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / whole}%` } })));
 
 /**
  * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
- * @param {Round} round
- * @param {boolean} isRead
+ * @type {(round: Round, isRead: boolean) => HTMLOListElement}
  */
 export function columns({ drafted, emitted }, isRead) {
   const places = drafted.map((token, i) => {
@@ -92,18 +87,11 @@ export function columns({ drafted, emitted }, isRead) {
   return element("ol", "sx-places", { tabIndex: 0 }, ...places); // so that keys can scroll it
 }
 
-/**
- * @param {number} place from 0
- * @param {HTMLElement} title
- * @param {...HTMLElement} parts
- */
+/** @type {(place: number, title: HTMLElement, ...parts: HTMLElement[]) => HTMLLIElement} */
 const column = (place, title, ...parts) => element("li", "", { style: { "--i": place } },
   element("p", "", element("small", "", String(place + 1)), title), ...parts);
 
-/**
- * @param {Token} token
- * @param {boolean} [isMarked]
- */
+/** @type {(token: Token, isMarked?: boolean) => HTMLDivElement} */
 function ofTarget(token, isMarked = true) {
   if (!token.top_p?.length) return unused();
   const chosen = isMarked ? { ...token, probability: token.soft_p ?? token.p } : undefined;
@@ -131,3 +119,71 @@ export function twoTexts(tokens) {
   }
   return list;
 }
+
+/**
+ * What is compared, on a line from 0 to 1: u with min(1, p / q), by block verification with the
+ * threshold, and by typical acceptance p with the threshold.
+ * @type {(token: Token, rule?: string) => HTMLDivElement}
+ */
+export function verdict(token, rule = "token") {
+  const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token, isKept = outcome === "accepted";
+  const isByDraw = rule === "token" || verdictKind(rule).together; // u is below what is accepted, p above it
+  const { odds, draw } = oddsAndDraw(token);
+  const keep = rule === "token" ? Math.min(1, p / q) : threshold, value = isByDraw ? u : Math.min(1, p);
+  const [limit, bound] = rule === "token" ? ["min(1, p/q)", odds] : ["threshold", number(threshold)];
+  const [name, said] = rule === "token" ? ["u", draw] : isByDraw ? ["u", number(u)] : ["p", number(p)];
+  const below = isByDraw ? "accepted" : "rejected", above = isByDraw ? "rejected" : "accepted", told = isKept ? "accepted" : "rejected";
+  const label = `A line from 0 to 1: ${limit} is ${bound}, ${name} is ${said}: ${told}.`;
+  return element("div", `sx-verdict is-${told}`,
+    rule === "token" ? element("p", "sx-fraction", element("span", "", element("span", "", `p ${chance(p)}`), element("span", "", `q ${chance(q)}`)))
+      : element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`),
+    element("div", "sx-line", { role: "img", "aria-label": label }, track([[below, keep], [above, 1 - keep]], 1),
+      pin("keep", keep, limit, bound), pin("draw", value, name, said), element("small", "is-0", "0"), element("small", "is-1", "1")),
+    element("b", "sx-word-of-verdict", told));
+}
+
+// A mark on the line from 0 to 1; its label stays inside of it.
+/** @type {(name: string, value: number, label: string, number: string) => HTMLSpanElement} */
+const pin = (name, value, label, number) => element("span", `sx-pin is-${name}`, { style: { "--at": value } },
+  element("span", "", `${label} = `, element("b", "", number)));
+
+/**
+ * p laid over q, token by token: what both give, what only q gives, what only p gives.
+ * @param {Shares} shares
+ * @param {number} chosen id of the token that is spoken of
+ * @param {boolean} [isLeft] whether what only p gives is what matters
+ */
+export function overlay({ rows, rest }, chosen, isLeft = false) {
+  const whole = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
+  const table = element("table", isLeft ? "sx-overlay is-left" : "sx-overlay");
+  const key = KEYS.map(([name, text]) => element("span", "", element("i", name), text));
+  table.append(line("th", null, element("span", "sx-key", ...key), "target p", "draft q"));
+  for (const row of rows) {
+    const node = line("td", row.text, track(pieces(row), whole), chance(row.p), chance(row.q));
+    node.classList.toggle("is-chosen", row.id === chosen);
+    table.append(node);
+  }
+  const [onlyQ, onlyP] = [rest.q - rest.both, rest.p - rest.both].map(chance);
+  const both = `${chance(rest.both)} in both, ${onlyQ} only in q, ${onlyP} only in p`;
+  const others = line("td", null, element("small", "", both), chance(rest.p), chance(rest.q));
+  others.className = "is-rest";
+  others.cells[0].textContent = "all others";
+  table.append(others);
+  return table;
+}
+
+/** @type {[string, string][]} */
+const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
+
+/** @type {(row: Share) => [string, number][]} */
+const pieces = ({ p, q }) => [["both", Math.min(p, q)], ["more-q", Math.max(0, q - p)], ["more-p", Math.max(0, p - q)]];
+
+/**
+ * @param {"th" | "td"} kind
+ * @param {string | null} text of a token
+ * @param {HTMLElement} drawing
+ * @param {...string} numbers
+ */
+const line = (kind, text, drawing, ...numbers) => element("tr", "",
+  text === null ? element("td") : element(kind, "", word(text)), element(kind, "", drawing),
+  ...numbers.map((number) => element(kind, "", number)));

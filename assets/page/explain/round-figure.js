@@ -1,14 +1,11 @@
 // One round as a figure for slides and papers: an SVG file, in the colours of the page.
 
 import { shape } from "specviz/dom/dom.js";
-import { milliseconds } from "specviz/explain/times.js";
-import { secondsOf, textBefore } from "specviz/explain/numbers.js";
-import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
-import { chance, oddsAndDraw } from "specviz/words/reasons.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { milliseconds, textBefore } from "specviz/explain/numbers.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
+import { coloursOfPage, Painting, runLine, SANS, SERIF } from "specviz/share/paint.js";
+import { chance, oddsAndDraw, ruleOf } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
-
-/** @import { Colours } from "specviz/share/paint.js" */
 
 const EDGE = 36, LABELS = 118, GAP = 26, LEAST_COLUMN = 96, LEAST_WIDTH = 760; // px
 const TOKENS = 196, BOX = 42, ROW = 28; // px: where the tokens stand, their height, and that of a line below
@@ -53,12 +50,8 @@ export function figureOfRound(round, trace) {
   return new XMLSerializer().serializeToString(sheet.node);
 }
 
-/**
- * Where each token stands; the target's own is set apart.
- * @param {Token[]} tokens
- * @param {number} own how many of them are the target's
- * @returns {Column[]}
- */
+// Where each token stands; the target's own, one at most, is set apart.
+/** @type {(tokens: Token[], own: number) => Column[]} */
 function columnsOf(tokens, own) {
   const width = ruler(TOKEN);
   let left = EDGE + LABELS;
@@ -70,21 +63,15 @@ function columnsOf(tokens, own) {
   });
 }
 
-/**
- * What tells how wide a text is, in pixels.
- * @param {string} font
- */
+/** What tells how wide a text is, in pixels. @param {string} font */
 function ruler(font) {
-  const { context } = canvasOf(1, 1);
+  const { context } = new Painting();
   context.font = font;
   return (/** @type {string} */ text) => MARGIN * context.measureText(text).width;
 }
 
-/**
- * The last words of a text that fit.
- * @param {string} text
- * @param {number} most px
- */
+// The last words of a text that fit into so many px.
+/** @type {(text: string, most: number) => string} */
 function tailOf(text, most) {
   const width = ruler(CONTEXT);
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
@@ -92,11 +79,8 @@ function tailOf(text, most) {
   return tail.length < text.trim().length ? `… ${tail}` : tail;
 }
 
-/**
- * The lines below the tokens: what each is called, and what it says of a token.
- * @param {Settings} settings
- * @returns {[string, (token: Token) => string][]}
- */
+// The lines below the tokens: what each is called, and what it says of a token.
+/** @type {(settings: Settings) => [string, (token: Token) => string][]} */
 function rowsOf(settings) {
   const judged = (/** @type {Token} */ { outcome }) => outcome === "accepted" || outcome === "rejected";
   const isGuess = (/** @type {Token} */ token) => judged(token) || token.outcome === "ignored";
@@ -121,11 +105,7 @@ function rowsOf(settings) {
 const colourOf = (label, { outcome }) =>
   (label !== "verdict" ? "ink" : outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome));
 
-/**
- * @param {number} width px
- * @param {number} height px
- * @returns {Sheet}
- */
+/** In px. @type {(width: number, height: number) => Sheet} */
 function sheetOf(width, height) {
   const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }), sheet = { node, colours: coloursOfPage() };
   draw(sheet, "rect", { width, height, fill: sheet.colours.page });
@@ -133,9 +113,7 @@ function sheetOf(width, height) {
 }
 
 /**
- * @param {Sheet} sheet
- * @param {string} name
- * @param {Record<string, string | number>} attributes
+ * @type {(sheet: Sheet, name: string, attributes: Record<string, string | number>) => SVGElement}
  */
 function draw({ node }, name, attributes) {
   const child = shape(name, attributes);
@@ -160,12 +138,7 @@ function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colo
   return node;
 }
 
-/**
- * @param {Sheet} sheet
- * @param {Round} round
- * @param {Trace} trace
- * @param {number} width px
- */
+/** @type {(sheet: Sheet, round: Round, trace: Trace, width: number) => void} */
 function heading(sheet, round, { header, rounds }, width) {
   const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
   const title = `${plural(round.drafted.length, "token")} drafted, ${kept} accepted, ${round.emitted.length} written`;
@@ -179,14 +152,8 @@ function heading(sheet, round, { header, rounds }, width) {
   write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
 }
 
-/**
- * A brace over some columns, or under them, and what it says.
- * @param {Sheet} sheet
- * @param {Column[]} columns
- * @param {number} y
- * @param {string} text
- * @param {boolean} [isBelow]
- */
+// A brace over some columns, or under them, and what it says.
+/** @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void} */
 function brace(sheet, columns, y, text, isBelow = false) {
   const first = columns[0], last = columns[columns.length - 1];
   const left = first.left, right = last.left + last.width, tip = isBelow ? -7 : 7;
@@ -196,11 +163,8 @@ function brace(sheet, columns, y, text, isBelow = false) {
   write(sheet, text, left, isBelow ? y + 22 : y - 10, { size: 15, colour: "soft" });
 }
 
-/**
- * A token with the underline of its outcome, which is told apart without colours too.
- * @param {Sheet} sheet
- * @param {Column} column
- */
+// A token with the underline of its outcome, which is told apart without colours too.
+/** @type {(sheet: Sheet, column: Column) => void} */
 function tokenBox(sheet, { token, left, width }) {
   const { outcome, text } = token, stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
   const bottom = TOKENS + BOX;
@@ -215,12 +179,8 @@ function tokenBox(sheet, { token, left, width }) {
   if (outcome === "rejected") line(bottom - 20);
 }
 
-/**
- * What the round wrote and how long it took.
- * @param {Sheet} sheet
- * @param {Round} round
- * @param {number} y
- */
+// What the round wrote and how long it took.
+/** @type {(sheet: Sheet, round: Round, y: number) => void} */
 function footing(sheet, round, y) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });

@@ -1,18 +1,12 @@
 // One round as a sequence of steps: what each says, and what it draws.
 
-import { balance } from "specviz/explain/balance.js";
-import { sharesOf, singlePass } from "specviz/explain/numbers.js";
-import { bars, columns, marked, twoTexts } from "specviz/explain/pictures.js";
-import { milliseconds } from "specviz/explain/times.js";
-import { overlay, verdict } from "specviz/explain/judging.js";
+import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/numbers.js";
+import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
-import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";
+import { chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
-import { drawsFirst, isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { plural, visible } from "specviz/words/words.js";
-
-/** @import { Marked } from "specviz/explain/pictures.js" */
 
 /**
  * @typedef {object} Step
@@ -49,11 +43,7 @@ const BY_REJECTION = "The server draws from p until a draw y is accepted, each w
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
-/**
- * @param {Round} round
- * @param {Trace} trace
- * @returns {Step[]}
- */
+/** @type {(round: Round, trace: Trace) => Step[]} */
 export function stepsOf(round, trace) {
   const { settings } = trace.header;
   const tokens = tokensOf(round);
@@ -69,17 +59,11 @@ export function stepsOf(round, trace) {
   return [...steps, balance(round, trace, tokens)];
 }
 
-/**
- * @param {Token[]} tokens
- * @param {number} judged how many have their verdict
- * @returns {Marked[]}
- */
+// The first of them have their verdict.
+/** @type {(tokens: Token[], judged: number) => Marked[]} */
 const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function guess({ round, trace, isGreedy }) {
   const { drafted } = round, count = plural(drafted.length, "token");
   const sentence = guessed(trace.header, count, isGreedy);
@@ -89,12 +73,8 @@ function guess({ round, trace, isGreedy }) {
   };
 }
 
-/**
- * How a round's guesses came about, in a sentence.
- * @param {Header} header
- * @param {string} count how many guesses, in words
- * @param {boolean} isGreedy
- */
+// How a round's guesses came about, in a sentence; how many they were comes in words.
+/** @type {(header: Header, count: string, isGreedy: boolean) => string} */
 function guessed({ settings, draft }, count, isGreedy) {
   const { guessed: drawn, guessed_greedy: greedy, who } = drafterKind(settings.drafter);
   const told = (isGreedy && greedy) || drawn;
@@ -108,10 +88,7 @@ function guessed({ settings, draft }, count, isGreedy) {
   return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function check({ round, trace }) {
   const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
   const one = drafted.length === 1;
@@ -128,11 +105,7 @@ function check({ round, trace }) {
   };
 }
 
-/**
- * One step for each judged place.
- * @param {Told} told
- * @returns {Step[]}
- */
+/** One step for each judged place. @type {(told: Told) => Step[]} */
 function judge(told) {
   const { round, tokens, own, isGreedy, rule } = told;
   const judged = round.drafted.filter((token) => token.outcome === "accepted" || token.outcome === "rejected");
@@ -149,11 +122,7 @@ function judge(told) {
   }));
 }
 
-/**
- * @param {Told} told
- * @param {Token} token
- * @param {number} place from 0
- */
+/** @type {(told: Told, token: Token, place: number) => string} */
 function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   // What the target wrote in its place comes in a later step, unless it is what is compared.
   const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };
@@ -188,11 +157,7 @@ const firstChoices = (token) => element("div", "sx-pair",
 /** @param {Token} token of a greedy run */
 const firstChoice = (token) => bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
-/**
- * What follows the verdicts.
- * @param {Told} told
- * @returns {Step[]}
- */
+/** What follows the verdicts. @type {(told: Told) => Step[]} */
 function outcome(told) {
   const { round, tokens, own, trace } = told;
   if (own?.outcome === "bonus") return [bonus(told)];
@@ -217,10 +182,7 @@ function ignoredAfter({ round }) {
     + "and the next round begins after what is written.";
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own), at = tokens.length - 1;
   const note = rule !== "token" || isGreedy ? undefined : isDrawn(token) ? BY_REJECTION : SAME_LAW;
@@ -231,13 +193,8 @@ function correct({ round, tokens, own, isGreedy, rule }) {
   };
 }
 
-/**
- * What a corrected token was drawn from, as far as it is known.
- * @param {Token} token
- * @param {Round} round
- * @param {string} rule
- * @param {boolean} isGreedy
- */
+// What a corrected token was drawn from, as far as it is known.
+/** @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]} */
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;
   if (rule !== "token") {
@@ -251,10 +208,7 @@ function correction(token, round, rule, isGreedy) {
     bars(`only in p, ${chance(part)}, scaled up to 1`, "left", left, { ...token, probability: (p - q) / part }))];
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function bonus({ round, tokens, own }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1, places = round.drafted.length + 1;
@@ -268,11 +222,7 @@ function bonus({ round, tokens, own }) {
   };
 }
 
-/**
- * A round without guesses: the pass of the target.
- * @param {Told} told
- * @returns {Step}
- */
+/** A round without guesses: the pass of the target. @type {(told: Told) => Step} */
 function pass({ round, trace, own, isGreedy }) {
   const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
   return {
@@ -284,10 +234,7 @@ function pass({ round, trace, own, isGreedy }) {
   };
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function draw({ round, tokens, own, isGreedy }) {
   const p = own?.soft_p ?? own?.p;
   const word = `“${visible(own?.text ?? "")}”`;

@@ -2,56 +2,34 @@
 
 import { draftLengths, measure, predictedTau } from "specviz/facts/metrics.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 const HALVINGS = 60;
 
-/**
- * What explains the speed-up of the shown rounds.
- * @typedef {object} Explanation
- * @property {Metrics} m
- * @property {Costs} costs
- * @property {number} speedup
- * @property {number | null} formula  the speed-up that alpha and c predict
- * @property {number | null} break_even  the alpha at which rounds would only just pay
- * @property {number | null} best_gamma
- * @property {number | null} best_speedup  what the best gamma is predicted to give
- * @property {number[]} speeds  predicted speed-ups of all gammas from 0 on
- */
+/** @typedef {NonNullable<ReturnType<typeof explain>>} Explanation */
 
 /**
- * What a round costs: means per round, in seconds, and prices in steps of the target alone.
- * @typedef {ReturnType<typeof costsOf>} Costs
- */
-
-/**
- * Null before both lanes can be compared.
+ * What explains the speed-up of the shown rounds; null before both lanes can be compared.
  * @param {Round[]} rounds
  * @param {Header} header
  * @param {number} mostGamma the longest draft that is looked at
- * @returns {Explanation | null}
  */
 export function explain(rounds, header, mostGamma) {
   if (header.source) return null; // a server tells no parts of a round's time
-  const m = measure(rounds, header);
-  const alone = rounds.filter((round) => round.lane === "baseline");
+  const m = measure(rounds, header), alone = rounds.filter((round) => round.lane === "baseline");
   if (m.speedup === null || m.tau === null) return null;
-  const costs = costsOf(alone, m);
-  const best = m.alpha === null ? null
-    : bestGamma(m.alpha, costs.step, costs.judging, costs.gamma, mostGamma);
+  const costs = costsOf(alone, m), { step, judging, gamma, price } = costs;
+  const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, mostGamma);
   const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
   return {
-    m, costs,
-    speedup: m.tau / costs.price,
-    formula: m.speedup_predicted,
-    break_even: breakEvenOf(lengths, costs.price),
-    best_gamma: best?.gamma ?? null,
-    best_speedup: best?.speedup ?? null,
-    speeds: best?.speeds ?? [],
+    m, costs, speedup: m.tau / price,
+    formula: m.speedup_predicted, // that alpha and c predict
+    break_even: breakEvenOf(lengths, price), // the alpha at which rounds would only just pay
+    best_gamma: best?.gamma ?? null, best_speedup: best?.speedup ?? null,
+    speeds: best?.speeds ?? [], // predicted speed-ups of all gammas from 0 on
   };
 }
 
 /**
+ * What a round costs: means per round, in seconds, and prices in steps of the target alone.
  * @param {Round[]} alone the baseline's rounds
  * @param {Metrics} m
  */
@@ -100,18 +78,9 @@ export function breakEvenOf(lengths, price) {
  * @param {number} most
  */
 export function bestGamma(alpha, c, judging, judged, most) {
-  const speeds = Array.from({ length: most + 1 }, (_, gamma) =>
-    predictedTau(alpha, gamma) / (gamma * c + judgingPrice(gamma, judging, judged)));
+  const price = (/** @type {number} */ gamma) =>
+    (gamma === 0 || !judged ? 1 : judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged);
+  const speeds = Array.from({ length: most + 1 }, (_, gamma) => predictedTau(alpha, gamma) / (gamma * c + price(gamma)));
   const speedup = Math.max(...speeds);
   return { gamma: speeds.indexOf(speedup), speedup, speeds };
-}
-
-/**
- * @param {number} gamma
- * @param {number} judging
- * @param {number} judged
- */
-function judgingPrice(gamma, judging, judged) {
-  if (gamma === 0 || !judged) return 1;
-  return judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged;
 }

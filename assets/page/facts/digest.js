@@ -13,8 +13,7 @@ export async function digestOf({ header, rounds, end }) {
 
 /**
  * JSON with sorted names, no blanks, and every number written as Python writes a float.
- * @param {unknown} value
- * @returns {string}
+ * @type {(value: unknown) => string}
  */
 export function canonical(value) {
   if (typeof value === "number") return float(value);
@@ -26,10 +25,8 @@ export function canonical(value) {
   return `{${fields.join(",")}}`;
 }
 
-/**
- * Both write the shortest digits that mean the number; they differ in where the point goes.
- * @param {number} value
- */
+// Both write the shortest digits that mean the number; they differ in where the point goes.
+/** @param {number} value */
 function float(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-5 || size >= 1e16)) return value.toExponential();

@@ -7,26 +7,20 @@ export const ALONE = "baseline"; // the target alone, in every race
 
 /** Each trace's views on one of its lanes. @type {WeakMap<Trace, Map<LaneName, Trace>>} */
 const views = new WeakMap();
-/** @type {WeakMap<Round, Round>} */
-const renamed = new WeakMap();
+const renamed = /** @type {WeakMap<Round, Round>} */ (new WeakMap());
 
-/**
- * What a lane is called.
- * @param {LaneName} name
- */
+/** What a lane is called. @param {LaneName} name */
 export const labelOf = (name) => labelIn("lanes", name);
 
-/**
- * The lanes with drafts, in order.
- * @param {Header} [header]
- */
+/** The lanes with drafts, in order. @param {Header} [header] */
 export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lanes) : [OURS]);
 
-/**
- * All lanes, the baseline last; a watched server may have none.
- * @param {Header} [header]
- */
+/** All lanes, the baseline last; a watched server may have none. @param {Header} [header] */
 export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
+
+/** The tokens that a lane has written. @type {(rounds: Round[], name: LaneName) => Token[]} */
+export const writtenBy = (rounds, name) =>
+  rounds.filter(({ lane }) => lane === name).flatMap(({ emitted }) => emitted);
 
 /** @param {Header} [header] */
 export const hasBaseline = (header) => !header?.source || ALONE in (header.prefill_seconds ?? {});
@@ -48,8 +42,7 @@ export function comparedIn({ lanes }) {
 
 /**
  * Some rounds of a race: those of one lane, as the lane "speculative", and the baseline's.
- * @param {Round[]} rounds
- * @param {LaneName} name
+ * @type {(rounds: Round[], name: LaneName) => Round[]}
  */
 export function twoRounds(rounds, name) {
   if (name === OURS) return rounds;
@@ -66,9 +59,7 @@ function asOurs(round) {
 
 /**
  * A race as it was for one lane and the baseline; it grows with the race. A race of two is its own.
- * @param {Trace} trace
- * @param {LaneName} name
- * @returns {Trace}
+ * @type {(trace: Trace, name: LaneName) => Trace}
  */
 export function twoOf(trace, name) {
   const { lanes } = trace.header;
@@ -79,18 +70,12 @@ export function twoOf(trace, name) {
   return known.get(name);
 }
 
-/**
- * @param {Trace} trace
- * @param {LaneName} name
- * @param {Settings} settings
- * @returns {Trace}
- */
+/** @type {(trace: Trace, name: LaneName, settings: Settings) => Trace} */
 function viewOf(trace, name, settings) {
   const { header, schema } = trace;
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
     values && { [OURS]: values[name], [ALONE]: values[ALONE] };
-  /** @type {Round[]} */
-  let rounds = [];
+  let rounds = /** @type {Round[]} */ ([]);
   let seen = 0;
   return {
     schema,

@@ -13,25 +13,17 @@ import { ALONE, draftedLanes, labelOf, OURS } from "specviz/facts/lanes.js";
  */
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
 
-/**
- * @param {number} part
- * @param {number} whole
- */
+/** @type {(part: number, whole: number) => number | null} */
 const ratio = (part, whole) => (whole ? part / whole : null);
 
-/**
- * @param {Round[]} rounds
- * @param {LaneName} name
- */
+/** @type {(rounds: Round[], name: LaneName) => Round[]} */
 const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
 
 /** @param {Round[]} rounds */
 const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
 
-/**
- * Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
- * @param {Round[]} rounds
- */
+// Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
+/** @param {Round[]} rounds */
 const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
 
 /**
@@ -44,10 +36,7 @@ export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 &&
 /** @param {Round[]} rounds */
 const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
 
-/**
- * Whether a watched server tells how many tokens its steps drafted.
- * @param {Round[]} rounds
- */
+/** Whether a watched server tells how many tokens its steps drafted. @param {Round[]} rounds */
 export const areTold = (rounds) =>
   !rounds.some(({ emitted }) => emitted[emitted.length - 1]?.outcome === "untold");
 
@@ -67,11 +56,11 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const emitted = sum(ours, (round) => round.emitted.length);
   const isTold = areTold(ours);
   const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
-  const c = costRatio(ours, alone);
+  const c = costRatio(ours, alone), { judged, accepted } = positions(isTold ? ours : []);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
-  const prefill = { [name]: prefillOf(name, ours, header), [ALONE]: prefillOf(ALONE, alone, header) };
+  const whole = { [name]: clock(ours) + prefillOf(name, ours, header), [ALONE]: clock(alone) + prefillOf(ALONE, alone, header) };
   const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
   const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
   return {
@@ -82,7 +71,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
     c,
     speedup: canCompare ? speedup(seconds, paced, name) : null,
-    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, prefill), tokens, name) : null,
+    speedup_end_to_end: canCompare ? speedup(whole, tokens, name) : null,
     speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds, wall_seconds: onWall,
@@ -93,14 +82,13 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     draft_seconds: sum(ours, (round) => round.draft_seconds),
     verify_seconds: sum(ours, (round) => round.verify_seconds),
     overhead_seconds: sum(ours, (round) => round.overhead_seconds),
-    alpha_by_position: isTold ? alphaByPosition(ours) : [],
+    alpha_by_position: judged.map((count, place) => ratio(accepted[place], count)),
   };
 }
 
 /**
  * The lane with drafts that has the highest speed-up so far; the first if none has one.
- * @param {Round[]} rounds
- * @param {Header} header
+ * @type {(rounds: Round[], header: Header) => string}
  */
 export function fastestLane(rounds, header) {
   const names = draftedLanes(header);
@@ -126,10 +114,7 @@ function meanBeta(rounds) {
   return ratio(sum(betas, (beta) => beta), betas.length);
 }
 
-/**
- * @param {Round[]} ours
- * @param {Round[]} alone
- */
+/** @type {(ours: Round[], alone: Round[]) => number | null} */
 function costRatio(ours, alone) {
   const drafting = ours.filter((round) => round.drafted.length);
   const step = ratio(sum(drafting, (r) => r.draft_seconds), sum(drafting, (r) => r.drafted.length));
@@ -137,11 +122,7 @@ function costRatio(ours, alone) {
   return step && pass ? step / pass : null;
 }
 
-/**
- * @param {Record<LaneName, number | null>} seconds
- * @param {PerLane} tokens
- * @param {LaneName} name
- */
+/** @type {(seconds: Record<LaneName, number | null>, tokens: PerLane, name: LaneName) => number | null} */
 function speedup(seconds, tokens, name) {
   const slow = ratio(seconds[ALONE] ?? 0, tokens[ALONE]);
   const fast = ratio(seconds[name] ?? 0, tokens[name]);
@@ -151,57 +132,29 @@ function speedup(seconds, tokens, name) {
 /** @param {Round[]} rounds */
 const written = (rounds) => sum(rounds, (round) => round.emitted.length);
 
-/**
- * Seconds to read the prompt; of a watched server, to its first token.
- * @param {LaneName} name
- * @param {Round[]} rounds
- * @param {Header} [header]
- */
+// Seconds to read the prompt; of a watched server, to its first token.
+/** @type {(name: LaneName, rounds: Round[], header?: Header) => number} */
 function prefillOf(name, rounds, header) {
   if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
   return sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
 }
 
 /**
- * @param {PerLane} seconds
- * @param {PerLane} prefill
- * @returns {PerLane}
- */
-const withPrefill = (seconds, prefill) =>
-  Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill[name]]));
-
-/**
  * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
- * @param {number} alpha
- * @param {number} gamma
+ * @type {(alpha: number, gamma: number) => number}
  */
 export function predictedTau(alpha, gamma) {
   return alpha === 1 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha);
 }
 
-/**
- * The last rounds may draft fewer than the others.
- * @param {Round[]} rounds
- * @returns {Lengths}
- */
+/** The last rounds may draft fewer than the others. @type {(rounds: Round[]) => Lengths} */
 export function draftLengths(rounds) {
   const lengths = new Map();
-  for (const round of rounds) addLength(lengths, round);
+  for (const { drafted: { length } } of rounds) lengths.set(length, (lengths.get(length) ?? 0) + 1);
   return lengths;
 }
 
-/**
- * @param {Lengths} lengths
- * @param {Round} round
- */
-function addLength(lengths, { drafted }) {
-  lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
-}
-
-/**
- * @param {Lengths} lengths
- * @param {number | null} alpha
- */
+/** @type {(lengths: Lengths, alpha: number | null) => number | null} */
 function meanPredictedTau(lengths, alpha) {
   if (alpha === null) return null;
   const entries = [...lengths];
@@ -209,26 +162,16 @@ function meanPredictedTau(lengths, alpha) {
     sum(entries, ([, count]) => count));
 }
 
-/**
- * @param {Round[]} rounds
- * @param {number | null} alpha
- * @param {number | null} c
- */
+/** @type {(rounds: Round[], alpha: number | null, c: number | null) => number | null} */
 function meanPredictedSpeedup(rounds, alpha, c) {
   if (alpha === null || c === null) return null;
   return ratio(sum(rounds, ({ drafted }) => predictedTau(alpha, drafted.length)),
     sum(rounds, ({ drafted }) => drafted.length * c + 1));
 }
 
-/**
- * How many drafts were judged and accepted at each place of a round.
- * @param {Round[]} rounds
- */
+/** How many drafts were judged and accepted at each place of a round. @param {Round[]} rounds */
 function positions(rounds) {
-  /** @type {number[]} */
-  const judged = [];
-  /** @type {number[]} */
-  const accepted = [];
+  const judged = /** @type {number[]} */ ([]), accepted = /** @type {number[]} */ ([]);
   for (const { drafted } of rounds) {
     drafted.forEach((token, place) => {
       judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
@@ -236,12 +179,6 @@ function positions(rounds) {
     });
   }
   return { judged, accepted };
-}
-
-/** @param {Round[]} rounds */
-function alphaByPosition(rounds) {
-  const { judged, accepted } = positions(rounds);
-  return judged.map((count, place) => ratio(accepted[place], count));
 }
 
 /**
@@ -295,35 +232,24 @@ function pace(rounds) {
   return { x: timed.map(([seconds]) => seconds), y: timed.map(([, speed]) => speed) };
 }
 
-/**
- * Rates and tau after each round.
- * @param {Round[]} rounds
- */
+/** Rates and tau after each round. @param {Round[]} rounds */
 function soFar(rounds) {
-  const lengths = new Map();
+  /** @type {Lengths} */
+  const lengths = new Map(), isTold = areTold(rounds);
   let accepted = 0, judged = 0, drafted = 0, emitted = 0;
-  const isTold = areTold(rounds);
   const points = timed(rounds).map((round, i) => {
-    addLength(lengths, round);
-    for (const token of round.drafted) {
-      accepted += Number(token.outcome === "accepted");
-      judged += Number(token.outcome !== "ignored");
-    }
-    drafted += round.drafted.length;
+    const { length } = round.drafted;
+    lengths.set(length, (lengths.get(length) ?? 0) + 1);
+    accepted += round.drafted.filter(({ outcome }) => outcome === "accepted").length;
+    judged += round.drafted.filter(({ outcome }) => outcome !== "ignored").length;
+    drafted += length;
     emitted += round.emitted.length;
-    const alpha = isTold ? ratio(accepted, judged) : null;
-    return {
-      x: i + 1, alpha,
-      efficiency: isTold ? ratio(accepted, drafted) : null,
-      tau: emitted / (i + 1),
-      predicted: meanPredictedTau(lengths, alpha),
-    };
+    const alpha = isTold ? ratio(accepted, judged) : null, efficiency = isTold ? ratio(accepted, drafted) : null;
+    return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted: meanPredictedTau(lengths, alpha) };
   });
-  const x = points.map((point) => point.x);
-  return {
-    rates: [{ x, y: points.map((point) => point.alpha) }, { x, y: points.map((point) => point.efficiency) }],
-    tau: [{ x, y: points.map((point) => point.tau) }, { x, y: points.map((point) => point.predicted) }],
-  };
+  const line = (/** @type {"alpha" | "efficiency" | "tau" | "predicted"} */ name) =>
+    ({ x: points.map(({ x }) => x), y: points.map((point) => point[name]) });
+  return { rates: [line("alpha"), line("efficiency")], tau: [line("tau"), line("predicted")] };
 }
 
 /** @param {Round[]} rounds */

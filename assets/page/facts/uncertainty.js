@@ -21,11 +21,7 @@ const WINDOW = 3; // rounds of each lane, at least
 const MOST_WINDOWS = 8;
 const FEWEST_WINDOWS = 3;
 
-/**
- * Null where there is no speed-up.
- * @param {Round[]} rounds
- * @returns {Uncertainty | null}
- */
+/** Null where there is no speed-up. @type {(rounds: Round[]) => Uncertainty | null} */
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
   if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
@@ -41,11 +37,7 @@ export function uncertainty(rounds) {
   return { price, delays, spread, doubt: doubtOf(speedup, price, delays, spread) };
 }
 
-/**
- * The median and the quartiles of one or more values.
- * @param {number[]} values
- * @returns {Spread}
- */
+/** The median and the quartiles of one or more values. @type {(values: number[]) => Spread} */
 export function spreadOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (/** @type {number} */ share) => {
@@ -56,19 +48,15 @@ export function spreadOf(values) {
   return { median: at(0.5), low: at(0.25), high: at(0.75) };
 }
 
-/** @param {Round} round */
-const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
+/** Of a round, in all. @param {Round} round */
+export const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
 
 /** @param {Round[]} rounds */
 const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 0);
 
-/**
- * The median seconds of a round, by the number of its drafted tokens.
- * @param {Round[]} rounds
- */
+/** The median seconds of a round, by the number of its drafted tokens. @param {Round[]} rounds */
 function usualSeconds(rounds) {
-  /** @type {Map<number, number[]>} */
-  const taken = new Map();
+  const taken = /** @type {Map<number, number[]>} */ (new Map());
   for (const round of rounds) {
     const width = round.drafted.length;
     taken.set(width, [...taken.get(width) ?? [], secondsOf(round)]);
@@ -76,20 +64,14 @@ function usualSeconds(rounds) {
   return new Map([...taken].map(([width, seconds]) => [width, spreadOf(seconds).median]));
 }
 
-/**
- * @param {Round[]} rounds
- * @param {Map<number, number>} usual
- */
+/** @type {(rounds: Round[], usual: Map<number, number>) => number} */
 function delay(rounds, usual) {
   const expected = rounds.reduce((sum, round) => sum + (usual.get(round.drafted.length) ?? 0), 0);
   return expected ? total(rounds) / expected - 1 : 0;
 }
 
-/**
- * Both lanes in as many consecutive parts.
- * @param {Round[]} ours
- * @param {Round[]} theirs
- */
+// Both lanes in as many consecutive parts.
+/** @type {(ours: Round[], theirs: Round[]) => Round[][][]} */
 function windows(ours, theirs) {
   const count = Math.min(MOST_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
   const part = (/** @type {Round[]} */ rounds, /** @type {number} */ i) =>

@@ -15,27 +15,26 @@ export function learn(vocabulary) {
   words = vocabulary;
 }
 
-/**
- * @param {string} name
- * @returns {DrafterWords}
- */
+/** @type {(name: string) => DrafterWords} */
 export const drafterKind = (name) => own(words.drafters, name) ?? {
-  ...UNKNOWN, label: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
+  ...UNKNOWN, label: name, choice: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
   unguessed: "Nothing was drafted in this round.",
 };
 
-/**
- * @param {string} name
- * @returns {VerdictWords}
- */
+/** @type {(name: string) => VerdictWords} */
 export const verdictKind = (name) => own(words.verdicts, name) ?? { ...UNKNOWN, label: name };
 
 /**
  * The label of something that needs no more words.
- * @param {"policies" | "compared" | "lanes"} table
- * @param {string} name
+ * @type {(table: "policies" | "compared" | "lanes", name: string) => string}
  */
 export const labelIn = (table, name) => own(words[table], name)?.label ?? name;
+
+/**
+ * What a control calls something.
+ * @type {(table: "drafters" | "policies", name: string) => string}
+ */
+export const choiceIn = (table, name) => own(words[table], name)?.choice ?? name;
 
 /**
  * Lanes may have any name, also one that every object has.

@@ -2,10 +2,9 @@
 // models do again, do both lanes draw from one distribution. Begins a job on the server, asks how far it
 // is, shows what it found.
 
-import { element, table } from "specviz/dom/dom.js";
+import { element, pause, table } from "specviz/dom/dom.js";
 import { resultOf } from "specviz/panels/same.js";
-import { chance } from "specviz/words/reasons.js";
-import { number } from "specviz/words/rules.js";
+import { chance, number } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const ASK_EVERY = 400; // ms
@@ -32,35 +31,24 @@ const TIMES = "Its times are not compared: they are two measurements.";
 
 /**
  * @param {Server} server
- * @returns {Question}
- */
-export const aboutTie = ({ begin_difference: begin }) =>
-  ({ begin: begin && ((wish) => begin(wish)), ask: "A tie or a bug?", offline: TIE_OFFLINE, mark: "difference", found });
-
-/**
- * @param {Server} server
- * @returns {Question}
- */
-export const aboutRerun = ({ begin_rerun: begin }) =>
-  ({ begin: begin && (({ run, trace }) => begin({ run, trace })), ask: "Run it again", mark: "rerun", found: foundAgain });
-
-/**
- * @param {Server} server
  * @param {number} draws  in each lane
- * @returns {Question}
+ * @returns {Record<"tie" | "rerun" | "draws", Question>}
  */
-export const aboutDraws = ({ begin_sampling: begin }, draws) => ({
-  begin: begin && ((wish, again) => begin({ ...wish, again, draws })),
-  ask: `Draw ${draws} in each lane`, again: "Draw again", stop: "Stop drawing", offline: DRAWS_OFFLINE, mark: "draws",
-  found: (result, drawn) => [resultOf(result, drawn)],
+export const questionsFor = ({ begin_difference: tie, begin_rerun: rerun, begin_sampling: sampling }, draws) => ({
+  tie: { begin: tie && ((wish) => tie(wish)), ask: "A tie or a bug?", offline: TIE_OFFLINE, mark: "difference", found },
+  rerun: { begin: rerun && (({ run, trace }) => rerun({ run, trace })), ask: "Run it again", mark: "rerun", found: foundAgain },
+  draws: {
+    begin: sampling && ((wish, again) => sampling({ ...wish, again, draws })), mark: "draws", offline: DRAWS_OFFLINE,
+    ask: `Draw ${draws} in each lane`, again: "Draw again", stop: "Stop drawing",
+    found: (result, drawn) => [resultOf(result, drawn)],
+  },
 });
 
 export class Check {
   node;
-  #server;
+  #page;
   #question;
   #asked;
-  #isBusy;
   #button = element("button", "sv-button");
   #bar = element("progress", "", { hidden: true });
   #said = element("p", "", { role: "status" });
@@ -71,16 +59,14 @@ export class Check {
   #turn = 0; // tells answers to a question that was given up
 
   /**
-   * @param {Server} server
+   * @param {PageParts} page
    * @param {Question} question
-   * @param {{ asked: () => object | null, isBusy: () => boolean }} parts
-   *   asked: what it is about, or null if there is nothing; isBusy: whether a run is under way
+   * @param {() => object | null} asked  what it is about, or null if there is nothing
    */
-  constructor(server, question, { asked, isBusy }) {
-    this.#server = server;
+  constructor(page, question, asked) {
+    this.#page = page;
     this.#question = question;
     this.#asked = asked;
-    this.#isBusy = isBusy;
     this.#button.hidden = !question.begin;
     this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
     this.node = element("div", `sv-experiment is-${question.mark}`, this.#button, this.#bar, this.#said, this.#result);
@@ -88,7 +74,7 @@ export class Check {
   }
 
   end() {
-    if (this.#id) this.#server.end_job?.({ id: this.#id }).catch(() => {});
+    if (this.#id) this.#page.server.end_job?.({ id: this.#id }).catch(() => {});
     this.#turn += 1;
     if (this.#id !== null) this.#finish({ over: true, stopped: true });
   }
@@ -106,7 +92,7 @@ export class Check {
   async #begin() {
     const wish = this.#asked();
     if (!wish) return;
-    if (this.#isBusy()) {
+    if (this.#page.session.busy) {
       this.#said.textContent = BUSY;
       return;
     }
@@ -122,10 +108,7 @@ export class Check {
     }
   }
 
-  /**
-   * @param {Promise<ExperimentState> | undefined} begun
-   * @param {number} turn
-   */
+  /** @type {(begun: Promise<ExperimentState> | undefined, turn: number) => Promise<void>} */
   async #follow(begun, turn) {
     this.#count += 1;
     let state = await begun;
@@ -133,11 +116,11 @@ export class Check {
       const { id } = state;
       this.#id = id;
       this.#show(state);
-      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
-      if (turn === this.#turn) state = await this.#server.ask_job?.({ id });
+      await pause(ASK_EVERY);
+      if (turn === this.#turn) state = await this.#page.server.ask_job?.({ id });
     }
     if (turn !== this.#turn) {
-      if (state?.id) this.#server.end_job?.({ id: state.id });
+      if (state?.id) this.#page.server.end_job?.({ id: state.id });
     } else if (state) this.#finish(state);
     else throw new Error("the server gave no answer");
   }
@@ -161,19 +144,13 @@ export class Check {
   }
 }
 
-/**
- * Whether a second run was the same.
- * @param {{ same: boolean, lines: string[] }} result
- */
+/** Whether a second run was the same. @param {{ same: boolean, lines: string[] }} result */
 const foundAgain = ({ same, lines: [answer, ...more] }) => [
   element("p", `sv-lead sv-found is-${same ? "tie" : "bug"}`, answer),
   ...[...more, TIMES].map((line) => element("p", "", line)),
 ];
 
-/**
- * Why two lanes parted, as a verdict, the reasons and a table.
- * @param {DifferenceResult} result
- */
+/** Why two lanes parted, as a verdict, the reasons and a table. @param {DifferenceResult} result */
 function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
   const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
   const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) =>

@@ -2,17 +2,14 @@
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
-import { aboutDraws, aboutRerun, aboutTie, bareOf, Check } from "specviz/panels/check.js";
+import { bareOf, Check, questionsFor } from "specviz/panels/check.js";
 import { element, find } from "specviz/dom/dom.js";
 import { OURS } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
-import { WhatIf } from "specviz/panels/whatif.js";
-import { showWhy } from "specviz/panels/why.js";
+import { showWhy, WhatIf } from "specviz/panels/why.js";
 import { settled } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
-
-/** @import { Session } from "specviz/run/session.js" */
 
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
@@ -31,37 +28,30 @@ export class Panels {
   #whatIf;
   #config;
   #tellClosed;
-  #draws;
-  #tie;
-  #rerun;
-  /** @type {string | null} */
-  #open = null; // the panel
-  /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
-  #shown = null;
-  /** @type {Trace | null} */
-  #filled = null; // the trace that the panel was filled from
+  #checks;
+  #open = /** @type {string | null} */ (null); // the panel
+  #shown = /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */ (null);
+  #filled = /** @type {Trace | null} */ (null); // the trace that the panel was filled from
   #redrawing = 0; // timer
 
   /**
-   * @param {HTMLElement} root
-   * @param {{ server: Server, config: Config, session: Session, closed: () => void }} parts
+   * @param {PageParts} page
+   * @param {() => void} closed  called when a panel is closed
    */
-  constructor(root, { server, config, session, closed }) {
+  constructor(page, closed) {
+    const { root, server, config, session } = page, questions = questionsFor(server, config.draws);
     this.#tellClosed = closed;
     this.#config = config;
     this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
-    const isBusy = () => session.busy;
     const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
-    this.#tie = new Check(server, aboutTie(server), { asked, isBusy });
-    this.#rerun = new Check(server, aboutRerun(server), { asked, isBusy });
-    this.#draws = new Check(server, aboutDraws(server, config.draws), {
-      isBusy,
-      asked: () => this.#shown && {
+    this.#checks = {
+      draws: new Check(page, questions.draws, () => this.#shown && {
         run: session.liveRun, lane: this.#shown.lane,
         prompt: this.#shown.trace.header.prompt, settings: this.#shown.trace.header.settings,
-      },
-    });
+      }),
+      tie: new Check(page, questions.tie, asked), rerun: new Check(page, questions.rerun, asked),
+    };
     const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
     this.#drawer = element("div", "sv-drawer", {
       id: "sv-drawer", hidden: true, tabIndex: -1, role: "dialog", "aria-labelledby": this.#title.id,
@@ -69,16 +59,12 @@ export class Panels {
     root.append(this.#drawer);
   }
 
-  get #checks() {
-    return [this.#draws, this.#tie, this.#rerun];
-  }
-
   /** Whether one was open. */
   close() {
     if (this.#open === null) return false;
     this.#open = null;
     this.#drawer.hidden = true;
-    for (const check of this.#checks) check.end();
+    for (const check of Object.values(this.#checks)) check.end();
     this.#tellClosed();
     return true;
   }
@@ -89,9 +75,13 @@ export class Panels {
    * @param {LaneName} lane  which one
    */
   show(rounds, trace, lane) {
-    if (this.#shown?.trace !== trace) for (const check of this.#checks) check.forget();
+    if (this.#shown?.trace !== trace) for (const check of Object.values(this.#checks)) check.forget();
     this.#shown = { rounds, trace, lane };
-    if (this.#open !== null) this.#fillSoon();
+    if (this.#open === null || this.#redrawing) return;
+    this.#redrawing = setTimeout(() => {
+      this.#redrawing = 0;
+      this.#fill();
+    }, REDRAW);
   }
 
   /** @param {string} name */
@@ -111,18 +101,14 @@ export class Panels {
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
     else if (trace.header.settings.temperature === 0) {
-      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#tie.node);
-    }
-    else if (this.#filled !== trace) showSampled(this.#body, trace, this.#draws.node);
-    if (this.#open === "same" && !trace.header.source) this.#body.append(this.#rerun.node);
+      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#checks.tie.node);
+    } else if (this.#filled !== trace) showSampled(this.#body, trace, this.#checks.draws.node);
+    if (this.#open === "same" && !trace.header.source) this.#body.append(this.#checks.rerun.node);
     this.#filled = trace;
   }
 
-  /**
-   * The sliders stay in their place: whoever holds one must not lose it.
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   */
+  // The sliders stay in their place: whoever holds one must not lose it.
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
@@ -131,14 +117,6 @@ export class Panels {
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
     for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
     this.#whatIf.show(why, trace.header.settings);
-  }
-
-  #fillSoon() {
-    if (this.#redrawing) return;
-    this.#redrawing = setTimeout(() => {
-      this.#redrawing = 0;
-      this.#fill();
-    }, REDRAW);
   }
 }
 

@@ -1,9 +1,9 @@
 // The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
 
 import { element } from "specviz/dom/dom.js";
+import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { chance } from "specviz/words/reasons.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { chance, ruleOf } from "specviz/words/reasons.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part
@@ -21,12 +21,11 @@ const ONE_RUN = "One run cannot show that, many draws can: how often does each b
  * @param {HTMLElement} check  says whether a difference is a tie
  */
 export function showGreedy(body, rounds, trace, check) {
-  const found = comparison(rounds);
-  const { compared, differAt } = found;
+  const found = comparison(rounds), { compared, differAt } = found;
   /** @type {HTMLElement[]} */
   const parts = [element("p", "sv-lead", sameness(found, trace) || "Nothing can be compared yet.")];
   if (compared) {
-    const [ours, theirs] = ["speculative", "baseline"].map((lane) => emittedBy(rounds, lane));
+    const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
     const end = differAt ?? compared;
     parts.push(flow("both lanes", ours.slice(Math.max(0, end - BEFORE), end), end > BEFORE));
     if (differAt === null) {
@@ -40,13 +39,6 @@ export function showGreedy(body, rounds, trace, check) {
   }
   body.replaceChildren(...parts);
 }
-
-/**
- * @param {Round[]} rounds
- * @param {string} lane
- */
-const emittedBy = (rounds, lane) =>
-  rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted);
 
 /**
  * A text whose tokens can be told apart.
@@ -67,10 +59,7 @@ export function margin(token) {
   return first && second ? Math.log(first.probability / second.probability) : null;
 }
 
-/**
- * @param {string} where
- * @param {Token} token
- */
+/** @type {(where: string, token: Token) => string} */
 function nearTie(where, token) {
   const apart = margin(token);
   if (apart === null) return "";
@@ -90,9 +79,7 @@ function closestCall(tokens) {
 
 /**
  * Fill `body` for a sampled run, once.
- * @param {HTMLElement} body
- * @param {Trace} trace
- * @param {HTMLElement} experiment
+ * @type {(body: HTMLElement, trace: Trace, experiment: HTMLElement) => void}
  */
 export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
@@ -105,8 +92,7 @@ export function showSampled(body, trace, experiment) {
 
 /**
  * Both distributions as paired bars, the test, and how to read it.
- * @param {ExperimentResult} result
- * @param {number} draws
+ * @type {(result: ExperimentResult, draws: number) => HTMLDivElement}
  */
 export function resultOf(result, draws) {
   const { cells, length, tokens, shortened } = result;

@@ -1,12 +1,11 @@
-// The panel "Why this speed?": what a round costs, what it yields, and what would pay.
+// The panel "Why this speed?": what a round costs, what it yields, and what would pay, also at an alpha and
+// a price that the reader chooses.
 
 import { element, table, titled } from "specviz/dom/dom.js";
+import { bestGamma } from "specviz/facts/costs.js";
 import { chance } from "specviz/words/reasons.js";
 import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
-
-/** @import { Explanation } from "specviz/facts/costs.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
 
 /** @type {("draft" | "verify" | "overhead")[]} */
 const PARTS = ["draft", "verify", "overhead"];
@@ -19,9 +18,7 @@ const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pa
 
 /**
  * Fill `body` with what explains the rounds that are shown.
- * @param {HTMLElement} body
- * @param {Explanation | null} why
- * @param {Trace} trace
+ * @type {(body: HTMLElement, why: Explanation | null, trace: Trace) => void}
  */
 export function showWhy(body, why, trace) {
   if (why === null) {
@@ -43,10 +40,8 @@ export function showWhy(body, why, trace) {
     titled("What is easily misread", misreadings(why)));
 }
 
-/**
- * The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
- * @param {Metrics} m
- */
+// The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
+/** @param {Metrics} m */
 function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
   const whole = wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
     : `With prefill: ${fixed(prefilled, 2)}×.`;
@@ -55,8 +50,7 @@ function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
 
 /**
  * The verdict in words, as plain when the draft loses.
- * @param {Explanation} why
- * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
+ * @type {(why: Explanation, settings: Pick<Settings, "gamma" | "gamma_policy">) => string}
  */
 export function verdictOf(why, settings) {
   const { m, costs, speedup, break_even } = why;
@@ -89,10 +83,7 @@ export function verdictOf(why, settings) {
 export const priceOf = (price) => (price < 1 ? "for about the price of one pass of the target"
   : `for the price of ${fixed(price, 2)} passes of the target`);
 
-/**
- * Two bars on one scale of milliseconds: a round of each lane.
- * @param {Explanation} why
- */
+/** Two bars on one scale of milliseconds: a round of each lane. @param {Explanation} why */
 function times({ costs }) {
   const ours = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
   const theirs = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
@@ -133,10 +124,7 @@ function shares({ m, costs }) {
     share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
 }
 
-/**
- * Tokens per round, price and speed-up: by the textbook, and measured.
- * @param {Explanation} why
- */
+/** Tokens per round, price and speed-up: by the textbook, and measured. @param {Explanation} why */
 function predicted({ m, costs, speedup, formula }) {
   const price = formula && m.tau_predicted ? m.tau_predicted / formula : null;
   /** @type {[string, ...(number | null)[]][]} */
@@ -145,10 +133,7 @@ function predicted({ m, costs, speedup, formula }) {
     rows.map(([name, ...values]) => [name, ...values.map((value) => fixed(value, 2))]));
 }
 
-/**
- * Why the textbook's speed-up is not the measured one.
- * @param {Explanation} why
- */
+/** Why the textbook's speed-up is not the measured one. @param {Explanation} why */
 function difference({ m, costs, speedup, formula }) {
   const ratio = (/** @type {number | null} */ a, /** @type {number | null} */ b) => (a ?? 0) / (b ?? 0);
   if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
@@ -163,11 +148,8 @@ function difference({ m, costs, speedup, formula }) {
   return `${TEXTBOOK}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
 }
 
-/**
- * Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
- * @param {Explanation} why
- * @returns {HTMLElement[]}
- */
+// Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
+/** @type {(why: Explanation) => HTMLElement[]} */
 function breakEven({ m, break_even: least }) {
   if (least === null) return [element("p", "", NEVER_PAYS)];
   const alpha = m.alpha ?? 0;
@@ -179,10 +161,8 @@ function breakEven({ m, break_even: least }) {
     element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the measured prices.`)];
 }
 
-/**
- * What people often get wrong about speed, answered with the numbers of the shown run.
- * @param {Explanation} why
- */
+// What people often get wrong about speed, answered with the numbers of the shown run.
+/** @param {Explanation} why */
 function misreadings({ m, costs, speeds }) {
   /** @type {[string, string][]} */
   const answers = [
@@ -202,3 +182,95 @@ function misreadings({ m, costs, speeds }) {
   return element("div", "", list,
     element("button", "sv-link", "Guess first: these and more, each as a recorded run", { dataset: { question: "" } }));
 }
+
+const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
+  + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
+
+/** @typedef {"alpha" | "step"} Name */
+/** @type {[Name, string, number][]} name, label, most */
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
+
+export class WhatIf {
+  node = element("section", "sv-whatif");
+  #bars = element("ol", "sv-gammas");
+  #said = element("p", "", { role: "status" });
+  #back = element("button", "sv-link", "Back to this run", { onclick: () => { this.#isTouched = false; this.#draw(); } });
+  #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
+  #why = /** @type {Explanation | null} */ (null);
+  /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
+  #settings = { gamma: 1, gamma_policy: "fixed" };
+  #isTouched = false;
+  #most;
+
+  /** @param {number} most the longest draft */
+  constructor(most) {
+    this.#most = most;
+    this.node.append(element("h3", "", "Which γ?"), this.#bars,
+      ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
+  }
+
+  /**
+   * @param {Explanation | null} why  null before there is something to compare
+   * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
+   */
+  show(why, settings) {
+    this.#why = why?.m.drafted && why.m.alpha !== null ? why : null;
+    this.#settings = settings;
+    this.node.hidden = this.#why === null;
+    this.#draw();
+  }
+
+  /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
+  #slider(name, label, most) {
+    const oninput = () => { this.#isTouched = true; this.#draw(); };
+    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput }), value = element("b");
+    this.#sliders.set(name, { input, value });
+    return element("label", "", label, input, value);
+  }
+
+  /** @param {Explanation} why */
+  #chosen({ m, costs }) {
+    const measured = { alpha: m.alpha ?? 0, step: costs.step };
+    if (!this.#isTouched) return measured;
+    const of = (/** @type {Name} */ name) => Number(this.#sliders.get(name)?.input.value);
+    return { alpha: of("alpha"), step: of("step") };
+  }
+
+  #draw() {
+    const why = this.#why;
+    if (!why) return;
+    const { costs, speedup } = why, chosen = this.#chosen(why);
+    for (const [name, { input, value }] of this.#sliders) {
+      input.value = String(chosen[name]);
+      value.textContent = fixed(chosen[name], 2);
+    }
+    this.#back.hidden = !this.#isTouched;
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
+    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
+    this.#drawBars(best, ours);
+    const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+    const found = best.gamma === 0 ? "no γ would pay" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
+    this.#said.textContent = `By the formula, not measured, ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
+  }
+
+  /**
+   * @param {{ gamma: number, speeds: number[] }} best
+   * @param {number | null} ours  the gamma in use
+   */
+  #drawBars({ gamma, speeds }, ours) {
+    const highest = Math.max(1, ...speeds), held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
+    const canRun = document.querySelector("#run") !== null;
+    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
+      const bar = element("i", "", { style: { height: `${(100 * speed) / highest}%` }, dataset: { value: fixed(speed, 2) } });
+      return element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`,
+        bar, element("small", "", String(i + 1)), ...canRun ? [runner(i + 1)] : []);
+    }));
+    this.#bars.style.setProperty("--even", String(1 / highest));
+    if (held) /** @type {HTMLElement | null} */ (this.#bars.querySelector(`[data-run-gamma="${held}"]`))?.focus({ preventScroll: true });
+  }
+}
+
+/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
+const runner = (gamma) =>
+  element("button", "", { dataset: { runGamma: gamma }, title: `Run with γ = ${gamma}`, "aria-label": `Run with γ = ${gamma}` });

@@ -3,13 +3,10 @@
 import { closest, element, find } from "specviz/dom/dom.js";
 import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
-import { chance, keep } from "specviz/words/reasons.js";
+import { chance, isDrawn, keep, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { watchedReason } from "specviz/words/watched.js";
-import { fixed, visible } from "specviz/words/words.js";
-
-/** @import { Place } from "specviz/words/reasons.js" */
+import { visible } from "specviz/words/words.js";
 
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
@@ -20,19 +17,16 @@ const GREEDY = "Greedy: the verdict compares first choices only. The bars are th
 const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) goes through the round.";
 
 export class Card {
+  #page;
   #card;
-  #trace;
-  /** @type {HTMLElement | null} */
-  #anchor = null; // the token that the card is about
+  #anchor = /** @type {HTMLElement | null} */ (null); // the token that the card is about
   #isPinned = false; // by a click: it stays until another one, or Escape
 
-  /**
-   * @param {HTMLElement} root
-   * @param {() => Trace | null} trace the shown one
-   */
-  constructor(root, trace) {
+  /** @param {PageParts} page */
+  constructor(page) {
+    const { root } = page;
+    this.#page = page;
     this.#card = find(root, ".sv-card");
-    this.#trace = trace;
     root.addEventListener("pointerover", (event) => {
       if (this.#isPinned) return;
       if (closest(event, TOKEN)) this.#openAt(event);
@@ -72,10 +66,7 @@ export class Card {
     if (this.#anchor && !this.#anchor.isConnected) this.close();
   }
 
-  /**
-   * Whether there is a token at the event's target.
-   * @param {Event} event
-   */
+  /** Whether there is a token at the event's target. @param {Event} event */
   #openAt(event) {
     const node = closest(event, TOKEN);
     if (node && node !== this.#anchor) this.#open(node);
@@ -85,7 +76,7 @@ export class Card {
   /** @param {HTMLElement} node */
   #open(node) {
     this.close();
-    const trace = this.#trace();
+    const { trace } = this.#page.session;
     const index = Number(node.dataset.round);
     const article = node.closest("[data-lane]"), lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
@@ -123,11 +114,7 @@ export class Card {
   }
 }
 
-/**
- * @param {Place} at
- * @param {boolean} isPending
- * @param {string} rule of the verdicts
- */
+/** @type {(at: Place, isPending: boolean, rule: string) => HTMLElement[]} */
 function content(at, isPending, rule) {
   const { round, place } = at;
   const judged = tokensOf(round)[place];
@@ -143,10 +130,7 @@ function content(at, isPending, rule) {
   return parts;
 }
 
-/**
- * What is told of a token of a watched server: no numbers.
- * @param {Place} at
- */
+/** What is told of a token of a watched server: no numbers. @param {Place} at */
 function watchedContent(at) {
   const { round, place } = at;
   const token = tokensOf(round)[place];
@@ -157,10 +141,7 @@ function watchedContent(at) {
 }
 
 /**
- * @param {ShownToken} token
- * @param {Round} round
- * @param {string} word
- * @param {string} where
+ * @type {(token: ShownToken, round: Round, word: string, where: string) => HTMLParagraphElement}
  */
 const titleOf = (token, round, word, where) => element("p", "sv-card-title",
   element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`, element("span", "w", word)), element("small", "", where));
@@ -182,19 +163,11 @@ function standing(token, round, place) {
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
-/**
- * What is known of a draft before the target has judged it.
- * @param {Token} token
- * @returns {ShownToken}
- */
-function asGuess({ id, text, q, soft_q, top_q, seen }) {
-  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
-}
+// What is known of a draft before the target has judged it.
+/** @type {(token: Token) => ShownToken} */
+const asGuess = ({ id, text, q, soft_q, top_q, seen }) => ({ id, text, q, soft_q, top_q, seen, outcome: "pending" });
 
-/**
- * How likely the token was for both models, in two bars.
- * @param {ShownToken} token
- */
+/** How likely the token was for both models, in two bars. @param {ShownToken} token */
 function two(token) {
   /** @type {[string, string, number | undefined][]} */
   const rows = [["draft", "is-draft", token.soft_q ?? token.q], ["target", "", token.soft_p ?? token.p]];
@@ -202,10 +175,7 @@ function two(token) {
     (probability == null ? [] : [bar({ text, probability }, name)])));
 }
 
-/**
- * @param {ShownToken} token
- * @param {string} rule
- */
+/** @type {(token: ShownToken, rule: string) => HTMLDListElement} */
 function numbers(token, rule) {
   /** @type {[string, number | null | undefined][]} */
   const rows = [
@@ -215,16 +185,12 @@ function numbers(token, rule) {
     ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
-  const said = (/** @type {number} */ value) => (value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
   return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>
-    (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", said(value)))])));
+    (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", number(value)))])));
 }
 
-/**
- * Bars of the likeliest tokens; this one is added where it is not among them.
- * @param {ShownToken} token
- * @param {string} rule
- */
+// Bars of the likeliest tokens; this one is added where it is not among them.
+/** @type {(token: ShownToken, rule: string) => HTMLDivElement} */
 function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
@@ -240,9 +206,6 @@ function lists(token, rule) {
   }));
 }
 
-/**
- * @param {Pick<Choice, "text" | "probability">} choice
- * @param {string} className
- */
+/** @type {(choice: Pick<Choice, "text" | "probability">, className: string) => HTMLLIElement} */
 const bar = ({ text, probability }, className) => element("li", className, element("span", "sv-card-word", visible(text)),
   element("span", "sv-card-track", element("i", "", { style: { width: `${100 * probability}%` } })), element("span", "", chance(probability)));

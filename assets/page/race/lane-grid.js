@@ -4,11 +4,9 @@ import { element, find } from "specviz/dom/dom.js";
 import { Lane } from "specviz/race/lane.js";
 import { ALONE, draftedLanes, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { changedLanes, ruleOf } from "specviz/words/rules.js";
+import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
-
-/** @import { Metrics } from "specviz/facts/metrics.js" */
 
 /** A lane's figures, and whether it is the fastest. @typedef {{ metrics: Metrics, isBest: boolean }} Standing */
 
@@ -19,8 +17,7 @@ const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the
 const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: one pass, one token.";
 
 export class LaneGrid {
-  /** @type {Lane[]} */
-  lanes = [];
+  lanes = /** @type {Lane[]} */ ([]);
   #root;
   #choose;
   #box;
@@ -98,10 +95,7 @@ export class LaneGrid {
       element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS)), footOf(name));
   }
 
-  /**
-   * @param {LaneName} name
-   * @param {LaneName[]} drafted
-   */
+  /** @type {(name: LaneName, drafted: LaneName[]) => HTMLButtonElement} */
   #nameButton(name, drafted) {
     const title = `Show the figures of this lane (${drafted.indexOf(name) + 1} of ${drafted.length})`;
     return element("button", "sv-lane-name", name, { title, onclick: () => this.#choose(name) });

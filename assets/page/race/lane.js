@@ -5,8 +5,6 @@ import { ALONE } from "specviz/facts/lanes.js";
 import { isWritten, restOfWord, tokenNode, tokensOf, tokensSoFar } from "specviz/race/token.js";
 import { read, START } from "specviz/words/markdown.js";
 
-/** @import { Reading } from "specviz/words/markdown.js" */
-
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too. A block that was the last stays as it is until it leaves the
 // view: to learn that it may be left out, and that it may not, would be a second layout of all of it.
@@ -44,8 +42,7 @@ export class Lane {
   #text = element("div");
   #caret = element("i", "sv-caret");
   #ahead = element("span", "sv-ahead");
-  /** @type {DrawnRound[]} */
-  #drawn = [];
+  #drawn = /** @type {DrawnRound[]} */ ([]);
   #total = 0; // tokens
   /** @type {Standing} */
   #start = { isBroken: false, reading: null };
@@ -202,11 +199,7 @@ export class Lane {
     return [...this.#text.querySelectorAll(".sv-block")].pop() ?? this.#newBlock();
   }
 
-  /**
-   * @param {Round} round
-   * @param {ShownToken[]} tokens
-   * @param {boolean} isPartial
-   */
+  /** @type {(round: Round, tokens: ShownToken[], isPartial: boolean) => void} */
   #append(round, tokens, isPartial) {
     const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
     const last = this.#lastBlock(), count = last.querySelectorAll("[data-index]").length;
@@ -218,11 +211,9 @@ export class Lane {
     this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), isMarked: false });
   }
 
-  /**
-   * The block that goes on after a full one: a new one with what stands behind the last line break, if
-   * the newest round has one, perhaps within a token.
-   * @param {Element} block
-   */
+  // The block that goes on after a full one: a new one with what stands behind the last line break,
+  // if the newest round has one, perhaps within a token.
+  /** @param {Element} block */
   #cut(block) {
     const newest = this.#drawn[this.#drawn.length - 1];
     if (!newest || newest.rest) return block;

@@ -1,31 +1,22 @@
 // The buttons that open a panel of the drawer; the panels are fetched when somebody opens the first.
 
-import { findAll } from "specviz/dom/dom.js";
+import { findAll, once } from "specviz/dom/dom.js";
 import { hasBaseline } from "specviz/facts/lanes.js";
-
-/** @import { Panels } from "specviz/panels/panels.js" */
 
 /** What is shown: of a race of two, or of one lane of another. @typedef {[Round[], Trace, LaneName]} Shown */
 
 export class Openers {
   #buttons;
-  #fetch;
-  /** @type {Promise<Panels> | null} */
-  #coming = null;
-  /** @type {Panels | null} */
-  #panels = null;
-  /** @type {string | null} */
-  #open = null;
-  /** @type {Shown | null} */
-  #shown = null;
+  #fetched;
+  #panels = /** @type {Panels | null} */ (null);
+  #open = /** @type {string | null} */ (null);
+  #shown = /** @type {Shown | null} */ (null);
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(closed: () => void) => Promise<Panels>} fetch  closed: to be called by a panel that is closed
-   */
-  constructor(root, fetch) {
-    this.#fetch = fetch;
-    this.#buttons = findAll(root, "[data-panel-open]", HTMLButtonElement);
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#fetched = once(async () =>
+      new (await import("specviz/panels/panels.js")).Panels(page, () => this.#mark(null)));
+    this.#buttons = findAll(page.root, "[data-panel-open]", HTMLButtonElement);
     for (const button of this.#buttons) {
       const name = button.dataset.panelOpen ?? "";
       button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
@@ -47,8 +38,7 @@ export class Openers {
 
   /** @param {string} name */
   async #openPanel(name) {
-    this.#coming ??= this.#fetch(() => this.#mark(null));
-    this.#panels = await this.#coming;
+    this.#panels = await this.#fetched();
     if (this.#shown) this.#panels.show(...this.#shown);
     this.#panels.open(name);
     this.#mark(name);
@@ -63,10 +53,7 @@ export class Openers {
   }
 }
 
-/**
- * Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
- * @param {string | undefined} name
- * @param {Trace} trace
- */
+// Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+/** @type {(name: string | undefined, trace: Trace) => boolean} */
 const canOpen = (name, { header }) =>
   !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));

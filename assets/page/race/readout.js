@@ -3,15 +3,9 @@
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { changedLanes, ruleOf } from "specviz/words/rules.js";
-import { headlineOf } from "specviz/words/headline.js";
-import { changes, settled } from "specviz/words/verdict.js";
+import { changedLanes, ruleOf } from "specviz/words/reasons.js";
+import { changes, headlineOf, settled } from "specviz/words/verdict.js";
 import { bonusOf, comparison, duration, fixed, plural, sameness, written } from "specviz/words/words.js";
-
-/** @import { Standing } from "specviz/race/lane-grid.js" */
-/** @import { LiveCharts } from "specviz/charts/live.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Headline } from "specviz/words/headline.js" */
 
 const DRAWN = "All draw from one distribution: texts may differ.";
 const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
@@ -27,8 +21,7 @@ export class Readout {
   #charts;
   #toldAt = -Infinity; // ms
   #toldOf = 0; // rounds
-  /** @type {Headline | null} */
-  #told = null;
+  #told = /** @type {Headline | null} */ (null);
   /** @type {Map<string, HTMLElement>} */
   #found = new Map(); // by selector: to look for them in a page of tokens takes its time
 
@@ -75,10 +68,8 @@ export class Readout {
     this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
   }
 
-  /**
-   * Whether the figures may change: while a run goes on not more often than can be read.
-   * @param {number} rounds
-   */
+  // Whether the figures may change: while a run goes on not more often than can be read.
+  /** @param {number} rounds */
   #isDue(rounds) {
     const now = performance.now(), isCalm = now - this.#toldAt < CALM && rounds >= this.#toldOf && rounds < GROWN * this.#toldOf;
     if (this.#root.dataset.state === "running" && isCalm) return false;
@@ -87,10 +78,7 @@ export class Readout {
     return true;
   }
 
-  /**
-   * @param {Metrics} metrics
-   * @param {Header} header
-   */
+  /** @type {(metrics: Metrics, header: Header) => void} */
   #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
     const [ours, alone] = Object.values(rates), isSeveral = Boolean(header.lanes);
     this.#charts.tell({
@@ -101,13 +89,8 @@ export class Readout {
     });
   }
 
-  /**
-   * What each lane has written, and its bar.
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   * @param {Map<LaneName, Metrics>} figures
-   * @param {boolean} isOver
-   */
+  // What each lane has written, and its bar.
+  /** @type {(rounds: Round[], trace: Trace, figures: Map<LaneName, Metrics>, isOver: boolean) => void} */
   #showLanes(rounds, trace, figures, isOver) {
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
     const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
@@ -121,11 +104,8 @@ export class Readout {
     }
   }
 
-  /**
-   * The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-   * @param {Headline} said
-   * @param {boolean} isOver
-   */
+  // The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
+  /** @type {(said: Headline, isOver: boolean) => void} */
   #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isOver) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
@@ -134,10 +114,7 @@ export class Readout {
     this.#root.toggleAttribute("data-untold-ratio", ratio === "?");
   }
 
-  /**
-   * @param {string} selector
-   * @param {string} text
-   */
+  /** @type {(selector: string, text: string) => void} */
   #set(selector, text) {
     const node = this.#node(selector);
     if (node.textContent !== text) node.textContent = text;
@@ -150,11 +127,8 @@ export class Readout {
     return node;
   }
 
-  /**
-   * @param {LaneName} name
-   * @param {Measured} measured
-   * @param {number} longest  the most that any lane's clock says, in seconds
-   */
+  // The longest is what the slowest lane's clock says, in seconds.
+  /** @type {(name: LaneName, measured: Measured, longest: number) => void} */
   #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
     const bar = this.#node(`[data-bar="${CSS.escape(name)}"]`);
@@ -167,12 +141,9 @@ export class Readout {
     markFinish(find(bar, "u"), name, measured);
   }
 }
-/**
- * On a lane's bar: where it stood when the other lane was done.
- * @param {HTMLElement} mark
- * @param {LaneName} name
- * @param {Measured} measured
- */
+
+// On a lane's bar: where it stood when the other lane was done.
+/** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
   if ((name === ALONE && trace.header.lanes) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
@@ -187,12 +158,8 @@ function markFinish(mark, name, measured) {
   mark.title = `${plural(tokens, "token")} when the other lane was done`;
 }
 
-/**
- * Whether the lanes wrote the same; of named lanes in one sentence, if all did.
- * @param {Round[]} all
- * @param {Trace} race
- * @param {LaneName} chosen
- */
+// Whether the lanes wrote the same; of named lanes in one sentence, if all did.
+/** @type {(all: Round[], race: Trace, chosen: LaneName) => string} */
 function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
   const said = sameness(found(chosen), twoOf(race, chosen));
@@ -208,10 +175,7 @@ function samenessOf(all, race, chosen) {
   return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;
 }
 
-/**
- * @param {LaneName} name
- * @param {Measured} measured
- */
+/** @type {(name: LaneName, measured: Measured) => boolean} */
 function isDone(name, { rounds, trace, metrics }) {
   if (metrics.tokens[name] >= trace.header.settings.max_new_tokens) return true;
   const count = (/** @type {Round[]} */ list) => list.filter((round) => round.lane === name).length;

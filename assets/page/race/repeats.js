@@ -7,35 +7,21 @@ import { spreadOf, uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
 import { fixed, plural } from "specviz/words/words.js";
 
-/** @import { Session } from "specviz/run/session.js" */
-
 const TIMES = 5;
 const BETWEEN = 200; // ms, so that the server has closed one run before the next
 
-/**
- * @typedef {object} RepeatParts
- * @property {Session} session
- * @property {() => void} run  begins a live run of what the controls say
- * @property {boolean} canRun  whether there is a server
- */
-
 export class Repeats {
-  #root;
-  #parts;
+  #page;
   #button;
   #said;
   /** @type {Map<LaneName, number | null>[] | null} */
   #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
 
-  /**
-   * @param {HTMLElement} root
-   * @param {RepeatParts} parts
-   */
-  constructor(root, parts) {
-    this.#root = root;
-    this.#parts = parts;
-    this.#button = find(root, "[data-repeat]", HTMLButtonElement);
-    this.#said = find(root, "[data-repeats]");
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    this.#button = find(page.root, "[data-repeat]", HTMLButtonElement);
+    this.#said = find(page.root, "[data-repeats]");
     this.#button.addEventListener("click", () => this.#begin());
   }
 
@@ -46,20 +32,20 @@ export class Repeats {
 
   /** A run can be repeated if its ratio is in doubt and the controls would give the same. */
   offer() {
-    const { session, canRun } = this.#parts;
-    this.#button.hidden = !canRun || !this.#root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
+    const { root, session, config } = this.#page;
+    this.#button.hidden = !config.served || !root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
       || session.differences.size > 0;
   }
 
   /** Another run is shown: a series goes on with its own only. */
   shown() {
-    if (this.#parts.session.source !== "live") this.#ratios = null;
+    if (this.#page.session.source !== "live") this.#ratios = null;
     if (!this.isUnderWay) this.#said.textContent = "";
   }
 
   /** The live run has ended. */
   over() {
-    const { trace, failed } = this.#parts.session;
+    const { trace, failed } = this.#page.session;
     if (!this.#ratios) return;
     const isWhole = trace?.end && !Object.values(trace.end.reasons).includes("stopped");
     if (failed || !trace || !isWhole) {
@@ -84,15 +70,11 @@ export class Repeats {
     const done = this.#ratios ?? [];
     const so = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and ")).join(", ");
     this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
-    setTimeout(() => { if (this.isUnderWay) this.#parts.run(); }, BETWEEN);
+    setTimeout(() => { if (this.isUnderWay) this.#page.shell.run(); }, BETWEEN);
   }
 }
 
-/**
- * The ratio of each lane with drafts.
- * @param {Trace} trace
- * @returns {Map<LaneName, number | null>}
- */
+/** The ratio of each lane with drafts. @type {(trace: Trace) => Map<LaneName, number | null>} */
 function ratiosOf({ header, rounds }) {
   return new Map(draftedLanes(header).map((lane) => {
     const isFair = !isImpossible(uncertainty(twoRounds(rounds, lane)));
@@ -100,22 +82,23 @@ function ratiosOf({ header, rounds }) {
   }));
 }
 
-/**
- * What several runs say, lane by lane.
- * @param {Map<LaneName, number | null>[]} runs
- */
+/** What several runs say, lane by lane. @param {Map<LaneName, number | null>[]} runs */
 function summaries(runs) {
-  const lanes = [...runs[0].keys()];
-  const of = (/** @type {LaneName} */ lane) => runs.map((ratios) => ratios.get(lane) ?? null);
-  if (lanes.length === 1) return summary(of(lanes[0]));
-  const said = lanes.map((lane) => {
-    const possible = of(lane).flatMap((ratio) => ratio ?? []);
+  const lanes = [...runs[0].keys()].map((lane) => ({ lane, ratios: runs.map((ratios) => ratios.get(lane) ?? null) }));
+  if (lanes.length === 1) return summary(lanes[0].ratios);
+  const said = lanes.map(({ lane, ratios }) => {
+    const { possible, lost } = fairOf(ratios);
     if (!possible.length) return `${lane}: no fair ratio`;
     const spread = spreadOf(possible);
-    const lost = runs.length - possible.length;
-    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost ? `, without ${plural(lost, "run")}` : ""})`;
+    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost && `, without ${lost}`})`;
   });
   return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
+}
+
+/** The ratios that could be, and how many could not, in words. @param {(number | null)[]} ratios */
+function fairOf(ratios) {
+  const possible = ratios.flatMap((ratio) => ratio ?? []), lost = ratios.length - possible.length;
+  return { possible, lost: lost ? plural(lost, "run") : "" };
 }
 
 /**
@@ -123,9 +106,7 @@ function summaries(runs) {
  * @param {(number | null)[]} ratios
  */
 export function summary(ratios) {
-  const possible = ratios.flatMap((ratio) => ratio ?? []);
-  const lost = ratios.length - possible.length;
-  const without = lost ? ` Without ${plural(lost, "run")} that gave no fair ratio.` : "";
+  const { possible, lost } = fairOf(ratios), without = lost && ` Without ${lost} that gave no fair ratio.`;
   if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
   const spread = spreadOf(possible);
   return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `

@@ -4,8 +4,6 @@ import { element } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { isSpecial } from "specviz/words/markdown.js";
 
-/** @import { Piece } from "specviz/words/markdown.js" */
-
 /**
  * The drafted tokens of a round in order, then the one that the target added.
  * @param {Round} round
@@ -16,16 +14,14 @@ export function tokensOf(round) {
 
 /**
  * Whether the target wrote a token of the lane with drafts without any guess before it.
- * @param {ShownToken} token
- * @param {Round} round
+ * @type {(token: ShownToken, round: Round) => boolean}
  */
 export const isOwn = (token, round) =>
   round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
 
 /**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.
- * @param {PlayEvent} event
- * @returns {ShownToken[]}
+ * @type {(event: PlayEvent) => ShownToken[]}
  */
 export function tokensSoFar({ round, seen, judged }) {
   return round.drafted.slice(0, seen).map((token, i) =>
@@ -35,10 +31,7 @@ export function tokensSoFar({ round, seen, judged }) {
 /** @param {ShownToken} token */
 export const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
 
-/**
- * Whether a watched server rejected a token without telling which.
- * @param {ShownToken} token
- */
+/** Whether a watched server rejected a token without telling which. @param {ShownToken} token */
 export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**

@@ -3,9 +3,7 @@
 import { element, find, findAll, shape } from "specviz/dom/dom.js";
 import { draftedLanes } from "specviz/facts/lanes.js";
 import { SPEEDS } from "specviz/run/timeline.js";
-import { duration } from "specviz/words/words.js";
-
-/** @import { Timeline } from "specviz/run/timeline.js" */
+import { duration, plural } from "specviz/words/words.js";
 
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z", PLAY = "M6 3.2v13.6L17 10z";
 const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
@@ -15,38 +13,26 @@ const THUMB = 8; // px: half of the range's thumb, which its ends are away from 
 
 export class Transport {
   #timeline;
-  #play;
-  #scrub;
-  #speed;
-  #follow;
-  #passes;
-  #clock;
-  #pace;
+  #nodes;
   #bars;
   #needEvents;
   /** @type {{ trace: Trace | null, count: number, width: number }} */
   #drawn = { trace: null, count: 0, width: 0 };
   #width = 0; // px
 
-  /**
-   * @param {HTMLElement} root
-   * @param {Timeline} timeline
-   */
-  constructor(root, timeline) {
+  /** @param {PageParts} page */
+  constructor({ root, timeline }) {
     this.#timeline = timeline;
-    this.#play = find(root, "[data-play]", HTMLButtonElement);
-    this.#scrub = find(root, "[data-scrub]", HTMLInputElement);
-    this.#speed = find(root, "[data-speed]", HTMLSelectElement);
-    this.#follow = find(root, "[data-follow]");
-    this.#passes = find(root, "[data-position]");
-    this.#clock = find(root, "[data-clock]");
-    this.#pace = find(root, "[data-pace]");
-    this.#bars = root.querySelector(".sv-timeline svg");
-    this.#needEvents = [this.#play, this.#scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
+    const play = find(root, "[data-play]", HTMLButtonElement), scrub = find(root, "[data-scrub]", HTMLInputElement);
+    const speed = find(root, "[data-speed]", HTMLSelectElement), follow = find(root, "[data-follow]");
+    const [passes, clock, pace] = ["position", "clock", "pace"].map((name) => find(root, `[data-${name}]`));
+    this.#nodes = { play, scrub, speed, follow, passes, clock, pace };
+    this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
+    this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     if (this.#bars) new ResizeObserver(([{ contentRect }]) => { this.#width = contentRect.width; }).observe(this.#bars);
-    this.#speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
-    this.#scrub.addEventListener("input", () => timeline.seek(Number(this.#scrub.value)));
-    this.#speed.addEventListener("change", () => timeline.setSpeed(Number(this.#speed.value)));
+    speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
+    scrub.addEventListener("input", () => timeline.seek(Number(scrub.value)));
+    speed.addEventListener("change", () => timeline.setSpeed(Number(speed.value)));
   }
 
   /**
@@ -54,31 +40,28 @@ export class Transport {
    * @param {Trace | null} trace
    */
   show(done, trace) {
+    const { play, scrub, follow, passes, clock, pace } = this.#nodes;
     const { events, position, playing, following, live, speed } = this.#timeline;
     const isRunning = playing || (live && following), isAtEnd = position === events.length && !live;
     for (const control of this.#needEvents) control.disabled = !events.length;
-    this.#play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
-    this.#play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : isAtEnd ? AGAIN : PLAY);
-    this.#scrub.max = String(events.length);
-    this.#scrub.value = String(position);
-    this.#scrub.style.setProperty("--at", String(position / Math.max(1, events.length)));
-    this.#speed.value = String(speed);
-    this.#follow.hidden = !live || following;
-    const all = trace?.rounds.length ?? 0, end = this.#timeline.seconds();
-    const now = events[position - 1]?.time ?? 0;
-    this.#passes.textContent = `${done} / ${all} ${all === 1 ? "pass" : "passes"}`;
-    this.#clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
-    this.#pace.textContent = `played at ${speed}×`;
-    this.#pace.hidden = speed === 1 || following || !events.length;
+    play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
+    play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : isAtEnd ? AGAIN : PLAY);
+    scrub.max = String(events.length);
+    scrub.value = String(position);
+    for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", String(position / Math.max(1, events.length)));
+    this.#nodes.speed.value = String(speed);
+    follow.hidden = !live || following;
+    const end = this.#timeline.seconds(), now = events[position - 1]?.time ?? 0;
+    passes.textContent = `${done} / ${plural(trace?.rounds.length ?? 0, "pass")}`;
+    clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
+    pace.textContent = `played at ${speed}×`;
+    pace.hidden = speed === 1 || following || !events.length;
     if (trace) this.#drawBars(trace);
-    if (this.#bars) /** @type {SVGElement} */ (this.#bars).style.setProperty("--at", String(position / Math.max(1, events.length)));
   }
 
-  /**
-   * A bar for each round of the first lane with drafts, as high as the tokens that it brought, where it
-   * lies among the events.
-   * @param {Trace} trace
-   */
+  // A bar for each round of the first lane with drafts, as high as the tokens that it brought,
+  // where it lies among the events.
+  /** @param {Trace} trace */
   #drawBars(trace) {
     const { events } = this.#timeline, width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;

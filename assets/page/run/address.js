@@ -7,23 +7,17 @@ const OTHER = "other"; // the pair whose models a visitor names
 const CHOOSE = "choose";
 const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage"]; // all else are settings
 
-/**
- * The name of a setting in an address.
- * @param {string} setting
- */
+/** The name of a setting in an address. @param {string} setting */
 const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
 
 /**
  * What an address asks for: only what is valid, never anything else.
- * @param {string} search
- * @param {Config} config
- * @returns {Asked}
+ * @type {(search: string, config: Config) => Asked}
  */
 export function readAddress(search, config) {
   const query = new URLSearchParams(search);
   nameModels(query, config);
-  /** @type {string[]} */
-  const wrong = [];
+  const wrong = /** @type {string[]} */ ([]);
   /** @type {(name: string, isValid: (text: string) => boolean) => string | null} */
   const take = (name, isValid) => {
     const text = query.get(name);
@@ -32,8 +26,7 @@ export function readAddress(search, config) {
     return null;
   };
   const presets = config.presets.map((preset) => preset.name);
-  /** @type {Asked["settings"]} */
-  const settings = {};
+  const settings = /** @type {Asked["settings"]} */ ({});
   for (const setting of Object.keys(config.defaults)) {
     const text = take(nameOf(setting), (value) => isSetting(setting, value, config));
     if (text !== null) settings[setting] = isText(setting, config) ? text : Number(text);
@@ -49,12 +42,9 @@ export function readAddress(search, config) {
   return { ...asked, settings, wrong };
 }
 
-/**
- * A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
- * parts are those of the pair that they name.
- * @param {URLSearchParams} query
- * @param {Config} config
- */
+// A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
+// parts are those of the pair that they name.
+/** @type {(query: URLSearchParams, config: Config) => void} */
 function nameModels(query, { choices }) {
   const pair = query.get("pair") ?? "", plus = pair.lastIndexOf("+");
   const known = choices.pair ?? [];
@@ -65,11 +55,7 @@ function nameModels(query, { choices }) {
   query.set("draft", draft === "none" ? "" : draft);
 }
 
-/**
- * @param {string} setting
- * @param {string} text
- * @param {Config} config
- */
+/** @type {(setting: string, text: string, config: Config) => boolean} */
 function isSetting(setting, text, config) {
   const { choices, limits, whole } = config;
   if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
@@ -79,19 +65,14 @@ function isSetting(setting, text, config) {
   return value >= least && value <= most && (Number.isInteger(value) || !whole.includes(setting));
 }
 
-/**
- * Whether a setting is written as it is: a choice, or the name of a model.
- * @param {string} setting
- * @param {Config} config
- */
+// Whether a setting is written as it is: a choice, or the name of a model.
+/** @type {(setting: string, config: Config) => boolean} */
 const isText = (setting, { choices, defaults }) =>
   Object.hasOwn(choices, setting) || typeof defaults[setting] === "string";
 
 /**
  * The values of the page's controls, in their order, for what an address asks.
- * @param {Pick<Asked, "preset" | "prompt" | "settings">} asked
- * @param {Config} config
- * @returns {Value[]}
+ * @type {(asked: Pick<Asked, "preset" | "prompt" | "settings">, config: Config) => Value[]}
  */
 export function controlsFor(asked, config) {
   const preset = presetFor(asked, config);
@@ -102,8 +83,7 @@ export function controlsFor(asked, config) {
 
 /**
  * The preset that an address means: the first one, unless it brings another or a prompt.
- * @param {Pick<Asked, "preset" | "prompt">} asked
- * @param {Config} config
+ * @type {(asked: Pick<Asked, "preset" | "prompt">, config: Config) => Preset | null}
  */
 export function presetFor({ preset, prompt }, { presets }) {
   return presets.find((one) => one.name === preset) ?? (prompt === null ? presets[0] : null);
@@ -111,9 +91,7 @@ export function presetFor({ preset, prompt }, { presets }) {
 
 /**
  * The query of the address that shows what is shown now; what is not the page's in it stays.
- * @param {PageState} state
- * @param {Config} config
- * @param {string} search
+ * @type {(state: PageState, config: Config, search: string) => string}
  */
 export function queryOf({ values, recording, theme, stage, view }, config, search) {
   const query = new URLSearchParams(search);

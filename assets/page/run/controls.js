@@ -9,9 +9,7 @@ import { askedIn } from "specviz/words/words.js";
 
 /**
  * What the controls would have to say for the run of this header; null where that is not known.
- * @param {Header} header
- * @param {Config} config
- * @returns {Value[]}
+ * @type {(header: Header, config: Config) => Value[]}
  */
 export function controlsOf(header, config) {
   const { settings } = header, prompt = askedIn(header);
@@ -46,11 +44,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   return found;
 }
 
-/**
- * Whether a setting does nothing beside the others.
- * @param {string} name
- * @param {(name: string) => Value} value
- */
+// Whether a setting does nothing beside the others.
+/** @type {(name: string, value: (name: string) => Value) => boolean} */
 function isIdle(name, value) {
   if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
   if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
@@ -58,11 +53,8 @@ function isIdle(name, value) {
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
 }
 
-/**
- * The name of the listed pair with the models of a run.
- * @param {Header} header
- * @param {Config} config
- */
+// The name of the listed pair with the models of a run.
+/** @type {(header: Header, config: Config) => string | null} */
 function pairOf({ target, draft, settings }, { pairs }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
     known !== undefined && model.name.split("/").pop() === known[0]
@@ -93,11 +85,8 @@ function plainSettings({ stop, ignore_eos: _, ...settings }) {
   return stop.length ? { ...settings, stop: stop.join(" ") } : settings;
 }
 
-/**
- * A tokenizer may put a mark before a prompt, or other blanks into it.
- * @param {string} one
- * @param {string} other
- */
+// A tokenizer may put a mark before a prompt, or other blanks into it.
+/** @type {(one: string, other: string) => boolean} */
 function isSame(one, other) {
   const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());
   return a === b || (a !== "" && b.replace(/^<[^>]*>/, "") === a);

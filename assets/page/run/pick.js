@@ -10,10 +10,7 @@ const KEPT = 4; // of each kind: one that failed before its first round is passe
 /** @param {Run} run */
 const isOwn = ({ origin }) => origin.startsWith("LIVE") || origin.includes(FROM_FILE);
 
-/**
- * The runs that are worth keeping, in their order.
- * @param {Run[]} runs
- */
+/** The runs that are worth keeping, in their order. @param {Run[]} runs */
 export function newest(runs) {
   const kept = new Set([isOwn, (/** @type {Run} */ run) => !isOwn(run)].flatMap((is) => runs.filter(is).slice(-KEPT)));
   return runs.filter((run) => kept.has(run));

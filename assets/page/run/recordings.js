@@ -2,24 +2,22 @@
 // server as they are, so that nothing has to unpack them there.
 
 import { digestOf } from "specviz/facts/digest.js";
-import { element } from "specviz/dom/dom.js";
+import { element, once } from "specviz/dom/dom.js";
 
 const NOT_HERE = "This browser cannot unpack recordings; open the .json form of one.";
 
 /** The recordings that come with the page. Each is fetched once. */
 export class Recordings {
-  #urls;
-  /** @type {Map<string, Promise<Trace>>} */
-  #traces = new Map();
+  #fetched;
 
   /** @param {Record<string, string>} urls by name */
   constructor(urls) {
-    this.#urls = urls;
+    this.#fetched = Object.fromEntries(Object.entries(urls).map(([name, url]) => [name, once(() => fetched(url))]));
   }
 
   /** @param {string} name */
   has(name) {
-    return Object.hasOwn(this.#urls, name);
+    return Object.hasOwn(this.#fetched, name);
   }
 
   /**
@@ -27,29 +25,21 @@ export class Recordings {
    * @param {(string | null | undefined)[]} names
    */
   first(...names) {
-    return names.find((name) => name && this.has(name)) ?? Object.keys(this.#urls)[0] ?? null;
+    return names.find((name) => name && this.has(name)) ?? Object.keys(this.#fetched)[0] ?? null;
   }
 
   /** @param {string} name */
   fetch(name) {
-    const known = this.#traces.get(name);
-    if (known) return known;
-    const coming = fetched(this.#urls[name]);
-    coming.catch(() => this.#traces.delete(name)); // another try may do better
-    this.#traces.set(name, coming);
-    return coming;
+    return this.#fetched[name]();
   }
 
   /** So that they are at hand when the network is not. */
   fetchAll() {
-    for (const name of Object.keys(this.#urls)) this.fetch(name).catch(() => {});
+    for (const name of Object.keys(this.#fetched)) this.fetch(name).catch(() => {});
   }
 }
 
-/**
- * @param {string} url
- * @returns {Promise<Trace>}
- */
+/** @type {(url: string) => Promise<Trace>} */
 async function fetched(url) {
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
@@ -65,19 +55,14 @@ async function unpacked(bytes) {
   return new Response(stream).text();
 }
 
-/**
- * A trace without what the page may have added to it.
- * @param {Trace} trace
- * @returns {Trace}
- */
+/** A trace without what the page may have added to it. @type {(trace: Trace) => Trace} */
 export function plain({ schema, header, rounds, end }) {
   return { schema, header, rounds, end };
 }
 
 /**
  * Hand a trace to the visitor as a file, gzipped if the browser can and `packed` asks.
- * @param {Trace} trace
- * @param {boolean} packed
+ * @type {(trace: Trace, packed: boolean) => Promise<void>}
  */
 export async function saveTrace(trace, packed) {
   const digest = await digestOf(trace);
@@ -88,19 +73,13 @@ export async function saveTrace(trace, packed) {
   saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
 }
 
-/**
- * A name that says when the run was made.
- * @param {Header} header
- */
+/** A name that says when the run was made. @param {Header} header */
 export function fileStem(header) {
   const when = /^[\d-]{10}T[\d:]{8}/.exec(header.date)?.[0] ?? "run";
   return `specviz-${when.replace("T", "-").replaceAll(":", "")}`;
 }
 
-/**
- * @param {Blob} blob
- * @param {string} name
- */
+/** @type {(blob: Blob, name: string) => void} */
 export function saveBlob(blob, name) {
   const link = element("a");
   link.href = URL.createObjectURL(blob);
@@ -111,9 +90,7 @@ export function saveBlob(blob, name) {
 
 /**
  * The server with the functions that read files, if it says where it reads them.
- * @param {Server} server
- * @param {string | undefined} address
- * @returns {Server}
+ * @type {(server: Server, address: string | undefined) => Server}
  */
 export function withFiles(server, address) {
   if (!address) return server;

@@ -1,15 +1,12 @@
 // Which run is shown: a live one, a recording, or what had arrived of a run that was interrupted.
 
 import { presetFor } from "specviz/run/address.js";
+import { isStill, pause } from "specviz/dom/dom.js";
+import { keep, taken } from "specviz/dom/kept.js";
 import { controlsOf, differences } from "specviz/run/controls.js";
-import { keepOnReload, takeKept } from "specviz/run/kept.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { Store } from "specviz/run/store.js";
 import { readableSpeed } from "specviz/run/timeline.js";
-
-/** @import { Address } from "specviz/run/address.js" */
-/** @import { Notice } from "specviz/dom/notice.js" */
-/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
@@ -24,6 +21,7 @@ const LOST = "The connection to the server was lost. What has arrived stays; wai
 const BACK = "The server is back, without your run: press Run to start it again.";
 const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
   + "Press Run to start it again.";
+const INTERRUPTED = "specviz-interrupted"; // what had arrived of a run
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
 const NOT_LISTED = "This page runs the pairs of its list alone, so that of the link was left out";
 
@@ -35,17 +33,6 @@ const NOT_LISTED = "This page runs the pairs of its list alone, so that of the l
  * @property {(rounds: Round[]) => void} rounds  the live run has gone on
  * @property {(trace: Trace) => void} retold  rounds of the live run were told again
  * @property {() => void} over  the live run has ended, well or not
- * @property {() => void} left  the visitor turned from the live run to a recording
- */
-
-/**
- * @typedef {object} SessionParts
- * @property {Server} server
- * @property {Config} config
- * @property {Address} address
- * @property {Timeline} timeline  gets the rounds of what is shown
- * @property {Notice} notice
- * @property {SessionEvents} on
  */
 
 export class Session {
@@ -53,41 +40,52 @@ export class Session {
   failed = false; // the newest live run has
   /** @type {"live" | "recording"} */
   source = "live";
-  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
-  #server;
-  #config;
-  #address;
-  #timeline;
-  #notice;
-  #on;
   recordings;
+  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
+  #page;
+  #on;
   #store;
   #lost = false; // the connection, while a run was under way
   #showings = 0; // a recording that arrives after something else was shown is not shown
 
-  /** @param {SessionParts} parts */
-  constructor({ server, config, address, timeline, notice, on }) {
-    this.#server = server;
-    this.#config = config;
-    this.#address = address;
-    this.#timeline = timeline;
-    this.#notice = notice;
+  /**
+   * @param {PageParts} page  its timeline gets the rounds of what is shown
+   * @param {SessionEvents} on
+   */
+  constructor(page, on) {
+    this.#page = page;
     this.#on = on;
+    const { address, config, notice, server, timeline } = page;
     this.recordings = new Recordings(config.recordings);
     this.#store = new Store({
       schema: config.schema,
       ask: async (run, seq) => (await server.missed?.({ run, seq })) ?? null,
       on: {
         begun: () => this.#begin(),
-        header: (trace) => this.#showLive(trace),
-        rounds: (rounds) => this.#add(rounds),
-        retold: () => this.#retell(),
+        header: (trace) => {
+          this.#showings += 1;
+          this.#announce(trace, "live", "LIVE");
+          timeline.clear(true);
+          address.change({ recording: null });
+        },
+        rounds: (rounds) => {
+          notice.clear();
+          timeline.add(rounds);
+          on.rounds(rounds);
+        },
+        retold: (trace) => {
+          timeline.replace(trace.rounds);
+          on.retold(trace);
+        },
         status: (text) => notice.show(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
       },
     });
-    keepOnReload(() => ((this.busy || this.#lost) && this.source === "live" ? this.trace : null));
+    addEventListener("pagehide", () => {
+      const { trace } = this, isLeft = (this.busy || this.#lost) && this.source === "live";
+      if (isLeft && trace?.rounds.length) keep(INTERRUPTED, trace);
+    });
   }
 
   /** The trace that is shown. */
@@ -108,13 +106,13 @@ export class Session {
   /** What the controls would have to say for the shown run; empty where nothing is shown. */
   get controls() {
     if (!this.trace) return [];
-    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#config);
+    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#page.config);
   }
 
   /** Where they say something else. */
   get differences() {
     const { controls } = this;
-    return controls.length ? differences(this.#address.state.values, controls, this.#config) : new Map();
+    return controls.length ? differences(this.#page.address.state.values, controls, this.#page.config) : new Map();
   }
 
   /** @param {string | null} delta */
@@ -124,17 +122,19 @@ export class Session {
 
   /** A visit begins with what had arrived before the page was loaded anew, or with a recording. */
   async open() {
-    const { asked } = this.#address;
-    const taken = this.#config.trace;
-    const kept = taken ? null : takeKept();
-    const name = this.recordings.first(asked.recording, presetFor(asked, this.#config)?.name);
-    if (taken) this.show(taken);
-    else if (kept) this.#showInterrupted(kept);
-    else if (name) await this.showNamed(name);
+    const { address: { asked }, config, notice, timeline } = this.#page;
+    const kept = config.trace ? null : taken(INTERRUPTED);
+    const name = this.recordings.first(asked.recording, presetFor(asked, config)?.name);
+    if (config.trace) this.show(config.trace);
+    else if (kept) {
+      this.show(kept);
+      timeline.seek(Infinity);
+      notice.show(RELOADED);
+    } else if (name) await this.showNamed(name);
     const others = asked.wrong.filter((name) => !["pair", "target", "draft"].includes(name));
     const said = asked.wrong.length > others.length ? [`${NOT_LISTED}.`] : [];
     if (others.length) said.push(`${LEFT_OUT}: ${others.join(", ")}.`);
-    if (said.length) this.#notice.mention(said.join(" "));
+    if (said.length) notice.mention(said.join(" "));
   }
 
   /**
@@ -144,23 +144,27 @@ export class Session {
    * @param {string | null} [name] of the recording
    */
   show(trace, origin = "RECORDED", name = null) {
+    const { address, shell, timeline } = this.#page;
     this.#showings += 1;
-    if (this.busy) this.#leave();
+    if (this.busy) {
+      this.busy = false;
+      this.#store.drop();
+      shell.stop();
+    }
     this.failed = false;
     this.#store.show(trace);
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
-    this.#timeline.clear(false);
-    this.#timeline.add(trace.rounds);
-    this.#timeline.setSpeed(readableSpeed(this.#timeline.seconds()));
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.#timeline.seek(Infinity);
-    else this.#timeline.begin();
-    this.#address.change({ recording: name });
+    timeline.clear(false);
+    timeline.add(trace.rounds);
+    timeline.setSpeed(readableSpeed(timeline.seconds()));
+    if (isStill()) timeline.seek(Infinity);
+    else timeline.begin();
+    address.change({ recording: name });
   }
 
   /**
    * Show a recording of the page; false if it cannot be had.
-   * @param {string} name
-   * @param {string} [origin]
+   * @type {(name: string, origin?: string) => Promise<boolean>}
    */
   async showNamed(name, origin) {
     this.#showings += 1;
@@ -180,63 +184,25 @@ export class Session {
     const before = this.run;
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
-    this.#notice.show(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#notice.show(SLOW); });
+    this.#page.notice.show(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.show(SLOW); });
     if (!isThere && this.run === before) this.#reconnect();
   }
 
   #begin() {
     this.busy = true;
-    this.#ran = this.#address.state.values;
+    this.#ran = this.#page.address.state.values;
     this.failed = this.#lost = false;
-    this.#notice.clear();
-    this.#timeline.pause();
+    this.#page.notice.clear();
+    this.#page.timeline.pause();
     this.#on.begun();
   }
 
-  /** @param {Trace} trace */
-  #showLive(trace) {
-    this.#showings += 1;
-    this.#announce(trace, "live", "LIVE");
-    this.#timeline.clear(true);
-    this.#address.change({ recording: null });
-  }
-
-  /** @param {Round[]} rounds */
-  #add(rounds) {
-    this.#notice.clear();
-    this.#timeline.add(rounds);
-    this.#on.rounds(rounds);
-  }
-
-  #retell() {
-    if (!this.trace) return;
-    this.#timeline.replace(this.trace.rounds);
-    this.#on.retold(this.trace);
-  }
-
-  /** @param {Trace} trace */
-  #showInterrupted(trace) {
-    this.show(trace);
-    this.#timeline.seek(Infinity);
-    this.#notice.show(RELOADED);
-  }
-
-  /**
-   * @param {Trace} trace
-   * @param {"live" | "recording"} source
-   * @param {string} origin
-   */
+  /** @type {(trace: Trace, source: "live" | "recording", origin: string) => void} */
   #announce(trace, source, origin) {
-    this.#notice.clear();
+    this.#page.notice.clear();
     this.source = source;
     this.#on.shown(trace, origin);
-  }
-
-  #leave() {
-    this.busy = false;
-    this.#store.drop();
-    this.#on.left();
   }
 
   /**
@@ -246,29 +212,27 @@ export class Session {
    */
   async #finish(error, fallBack = false, remark = "") {
     this.busy = false;
-    this.#timeline.finish();
+    this.#page.timeline.finish();
     const recorded = error ? this.#substitute(fallBack) : null;
     if (error && recorded) {
       console.info("specviz: live failed:", error);
       if (await this.showNamed(recorded, "RECORDED (live failed)")) {
-        if (fallBack) this.#notice.show(error, true);
+        if (fallBack) this.#page.notice.show(error, true);
         return;
       }
     }
     this.failed = Boolean(error);
-    this.#notice.show(error ?? remark, this.failed);
+    this.#page.notice.show(error ?? remark, this.failed);
     this.#on.over();
   }
 
-  /**
-   * The recording to show for a run that failed. Where no machine can be had, another preset's is
-   * better than none; on stage there is nobody to read why a run failed.
-   * @param {boolean} fallBack
-   */
+  // The recording to show for a run that failed. Where no machine can be had, another preset's is
+  // better than none; on stage there is nobody to read why a run failed.
+  /** @param {boolean} fallBack */
   #substitute(fallBack) {
-    const name = this.#address.preset?.name;
+    const name = this.#page.address.preset?.name;
     if (fallBack) return this.recordings.first(name);
-    return this.#address.state.stage && name && this.recordings.has(name) ? name : null;
+    return this.#page.address.state.stage && name && this.recordings.has(name) ? name : null;
   }
 
   /** Say that the server is gone, and when it is back. */
@@ -278,15 +242,13 @@ export class Session {
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
     await pause(RELOAD_WITHIN);
-    if (this.run === before && !this.busy) this.#notice.show(BACK);
+    if (this.run === before && !this.busy) this.#page.notice.show(BACK);
   }
 
-  /**
-   * Only a question that fails says that the server is gone: one that waits may be in a long line.
-   * @param {() => void} [isSlow] told if it waits
-   */
+  // Only a question that fails says that the server is gone: one that waits may be in a long line.
+  /** @param {() => void} [isSlow] told if it waits */
   async #isServerThere(isSlow = () => {}) {
-    const question = this.#server.missed?.({ run: "", seq: 0 });
+    const question = this.#page.server.missed?.({ run: "", seq: 0 });
     const waiting = setTimeout(isSlow, SLOW_AFTER);
     const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
     clearTimeout(waiting);
@@ -297,6 +259,3 @@ export class Session {
 /** @param {string} origin of a run that has no end */
 const interrupted = (origin) =>
   (origin.endsWith(")") ? origin.replace(/\)$/, ", interrupted)") : `${origin} (interrupted)`);
-
-/** @param {number} time ms */
-const pause = (time) => new Promise((resume) => setTimeout(resume, time));

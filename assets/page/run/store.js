@@ -3,20 +3,14 @@
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
 const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it does
 
-/**
- * Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
- * @param {WireRound} wire
- * @returns {Round}
- */
+// Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
+/** @type {(wire: WireRound) => Round} */
 function rebuilt({ kept, ...wire }) {
   const drafted = wire.drafted.map(compact);
   return { ...wire, drafted, emitted: [...drafted.slice(0, kept), ...wire.emitted.map(compact)] };
 }
 
-/**
- * @param {WireToken} token
- * @returns {Token}
- */
+/** @type {(token: WireToken) => Token} */
 function compact(token) {
   const full = Object.entries(token).filter(
     ([name, value]) => value !== null && !(Array.isArray(value) && value.length === 0)
@@ -30,19 +24,16 @@ function compact(token) {
  * @property {(run: string) => void} begun
  * @property {(trace: Trace) => void} header
  * @property {(rounds: Round[]) => void} rounds
- * @property {() => void} retold  some rounds were told again and have replaced themselves
+ * @property {(trace: Trace) => void} retold  some rounds were told again and have replaced themselves
  * @property {(text: string) => void} status
  * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
  * @property {() => void} lost  the server knows the run no more, or does not answer
  */
 
 export class Store {
-  /** @type {string | null} */
-  run = null; // the newest
-  /** @type {Trace | null} */
-  trace = null; // the one that is shown
-  /** @type {Trace | null} */
-  #live = null; // the newest run's
+  run = /** @type {string | null} */ (null); // the newest
+  trace = /** @type {Trace | null} */ (null); // the one that is shown
+  #live = /** @type {Trace | null} */ (null); // the newest run's
   #ask;
   #on;
   #schema;
@@ -51,8 +42,7 @@ export class Store {
   #asking = false;
   #heardAt = 0; // ms
   #watch = 0; // timer, while a run is under way
-  /** @type {Set<string>} */
-  #past = new Set(); // runs that are not heard any more
+  #past = /** @type {Set<string>} */ (new Set()); // runs that are not heard any more
 
   /**
    * @param {object} parts
@@ -121,9 +111,7 @@ export class Store {
       this.#live = this.trace = { schema: this.#schema, header: delta.header, rounds: [], end: null };
       this.#on.header(this.#live);
     }
-    if (delta.rounds) {
-      this.#add(delta.rounds.map(rebuilt));
-    }
+    if (delta.rounds) this.#add(delta.rounds.map(rebuilt));
     if (delta.end && this.#live) this.#live.end = delta.end;
     if (delta.over) {
       this.#over = true;
@@ -131,11 +119,9 @@ export class Store {
     }
   }
 
-  /**
-   * A round that was there before is told again, in the place of itself and all behind it in its
-   * lane: a watched server may tell its counts at the end.
-   * @param {Round[]} rounds
-   */
+  // A round that was there before is told again, in the place of itself and all behind it in its
+  // lane: a watched server may tell its counts at the end.
+  /** @param {Round[]} rounds */
   #add(rounds) {
     if (!this.#live) return;
     const { rounds: known } = this.#live;
@@ -148,7 +134,7 @@ export class Store {
       }
       known.push(round);
     }
-    if (isRetold) this.#on.retold();
+    if (isRetold) this.#on.retold(this.#live);
     else this.#on.rounds(rounds);
   }
 
@@ -156,15 +142,13 @@ export class Store {
     if (this.#asking || this.run === null) return;
     this.#asking = true;
     const { run } = this;
-    try {
-      const texts = await this.#ask(run, this.#next);
-      if (run === this.run && !this.#over) {
-        if (texts) for (const text of texts) this.receive(text);
-        else this.#lose(); // the server does not know the run: it has begun anew
-      }
-    } catch (error) {
+    const texts = await this.#ask(run, this.#next).catch((error) => {
       console.warn("specviz: the server did not answer", error);
-      if (run === this.run && !this.#over) this.#lose();
+      return null;
+    });
+    if (run === this.run && !this.#over) {
+      if (texts) for (const text of texts) this.receive(text);
+      else this.#lose(); // the server does not know the run: it has begun anew
     }
     this.#asking = false;
   }
@@ -175,12 +159,9 @@ export class Store {
   }
 
   #checkSilence() {
-    if (this.#over) {
-      clearInterval(this.#watch);
-      return;
-    }
     const silence = performance.now() - this.#heardAt;
-    if (silence > LOST_AFTER) this.#lose();
+    if (this.#over) clearInterval(this.#watch);
+    else if (silence > LOST_AFTER) this.#lose();
     else if (silence > PATIENCE) this.#askMissed();
   }
 }

@@ -1,12 +1,11 @@
 // The playhead over the events of a trace, in the order of their times.
 
+import { isStill } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
 import { momentOf } from "specviz/run/story.js";
 
-/** @import { Moment } from "specviz/run/story.js" */
-
 const LONGEST_FRAME = 500; // ms
-const FEW = 64; // rounds that are put in their places one by one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
@@ -15,38 +14,21 @@ const READABLE = 12; // seconds that a recording should take to play
  * What happens in a round, one event after the other: each draft appears, each verdict follows,
  * then the round is done. Drafts are spread evenly over the measured time of their run; those of a
  * watched server, whose time is not told, appear when they came.
- * @param {Round} round
- * @returns {PlayEvent[]}
+ * @type {(round: Round) => PlayEvent[]}
  */
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
-  const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
-  const events = drafted.map((_, i) =>
-    ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / drafted.length : clock }));
-  const seen = drafted.length;
-  const judged = drafted.filter((token) => token.outcome !== "ignored").length;
-  for (let i = 1; i <= judged; i += 1) {
-    events.push({ round, seen, judged: i, done: false, time: clock });
-  }
-  events.push({ round, seen, judged, done: true, time: clock });
-  return events;
+  const start = clock - secondsOf(round);
+  const seen = drafted.length, verdicts = drafted.filter((token) => token.outcome !== "ignored");
+  const timeOf = (/** @type {number} */ i) => (drafting ? start + (drafting * (i + 1)) / seen : clock);
+  return [
+    ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: timeOf(i) })),
+    ...verdicts.map((_, i) => ({ round, seen, judged: i + 1, done: false, time: clock })),
+    { round, seen, judged: verdicts.length, done: true, time: clock },
+  ];
 }
 
-/**
- * A live race yields rounds almost in order, so each event moves back a few places at most.
- * @param {PlayEvent[]} events
- * @param {PlayEvent} event
- */
-function insert(events, event) {
-  let place = events.length;
-  while (place > 0 && compare(events[place - 1], event) > 0) place -= 1;
-  events.splice(place, 0, event);
-}
-
-/**
- * @param {PlayEvent} one
- * @param {PlayEvent} other
- */
+/** @type {(one: PlayEvent, other: PlayEvent) => number} */
 function compare(one, other) {
   // Of what happens at the same time, the target alone comes last.
   return one.time - other.time || Number(one.round.lane === ALONE) - Number(other.round.lane === ALONE);
@@ -66,8 +48,7 @@ export function readableSpeed(seconds) {
  * the viewer holds it back. Others read its fields and write none of them.
  */
 export class Timeline {
-  /** @type {PlayEvent[]} */
-  events = [];
+  events = /** @type {PlayEvent[]} */ ([]);
   position = 0;
   following = true;
   playing = false;
@@ -79,8 +60,7 @@ export class Timeline {
   #waiting = false; // for a frame
   /** @type {{ round: Round, ms: number } | null} */
   #story = null; // the round that is told slowly
-  /** @type {Moment | null} */
-  moment = null; // of that story
+  moment = /** @type {Moment | null} */ (null); // of that story
 
   /** @param {() => void} changed called when anything moved */
   constructor(changed) {
@@ -97,9 +77,7 @@ export class Timeline {
 
   /** @param {Round[]} rounds */
   add(rounds) {
-    const events = rounds.flatMap(eventsOf);
-    if (rounds.length <= FEW) for (const event of events) insert(this.events, event);
-    else this.events = [...this.events, ...events].sort(compare);
+    this.events = [...this.events, ...rounds.flatMap(eventsOf)].sort(compare);
     if (this.following) this.#moveTo(this.events.length);
     this.#changed();
   }
@@ -155,8 +133,8 @@ export class Timeline {
    * @param {1 | -1} by
    */
   stepRound(by) {
-    let place = this.position - 1;
-    do place += by; while (place >= 0 && place < this.events.length && !this.#endsRound(place));
+    let place = this.position - 1, event;
+    do event = this.events[place += by]; while (event && !(event.done && event.round.lane !== ALONE));
     this.seek(place + 1);
   }
 
@@ -178,7 +156,7 @@ export class Timeline {
   tell(round) {
     this.#moveTo(this.events.findIndex((event) => event.round === round));
     this.play();
-    this.#time = round.clock - round.draft_seconds - round.verify_seconds - round.overhead_seconds;
+    this.#time = round.clock - secondsOf(round);
     this.#story = { round, ms: 0 };
   }
 
@@ -278,9 +256,34 @@ export class Timeline {
     this.playing = false;
     this.#endStory();
   }
+}
 
-  /** @param {number} place */
-  #endsRound(place) {
-    return this.events[place].done && this.events[place].round.lane !== ALONE;
+const READ_AFTER = 2600; // ms for which the result stands before it is played again
+const FAST = 5; // seconds: whoever watched a longer run has seen it
+const MEANT = ["pointerdown", "keydown", "wheel", "touchstart"]; // a visitor who does something
+
+export class SlowReplay {
+  #timeline;
+  #waiting = 0; // timer
+
+  /** @param {Timeline} timeline */
+  constructor(timeline) {
+    this.#timeline = timeline;
+    for (const name of MEANT) addEventListener(name, () => this.cancel(), { capture: true, passive: true });
+  }
+
+  /** The live run has ended, well. */
+  offer() {
+    this.cancel();
+    const seconds = this.#timeline.seconds();
+    if (isStill() || !seconds || seconds > FAST) return;
+    this.#waiting = setTimeout(() => {
+      this.#timeline.setSpeed(readableSpeed(seconds));
+      this.#timeline.restart();
+    }, READ_AFTER);
+  }
+
+  cancel() {
+    clearTimeout(this.#waiting);
   }
 }

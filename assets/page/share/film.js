@@ -1,13 +1,11 @@
 // A run as a short film: both lanes race once more on a canvas, which the browser records.
 
-import { FACE, FONT, layOut, LINE } from "specviz/share/film-layout.js";
+import { raceOfTwo } from "specviz/charts/lines.js";
+import { pause } from "specviz/dom/dom.js";
 import { measure } from "specviz/facts/metrics.js";
-import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, write } from "specviz/share/paint.js";
-import { raceOfTwo } from "specviz/charts/plot.js";
+import { eventsOf } from "specviz/run/timeline.js";
+import { runLine, SANS, SERIF, Painting } from "specviz/share/paint.js";
 import { begunBy, fixed, plural } from "specviz/words/words.js";
-
-/** @import { Placed } from "specviz/share/film-layout.js" */
-/** @import { Colours } from "specviz/share/paint.js" */
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
 const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
@@ -27,6 +25,7 @@ const LANES = [
   { lane: "baseline", name: "Target alone", left: EDGE + 744, width: WIDTH - 2 * EDGE - 744 },
 ];
 const PADDING = 20; // px inside a lane
+const SMALL = { font: `19px ${SANS}` };
 
 /** The kind of film that this browser can record; null if it cannot. */
 export function filmType() {
@@ -43,14 +42,12 @@ export function filmType() {
 export async function filmOf(trace, { progress, signal }) {
   const type = filmType();
   if (!type) throw new Error("this browser records no canvas");
-  const { canvas, context } = canvasOf(SCALE * WIDTH, SCALE * HEIGHT);
-  context.scale(SCALE, SCALE);
-  const scene = sceneOf(context, raceOfTwo(trace));
-  paint(context, scene, 0);
-  const stream = canvas.captureStream(RATE);
+  const sheet = new Painting(SCALE * WIDTH, SCALE * HEIGHT), scene = sceneOf(sheet, raceOfTwo(trace));
+  sheet.context.scale(SCALE, SCALE);
+  paint(scene, 0);
+  const stream = sheet.canvas.captureStream(RATE);
   const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS });
-  /** @type {Blob[]} */
-  const parts = [];
+  const parts = /** @type {Blob[]} */ ([]);
   recorder.ondataavailable = ({ data }) => { parts.push(data); };
   const ended = new Promise((resolve, reject) => {
     recorder.onstop = resolve;
@@ -58,7 +55,7 @@ export async function filmOf(trace, { progress, signal }) {
   });
   recorder.start();
   await play(recorder, signal, (share) => {
-    paint(context, scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
+    paint(scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
     progress(share);
   });
   if (!signal.aborted) await drain(recorder, parts);
@@ -88,30 +85,23 @@ async function withDuration(film, lasts) {
   return new Blob([head, film.slice(HEAD)], { type: film.type });
 }
 
-/**
- * Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
- * would leave out the end.
- * @param {MediaRecorder} recorder
- * @param {Blob[]} parts what is encoded so far
- */
+// Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
+// would leave out the end.
+/** @type {(recorder: MediaRecorder, parts: Blob[]) => Promise<void>} */
 async function drain(recorder, parts) {
   const size = () => parts.reduce((sum, part) => sum + part.size, 0);
   for (let left = DRAINS, quiet = 0; left > 0 && quiet < 2 && recorder.state === "recording"; left -= 1) {
     const before = size();
-    await new Promise((resume) => setTimeout(resume, DRAIN));
+    await pause(DRAIN);
     recorder.requestData();
-    await new Promise((resume) => setTimeout(resume));
+    await pause(0);
     quiet = size() - before < LITTLE ? quiet + 1 : 0;
   }
 }
 
-/**
- * Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
- * hidden tab, which gets no time, the film waits.
- * @param {MediaRecorder} recorder
- * @param {AbortSignal} signal
- * @param {(share: number) => void} show
- */
+// Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
+// hidden tab, which gets no time, the film waits.
+/** @type {(recorder: MediaRecorder, signal: AbortSignal, show: (share: number) => void) => Promise<void>} */
 function play(recorder, signal, show) {
   return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
     let over = 0, last = performance.now();
@@ -134,102 +124,148 @@ function play(recorder, signal, show) {
 
 /**
  * Everything that stays the same from picture to picture.
- * @param {CanvasRenderingContext2D} context
+ * @param {Painting} sheet
  * @param {Trace} trace
  */
-function sceneOf(context, trace) {
+function sceneOf(sheet, trace) {
   const lanes = LANES.map((one) => {
     const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
-    return { ...one, rounds, placed: layOut(context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
+    return { ...one, rounds, placed: layOut(sheet.context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
   });
-  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
-  const pace = seconds / RACE;
+  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock)), pace = Number((seconds / RACE).toPrecision(2));
   const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
-  return { trace, lanes, seconds, most, pace: Number(pace.toPrecision(2)), colours: coloursOfPage() };
+  return { sheet, trace, lanes, seconds, most, pace };
 }
 
 /** @param {Round[]} rounds */
 const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.length, 0);
 
 /**
- * @param {CanvasRenderingContext2D} context
  * @param {Scene} scene
  * @param {number} share of the race that is over
  */
-function paint(context, scene, share) {
-  const { trace, lanes, colours, pace } = scene;
-  const time = share * scene.seconds;
-  context.fillStyle = colours.page;
-  context.fillRect(0, 0, WIDTH, HEIGHT);
-  brand(context, colours, EDGE, 60, 32);
-  const small = { font: `19px ${SANS}`, colour: colours.soft };
-  write(context, runLine(trace.header), EDGE, 92, { ...small, most: 860 });
-  write(context, `played at ${pace}×`, EDGE, HEIGHT - 18, small);
-  write(context, "each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...small, align: "right" });
-  const done = trace.rounds.filter(({ clock }) => clock <= time + 1e-12);
-  const { speedup } = measure(done, trace.header);
-  const times = { colour: colours.ink, font: `600 72px ${SANS}`, align: /** @type {const} */ ("right") };
-  write(context, speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86, times);
+function paint(scene, share) {
+  const { sheet, trace, lanes, pace } = scene, time = share * scene.seconds + 1e-12;
+  sheet.fill("page", 0, 0, WIDTH, HEIGHT);
+  sheet.brand(EDGE, 60, 32);
+  sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, most: 860 });
+  sheet.write(`played at ${pace}×`, EDGE, HEIGHT - 18, SMALL);
+  sheet.write("each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...SMALL, align: "right" });
+  const { speedup } = measure(trace.rounds.filter(({ clock }) => clock <= time), trace.header);
+  sheet.write(speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86,
+    { colour: "ink", font: `600 72px ${SANS}`, align: "right" });
   lanes.forEach((lane, i) => {
-    paintBar(context, scene, lane.rounds.filter(({ clock }) => clock <= time + 1e-12), i);
-    paintLane(context, lane, colours, time);
+    paintBar(scene, lane.rounds.filter(({ clock }) => clock <= time), i);
+    paintLane(scene, lane, time);
   });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Scene} scene
- * @param {Round[]} done
- * @param {number} place of the lane
- */
-function paintBar(context, { most, colours }, done, place) {
+/** @type {(scene: Scene, done: Round[], place: number) => void} */
+function paintBar({ sheet, most }, done, place) {
   const y = 124 + 34 * place, tokens = tokensIn(done), clock = done[done.length - 1]?.clock ?? 0;
-  const small = { font: `19px ${SANS}`, colour: colours.soft };
-  write(context, LANES[place].name.toLowerCase(), EDGE, y + 6, small);
-  fillBox(context, [EDGE + 140, y - 7, 690, 14], colours.track, 7);
-  fillBox(context, [EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? colours.soft : colours.accepted, 7);
+  sheet.write(LANES[place].name.toLowerCase(), EDGE, y + 6, SMALL);
+  sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
+  sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? "soft" : "accepted", 7);
   const speed = clock ? ` · ${Math.round(tokens / clock)} tok/s` : "";
-  write(context, `${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
-    { ...small, colour: colours.ink, align: "right" });
+  sheet.write(`${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
+    { ...SMALL, colour: "ink", align: "right" });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Scene["lanes"][number]} lane
- * @param {Colours} colours
- * @param {number} time seconds
- */
-function paintLane(context, { name, left, width, placed, lane }, colours, time) {
-  fillBox(context, [left, 186, width, HEIGHT - 236], colours.panel, 14);
-  write(context, name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: colours.ink });
-  const seen = placed.filter((piece) => piece.seen <= time + 1e-12);
+/** @type {(scene: Scene, lane: Scene["lanes"][number], time: number) => void} */
+function paintLane(scene, { name, left, width, placed, lane }, time) {
+  const { sheet } = scene;
+  sheet.box([left, 186, width, HEIGHT - 236], "panel", 14);
+  sheet.write(name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: "ink" });
+  const seen = placed.filter((piece) => piece.seen <= time);
   const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
   const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
-  for (const piece of seen) {
-    if (piece.line < first) continue;
+  for (const piece of seen.filter(({ line }) => line >= first)) {
     const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
-    const isPlain = lane === "baseline" || piece.outcome === "given";
-    paintPiece(context, piece, x, y, { colours, isPlain, isJudged: piece.judged <= time + 1e-12 });
+    if (lane !== "baseline" && piece.outcome !== "given") paintMark(scene, piece, x, y, piece.judged <= time);
+    sheet.write(piece.text, x, y, { font: FACE, colour: piece.outcome === "given" ? "soft" : "ink" });
   }
 }
 
+/** @type {(scene: Scene, piece: Placed, x: number, y: number, isJudged: boolean) => void} */
+function paintMark({ sheet }, { text, outcome, width }, x, y, isJudged) {
+  const name = outcome === "ignored" || outcome === "untold" || outcome === "given" ? "soft" : outcome;
+  const mark = isJudged ? name : "draft";
+  const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
+  sheet.context.globalAlpha = 0.16;
+  sheet.box([x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
+  sheet.context.globalAlpha = 1;
+  sheet.box([x + blank, y + 8, width - blank, 3], mark, 0);
+  if (isJudged && outcome === "rejected") sheet.box([x + blank, y - 9, width - blank, 3], mark, 0);
+}
+
+const FONT = 25; // px
+const FACE = `${FONT}px ${SERIF}`;
+const LINE = 42; // px from line to line
+
 /**
- * @param {CanvasRenderingContext2D} context
- * @param {Placed} piece
- * @param {number} x px
- * @param {number} y px
- * @param {{ colours: Colours, isPlain: boolean, isJudged: boolean }} how
+ * A token on its place. seen: when it is on the screen; judged: when its verdict is; both in seconds
+ * on the lane's clock.
+ * @typedef {object} Placed
+ * @property {string} text
+ * @property {Outcome | "given"} outcome
+ * @property {number} x px
+ * @property {number} line from 0
+ * @property {number} width px
+ * @property {number} seen
+ * @property {number} judged
  */
-function paintPiece(context, { text, outcome, width }, x, y, { colours, isPlain, isJudged }) {
-  const isGiven = outcome === "given";
-  if (!isPlain && !isGiven) {
-    const mark = isJudged ? colours[outcome === "ignored" || outcome === "untold" ? "soft" : outcome] : colours.draft;
-    const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
-    context.globalAlpha = 0.16;
-    fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
-    context.globalAlpha = 1;
-    fillBox(context, [x + blank, y + 8, width - blank, 3], mark, 0);
-    if (isJudged && outcome === "rejected") fillBox(context, [x + blank, y - 9, width - blank, 3], mark, 0);
+
+/** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
+
+// The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
+/** @type {(rounds: Round[], prompt: string) => Piece[]} */
+function piecesOf(rounds, prompt) {
+  /** @type {Piece[]} */
+  const pieces = [{ text: prompt, outcome: "given", seen: 0, judged: 0 }];
+  for (const round of rounds) {
+    const times = eventsOf(round);
+    round.drafted.forEach(({ text, outcome }, i) => {
+      if (outcome !== "ignored") pieces.push({ text, outcome, seen: times[i].time, judged: round.clock });
+    });
+    for (const { text, outcome } of round.emitted) {
+      if (outcome !== "accepted") pieces.push({ text, outcome, seen: round.clock, judged: round.clock });
+    }
   }
-  write(context, text, x, y, { font: FACE, colour: isGiven ? colours.soft : colours.ink });
+  return pieces;
+}
+
+// Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
+/** @type {(context: CanvasRenderingContext2D, rounds: Round[], prompt: string, width: number) => Placed[]} */
+function layOut(context, rounds, prompt, width) {
+  context.font = FACE;
+  const placed = /** @type {Placed[]} */ ([]);
+  let x = 0, line = 0;
+  for (const word of wordsOf(piecesOf(rounds, prompt))) {
+    const widths = word.map(({ text }) => context.measureText(text).width);
+    const total = widths.reduce((sum, one) => sum + one, 0);
+    if (x > 0 && x + total > width) { x = 0; line += 1; }
+    word.forEach((piece, i) => {
+      if (x > 0 && x + widths[i] > width) { x = 0; line += 1; } // a word that is longer than a line
+      placed.push({ ...piece, x, line, width: widths[i] });
+      x += widths[i];
+      if (piece.text.endsWith("¶")) { x = 0; line += 1; }
+    });
+  }
+  return placed;
+}
+
+// Pieces that stand together. A token may hold several words, and a word several tokens.
+/** @param {Piece[]} pieces */
+function wordsOf(pieces) {
+  const words = /** @type {Piece[][]} */ ([]);
+  for (const piece of pieces) {
+    for (const part of piece.text.match(/\n+|[^\S\n]*[^\s]+|[^\S\n]+/g) ?? []) {
+      const isBreak = part.startsWith("\n");
+      const last = words[words.length - 1];
+      const joins = last && !/^\s/.test(part) && !last[last.length - 1].text.endsWith("¶");
+      const shown = { ...piece, text: isBreak ? "¶" : part };
+      if (joins) last.push(shown); else words.push([shown]);
+    }
+  }
+  return words;
 }

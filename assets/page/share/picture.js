@@ -2,98 +2,73 @@
 // for a link.
 
 import { measure } from "specviz/facts/metrics.js";
-import { brand, canvasOf, coloursOfPage, runLine, SANS, write } from "specviz/share/paint.js";
-import { curves, ends, raceOfTwo, ticks } from "specviz/charts/plot.js";
+import { runLine, SANS, Painting } from "specviz/share/paint.js";
+import { curves, ends, raceOfTwo, ticks } from "specviz/charts/lines.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
-
-/** @import { Colours } from "specviz/share/paint.js" */
-/** @import { Point } from "specviz/charts/plot.js" */
 
 const WIDTH = 1200, HEIGHT = 630, EDGE = 56; // px
 const CHART = { left: 660, right: WIDTH - EDGE, top: 132, bottom: 430 }; // px
 const COLUMN = 540; // px; the text beside the chart
 
-/**
- * The picture as a PNG.
- * @param {Trace} trace
- * @returns {Promise<Blob>}
- */
+/** The picture as a PNG. @type {(trace: Trace) => Promise<Blob>} */
 export function pictureOf(trace) {
-  const { canvas, context } = canvasOf(WIDTH, HEIGHT);
-  paint(context, raceOfTwo(trace), coloursOfPage());
+  const sheet = new Painting(WIDTH, HEIGHT);
+  paint(sheet, raceOfTwo(trace));
   return new Promise((resolve, reject) => {
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is empty"))), "image/png");
+    sheet.canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is empty"))), "image/png");
   });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Trace} trace
- * @param {Colours} colours
- */
-function paint(context, trace, colours) {
-  const { header, rounds } = trace;
-  context.fillStyle = colours.page;
-  context.fillRect(0, 0, WIDTH, HEIGHT);
-  brand(context, colours, EDGE, 82, 40);
-  const small = { font: `24px ${SANS}`, colour: colours.soft };
-  write(context, "Speculative decoding, measured", WIDTH - EDGE, 80, { ...small, align: "right" });
-  headline(context, trace, colours);
-  chart(context, curves(rounds), colours);
-  const { machine, made } = provenance(header);
-  const most = WIDTH - 2 * EDGE;
-  write(context, quoted(askedIn(header)), EDGE, 508, { font: `26px ${SANS}`, colour: colours.ink, most });
-  write(context, runLine(header), EDGE, 546, { ...small, most });
-  write(context, machine + made, EDGE, 580, { ...small, most });
+/** @type {(sheet: Painting, trace: Trace) => void} */
+function paint(sheet, trace) {
+  const { header, rounds } = trace, { machine, made } = provenance(header), most = WIDTH - 2 * EDGE;
+  const small = { font: `24px ${SANS}` };
+  sheet.fill("page");
+  sheet.brand(EDGE, 82, 40);
+  sheet.write("Speculative decoding, measured", WIDTH - EDGE, 80, { ...small, align: "right" });
+  headline(sheet, trace);
+  chart(sheet, curves(rounds));
+  sheet.write(quoted(askedIn(header)), EDGE, 508, { font: `26px ${SANS}`, colour: "ink", most });
+  sheet.write(runLine(header), EDGE, 546, { ...small, most });
+  sheet.write(machine + made, EDGE, 580, { ...small, most });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Trace} trace
- * @param {Colours} colours
- */
-function headline(context, trace, colours) {
+/** @type {(sheet: Painting, trace: Trace) => void} */
+function headline(sheet, trace) {
   const { header, rounds } = trace;
   const m = measure(rounds, header), found = uncertainty(rounds);
   const shown = isImpossible(found) ? null : m.speedup;
-  const width = write(context, shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
-    { font: `600 150px ${SANS}`, colour: found?.doubt ? colours.soft : colours.ink });
-  write(context, "×", EDGE + width, 252, { font: `84px ${SANS}`, colour: colours.soft });
+  const width = sheet.write(shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
+    { font: `600 150px ${SANS}`, colour: found?.doubt ? "soft" : "ink" });
+  sheet.write("×", EDGE + width, 252, { font: `84px ${SANS}` });
   const said = isImpossible(found) ? "No fair ratio." : verdict(m, trace, comparison(rounds).differAt, isFinished(trace));
-  const line = { font: `600 30px ${SANS}`, colour: colours.ink, most: COLUMN };
-  write(context, said.replace(/^(the speed of the target alone(, per request)?).*$/, "$1"), EDGE, 312, line);
-  const small = { font: `24px ${SANS}`, colour: colours.soft, most: COLUMN };
+  sheet.write(said.replace(/^(the speed of the target alone(, per request)?).*$/, "$1"), EDGE, 312,
+    { font: `600 30px ${SANS}`, colour: "ink", most: COLUMN });
   const about = doubt(m, found, true) ? "uncertain" : "";
   const spread = found?.spread && shown !== null ? `parts of the run: ${range(found.spread)}` : "";
-  write(context, [spread, about].filter(Boolean).join(" · "), EDGE, 350, small);
-  write(context, `α ${fixed(m.alpha, 2)}   τ ${fixed(m.tau, 2)}   c ${fixed(m.c, 2)}`, EDGE, 414,
-    { ...small, font: `30px ${SANS}`, colour: colours.ink });
+  sheet.write([spread, about].filter(Boolean).join(" · "), EDGE, 350, { font: `24px ${SANS}`, most: COLUMN });
+  sheet.write(`α ${fixed(m.alpha, 2)}   τ ${fixed(m.tau, 2)}   c ${fixed(m.c, 2)}`, EDGE, 414,
+    { font: `30px ${SANS}`, colour: "ink", most: COLUMN });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Point[][]} lines
- * @param {Colours} colours
- */
-function chart(context, lines, colours) {
-  const { left, right, top, bottom } = CHART, most = ends(lines);
+/** @type {(sheet: Painting, lines: Point[][]) => void} */
+function chart(sheet, lines) {
+  const { context, colours } = sheet, { left, right, top, bottom } = CHART, most = ends(lines);
   const x = (/** @type {number} */ seconds) => left + (seconds / most.x) * (right - left);
   const y = (/** @type {number} */ tokens) => bottom - (tokens / most.y) * (bottom - top);
-  const small = { font: `20px ${SANS}`, colour: colours.soft };
+  const font = `20px ${SANS}`;
   for (const value of ticks(most.y, 4)) {
-    context.fillStyle = colours.line;
-    context.fillRect(left, y(value), right - left, 1.5);
-    write(context, String(value), left - 12, y(value) + 7, { ...small, align: "right" });
+    sheet.fill("line", left, y(value), right - left, 1.5);
+    sheet.write(String(value), left - 12, y(value) + 7, { font, align: "right" });
   }
-  for (const value of ticks(most.x, 4)) write(context, String(value), x(value), bottom + 28, { ...small, align: "center" });
-  write(context, "tokens against seconds", right, bottom + 54, { ...small, align: "right" });
-  const styles = [[colours.accepted, []], [colours.soft, [3, 7]]];
+  for (const value of ticks(most.x, 4)) sheet.write(String(value), x(value), bottom + 28, { font, align: "center" });
+  sheet.write("tokens against seconds", right, bottom + 54, { font, align: "right" });
   lines.forEach((points, i) => {
-    const [colour, dash] = /** @type {[string, number[]]} */ (styles[i]);
-    Object.assign(context, { strokeStyle: colour, lineWidth: 5, lineJoin: "round" });
-    context.setLineDash(dash);
+    const colour = i ? "soft" : "accepted";
+    Object.assign(context, { strokeStyle: colours[colour], lineWidth: 5, lineJoin: "round" });
+    context.setLineDash(i ? [3, 7] : []);
     context.beginPath();
     points.forEach((point, at) => {
       if (at) context.lineTo(x(point.x), y(points[at - 1].y));
@@ -101,6 +76,6 @@ function chart(context, lines, colours) {
     });
     context.stroke();
     context.setLineDash([]);
-    write(context, i ? "··· target alone" : "— with drafts", left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
+    sheet.write(i ? "··· target alone" : "— with drafts", left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
   });
 }

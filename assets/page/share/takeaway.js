@@ -4,10 +4,11 @@
 import { chartFigure, fetchPlotly, REQUESTS } from "specviz/charts/charts.js";
 import { SERVER } from "specviz/words/description.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
-import { filmItem } from "specviz/share/film-item.js";
+import { filmOf, filmType } from "specviz/share/film.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { pictureOf } from "specviz/share/picture.js";
 import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/recordings.js";
+import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
@@ -22,86 +23,61 @@ const NOT_COPIED = "The browser did not allow the copy: take the link from its a
 const FAILED = "The server could not make this file; try again.";
 const NOT_SENT = "The file did not reach the server; try again.";
 const NOT_PAINTED = "The browser could not paint the picture; try again.";
+const NO_FILM = "This browser cannot record a film of a page: use a current Chromium or Firefox, or take the picture.";
+const FILM_FAILED = "The browser could not record the film; try again, or take the picture.";
 
 /** The address tells prompt, pair and settings, or the recording. */
 const copyLink = () => navigator.clipboard.writeText(location.href);
 
-/**
- * @typedef {object} TakeawayParts
- * @property {Server} server
- * @property {Config} config
- * @property {(trace: Trace) => void} show  told what an opened file holds
- * @property {() => Trace | null} trace  the shown one
- * @property {(sentence: string) => void} fail  told why a file cannot be made or opened
- */
-
 export class Takeaway {
+  #page;
   #menu;
   #list;
-  #parts;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {TakeawayParts} parts
-   */
-  constructor(root, parts) {
+  /** @param {PageParts} page */
+  constructor(page) {
+    const { root, server, config } = this.#page = page;
     this.#menu = find(root, "[data-share]", HTMLDetailsElement);
     this.#list = find(this.#menu, "[data-take-list]");
-    this.#parts = parts;
-    if (parts.server.take_away) {
-      this.#list.append(this.#item(COPY, "link", copyLink));
-    }
-    this.#list.append(this.#item("Picture to share (.png)", "picture", () => this.#takePicture()),
-      filmItem(parts.trace, parts.fail));
-    if (parts.server.take_away) {
-      for (const { form, label, type } of FORMS) {
-        this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
-      }
-    }
-    if (parts.config.plotly) {
+    const forms = FORMS.map(({ form, label, type }) => this.#item(label, form, () => this.#takeForm(form, type)));
+    this.#list.append(...server.take_away ? [this.#item(COPY, "link", copyLink)] : [],
+      this.#item("Picture to share (.png)", "picture", () => this.#takePicture()), filmItem(page),
+      ...server.take_away ? forms : []);
+    if (config.plotly) {
       this.#list.append(element("details", "sv-take-charts", element("summary", "", "Charts as pictures"),
-        ...Object.entries(parts.config.titles).map(([name, title]) => this.#chartRow(name, title))));
+        ...Object.entries(config.titles).map(([name, title]) => this.#chartRow(name, title))));
     }
     this.#menu.addEventListener("toggle", () => this.#offer());
-    this.#wireFiles();
-    this.#offer();
-  }
-
-  /** A run as a file that can be opened again. */
-  #wireFiles() {
     for (const button of findAll(this.#menu, "[data-save]", HTMLButtonElement)) {
       button.addEventListener("click", () => {
         this.#menu.open = false;
         saveTrace(this.#trace(), button.dataset.save === "packed");
       });
     }
+    this.#offer();
   }
 
-  /**
-   * Open the file that somebody chose.
-   * @param {HTMLInputElement} input
-   */
+  /** Open the file that somebody chose. @param {HTMLInputElement} input */
   async open(input) {
     const file = input.files?.[0];
     input.value = ""; // so that the same file can be chosen again
     this.#menu.open = false;
     if (!file) return;
-    const { server, config, show, fail } = this.#parts;
+    const { server, config, session, notice } = this.#page;
     try {
       const answer = await server.opened?.(file.slice(0, config.mostPacked + 1));
-      if (answer?.trace) show(answer.trace);
-      else fail(answer?.error ?? NOT_SENT);
+      if (!answer?.trace) notice.show(answer?.error ?? NOT_SENT, true);
+      else {
+        session.show(answer.trace, `RECORDED (${FROM_FILE})`);
+        notice.mention(UNVERIFIED);
+      }
     } catch (error) {
       console.info("specviz: a file could not be opened:", error);
-      fail(NOT_SENT);
+      notice.show(NOT_SENT, true);
     }
   }
 
-  /**
-   * @param {string} label
-   * @param {string} name
-   * @param {() => Promise<void>} take
-   */
+  /** @type {(label: string, name: string, take: () => Promise<void>) => HTMLButtonElement} */
   #item(label, name, take) {
     const button = element("button", "", label, { dataset: { take: name } });
     button.addEventListener("click", async () => {
@@ -112,17 +88,14 @@ export class Takeaway {
         else this.#menu.open = false;
       } catch (error) {
         console.info("specviz: nothing to take away:", error);
-        this.#parts.fail({ link: NOT_COPIED, picture: NOT_PAINTED }[name] ?? FAILED);
+        this.#page.notice.show({ link: NOT_COPIED, picture: NOT_PAINTED }[name] ?? FAILED, true);
       }
       button.disabled = false;
     });
     return button;
   }
 
-  /**
-   * @param {string} name
-   * @param {string} title
-   */
+  /** @type {(name: string, title: string) => HTMLDivElement} */
   #chartRow(name, title) {
     const buttons = PICTURES.map((format) => {
       const label = format.toUpperCase(), button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
@@ -134,15 +107,15 @@ export class Takeaway {
 
   /** Nothing can be taken before a run is shown. */
   #offer() {
-    const hasRun = this.#parts.trace() !== null, copy = this.#list.querySelector("[data-take=link]");
+    const { trace } = this.#page.session, hasRun = trace !== null, copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
     for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) button.disabled = !hasRun;
-    const isServed = this.#parts.trace()?.header.target.form === SERVER;
+    const isServed = trace?.header.target.form === SERVER;
     for (const row of findAll(this.#list, `[data-of="${REQUESTS}"]`, HTMLElement)) row.hidden = !isServed;
   }
 
   #trace() {
-    const trace = this.#parts.trace();
+    const { trace } = this.#page.session;
     if (!trace) throw new Error("no run is shown");
     return trace;
   }
@@ -152,28 +125,55 @@ export class Takeaway {
     saveBlob(await pictureOf(trace), `${fileStem(trace.header)}.png`);
   }
 
-  /**
-   * @param {string} form
-   * @param {string} type
-   */
+  /** @type {(form: string, type: string) => Promise<void>} */
   async #takeForm(form, type) {
     const trace = this.#trace();
-    const answer = await this.#parts.server.take_away?.(form, new Blob([JSON.stringify(plain(trace))]));
+    const answer = await this.#page.server.take_away?.(form, new Blob([JSON.stringify(plain(trace))]));
     if (!answer) throw new Error("there is no server");
-    if (answer.error !== undefined) this.#parts.fail(answer.error);
+    if (answer.error !== undefined) this.#page.notice.show(answer.error, true);
     else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);
   }
 
-  /**
-   * @param {string} name
-   * @param {string} format
-   */
+  /** @type {(name: string, format: string) => Promise<void>} */
   async #takeChart(name, format) {
     const { header, rounds } = this.#trace();
-    await fetchPlotly(this.#parts.config);
+    await fetchPlotly(this.#page.config);
     if (!window.Plotly) throw new Error("charts cannot be drawn");
-    const figure = chartFigure(this.#parts.config, name, rounds, lanesOf(header));
+    const figure = chartFigure(this.#page.config, name, rounds, lanesOf(header));
     const url = await window.Plotly.toImage(figure, { format, ...SIZE });
     saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);
   }
+}
+
+/** The entry that records a film: how far it is, and how to cancel it. @param {PageParts} page */
+function filmItem({ session, notice }) {
+  const start = element("button", "", "Short film (.webm)", { dataset: { take: "film" } }), cancel = element("button", "", "Cancel");
+  const bar = element("progress", "", { "aria-label": "Recording of the film" });
+  const row = element("div", "sv-film-row", { hidden: true }, element("span", "", "recording, 12 s"), bar, cancel);
+  start.addEventListener("click", async () => {
+    const { trace } = session;
+    if (!trace || !filmType()) {
+      if (trace) notice.show(NO_FILM, true);
+      return;
+    }
+    const stop = new AbortController(), giveUp = () => stop.abort();
+    cancel.addEventListener("click", giveUp);
+    start.hidden = true;
+    row.hidden = false;
+    bar.value = 0;
+    cancel.focus({ preventScroll: true });
+    try {
+      const film = await filmOf(trace, { signal: stop.signal, progress: (share) => { bar.value = share; } });
+      if (film) saveBlob(film, `${fileStem(trace.header)}.${film.type.endsWith("mp4") ? "mp4" : "webm"}`);
+    } catch (error) {
+      console.info("specviz: no film:", error);
+      notice.show(FILM_FAILED, true);
+    }
+    const hadFocus = row.contains(document.activeElement);
+    row.hidden = true;
+    start.hidden = false;
+    if (hadFocus) start.focus({ preventScroll: true });
+    cancel.removeEventListener("click", giveUp);
+  });
+  return element("div", "sv-film", start, row);
 }

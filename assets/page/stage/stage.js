@@ -1,44 +1,48 @@
-// The stage: one screen for the last row, no controls, and a guess before the reveal.
+// The stage: one screen for the last row, no controls, and questions to the room before a result is shown.
 
-import { Ask } from "specviz/stage/ask.js";
-import { closing, find } from "specviz/dom/dom.js";
+import { closest, closing, element, find, findAll } from "specviz/dom/dom.js";
+import { QUESTIONS } from "specviz/stage/questions.js";
 
-/** @import { Question } from "specviz/stage/ask.js" */
+/**
+ * @typedef {object} Question
+ * @property {string} text
+ * @property {string[]} answers
+ * @property {string[]} short  what the answers are called in the count of guesses
+ * @property {() => Answer} [reveal]  the right answer, where it is not just the ratio
+ */
+
+/** @typedef {{ right: number, why: string }} Answer  the place of the right answer, and its reason */
 
 const SIZES = [0.7, 0.85, 1, 1.2, 1.45, 1.75];
-const USUAL = SIZES.indexOf(1);
 /** @type {Question} */
 const FASTER = {
   text: "Faster or slower than the target alone?", answers: ["Faster", "Slower"], short: ["faster", "slower"],
 };
 
-/**
- * changed: called when the view has another shape. hold: keeps both lanes at their start while
- * something is asked, since they would give it away. go: lets them run.
- * @typedef {Record<"changed" | "hold" | "go", () => void>} StageParts
- */
-
 export class Stage {
-  #root;
-  #changed;
-  #hold;
-  #go;
+  #page;
   #help;
-  #ask;
-  #size = USUAL;
+  #box;
+  #tally;
+  #answer;
+  #size = SIZES.indexOf(1);
+  /** @type {Question | null} */
+  #question = null; // that is asked of what is shown, or was answered
+  #votes = /** @type {number[]} */ ([]); // by answer
 
-  /**
-   * @param {HTMLElement} root
-   * @param {StageParts} parts
-   */
-  constructor(root, { changed, hold, go }) {
-    this.#root = root;
-    this.#changed = changed;
-    this.#hold = hold;
-    this.#go = go;
-    this.#help = find(root, "[data-help]", HTMLDialogElement);
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    this.#help = find(page.root, "[data-help]", HTMLDialogElement);
+    this.#box = find(page.root, "[data-ask]");
+    this.#tally = find(page.root, "[data-tally]");
+    this.#answer = find(page.root, "[data-answer]");
     closing(this.#help);
-    this.#ask = new Ask(root, () => this.guess());
+    this.#box.addEventListener("click", (event) => {
+      const vote = closest(event, "[data-vote]")?.dataset.vote;
+      if (vote !== undefined) this.vote(Number(vote));
+      else if (closest(event, "[data-reveal]")) this.guess();
+    });
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
     // Whoever leaves the full screen by the browser's own key leaves the stage with it.
     document.addEventListener("fullscreenchange", () => {
@@ -51,19 +55,19 @@ export class Stage {
   }
 
   get isGuessing() {
-    return this.#ask.isOpen;
+    return this.#page.root.dataset.guess === "open";
   }
 
   /** Whether something is asked, or was answered, of what is shown. */
   get hasAsked() {
-    return this.#ask.hasQuestion;
+    return this.#question !== null;
   }
 
   /** @param {boolean} on */
   set(on) {
     document.body.classList.toggle("sv-stage", on);
     if (!on) {
-      this.#ask.close();
+      this.#close();
       if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
     }
     this.#changed();
@@ -84,15 +88,16 @@ export class Stage {
   /** @param {1 | -1} by sizes of the text */
   grow(by) {
     this.#size = Math.max(0, Math.min(this.#size + by, SIZES.length - 1));
-    this.#root.style.setProperty("--sv-size", String(SIZES[this.#size]));
+    this.#page.root.style.setProperty("--sv-size", String(SIZES[this.#size]));
     this.#changed();
   }
 
   /** Ask for a guess of the ratio, or reveal what was asked for. */
   guess() {
+    const { timeline } = this.#page;
     if (this.isGuessing) {
-      this.#ask.reveal();
-      this.#go();
+      this.#reveal();
+      if (timeline.live) timeline.follow(); else timeline.play();
     } else if (this.isOn) this.#open(FASTER);
     this.#changed();
   }
@@ -107,24 +112,17 @@ export class Stage {
     this.#changed();
   }
 
-  /** @param {Question} question */
-  #open(question) {
-    this.#ask.open(question);
-    this.#hold();
-  }
-
-  /**
-   * Someone in the room guesses.
-   * @param {number} place of the answer
-   */
+  /** Someone in the room guesses. @param {number} place of the answer */
   vote(place) {
-    this.#ask.vote(place);
+    if (!this.isGuessing || !(place in this.#votes)) return;
+    this.#votes[place] += 1;
+    find(this.#box, `[data-vote="${place}"] b`).textContent = String(this.#votes[place]);
   }
 
   /** Another run is shown: what was asked about the one before is over, what is asked of any stays. */
   shown() {
-    if (this.#ask.isAboutRun) this.#ask.close();
-    else if (this.isGuessing) queueMicrotask(this.#hold); // once the run is there
+    if (this.#question?.reveal) this.#close();
+    else if (this.isGuessing) queueMicrotask(() => this.#hold()); // once the run is there
   }
 
   toggleHelp() {
@@ -138,5 +136,111 @@ export class Stage {
     try {
       history.pushState({ ...history.state, isStage: true }, "");
     } catch { /* some browsers forbid it in a file from disk */ }
+  }
+
+  /** The view has another shape. */
+  #changed() {
+    const { address, session, view } = this.#page;
+    address.change({ stage: this.isOn });
+    if (this.isOn) session.recordings.fetchAll();
+    view.requestDraw();
+  }
+
+  /** Both lanes stay at their start while something is asked: they would give it away. */
+  #hold() {
+    this.#page.replay.cancel();
+    this.#page.timeline.seek(0);
+  }
+
+  /** @param {Question} question */
+  #open(question) {
+    this.#close();
+    this.#question = question;
+    this.#votes = question.answers.map(() => 0);
+    find(this.#box, "p").textContent = question.text;
+    find(this.#box, "div").replaceChildren(...question.answers.map((answer, vote) =>
+      element("button", "", `${question.reveal ? `${question.short[vote]}. ` : ""}${answer} `, element("b", "", "0"), { dataset: { vote } })));
+    this.#page.root.dataset.guess = "open";
+    this.#box.hidden = false;
+    this.#hold();
+  }
+
+  #reveal() {
+    if (!this.#question) return;
+    const { text, answers, short, reveal } = this.#question;
+    this.#hide();
+    const guesses = this.#votes.map((count, i) => `${count} ${short[i]}`).join(", ");
+    this.#tally.textContent = `The room guessed: ${guesses}.`;
+    this.#tally.hidden = this.#votes.every((count) => count === 0);
+    if (!reveal) return;
+    const { right, why } = reveal();
+    const [asked, said, reason] = this.#answer.querySelectorAll("p");
+    asked.textContent = text;
+    said.textContent = `${short[right]}. ${answers[right]}`;
+    reason.textContent = why;
+    this.#answer.hidden = false;
+    this.#page.root.dataset.answered = "true";
+  }
+
+  /** Nothing is asked, and nothing that was answered stays. */
+  #close() {
+    this.#hide();
+    this.#question = null;
+    this.#tally.hidden = this.#answer.hidden = true;
+    delete this.#page.root.dataset.answered;
+  }
+
+  #hide() {
+    delete this.#page.root.dataset.guess;
+    this.#box.hidden = true;
+  }
+}
+
+const LETTERS = ["A", "B", "C"];
+const NOT_HERE = "The recording of this question did not arrive: try again.";
+const BUSY = "Wait for the run to end, or stop it: a question shows a recording.";
+
+export class Quiz {
+  #page;
+  #questions;
+  #place = -1; // of the question that is shown
+
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    const { root, config, session: { recordings } } = page;
+    const has = (/** @type {string | undefined} */ name) => name === undefined || recordings.has(name);
+    this.#questions = config.questions.filter(({ run, beside }) => has(run) && has(beside));
+    for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) node.hidden = !this.#questions.length;
+    root.classList.toggle("has-questions", this.hasQuestions);
+    root.addEventListener("click", (event) => { if (closest(event, "[data-question]")) this.go(1); });
+  }
+
+  get hasQuestions() {
+    return this.#questions.length > 0;
+  }
+
+  /** Ask the next question or the one before, on the stage. @param {1 | -1} by */
+  async go(by) {
+    const { session, notice, view, shell, stage } = this.#page;
+    if (!this.hasQuestions) return;
+    if (session.busy) {
+      notice.show(BUSY);
+      return;
+    }
+    const count = this.#questions.length;
+    this.#place = (Math.max(this.#place, by < 0 ? 0 : -1) + by + count) % count;
+    const { question, run: name, beside: other } = this.#questions[this.#place];
+    const { answers, ask, reveal } = QUESTIONS[question];
+    const beside = await session.recordings.fetch(other ?? name).catch(() => null);
+    const isShown = beside !== null && await session.showNamed(name);
+    const run = session.trace;
+    if (!isShown || !run) {
+      notice.show(NOT_HERE, true);
+      return;
+    }
+    view.closePanel();
+    shell.adopt();
+    stage.ask({ text: ask(run, beside), answers, short: LETTERS, reveal: () => reveal(run, beside) });
   }
 }

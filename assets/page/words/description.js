@@ -1,7 +1,7 @@
 // What a run is, in words: models, drafter, rule and settings, from its header.
 
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
-import { changedLanes, ruleOf } from "specviz/words/rules.js";
+import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { sourceItems } from "specviz/words/watched.js";
 import { askedIn, fixed, plural, quoted } from "specviz/words/words.js";
 
@@ -19,11 +19,8 @@ const WHOLE = "In the target’s chat template the models read:";
 const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
   + "the tokens that both have.";
 
-/**
- * A target, and of one on a server how it is timed and how fast it is by itself.
- * @param {Header} header
- * @returns {Item[]}
- */
+// A target, and of one on a server how it is timed and how fast it is by itself.
+/** @type {(header: Header) => Item[]} */
 function targetItems({ target, streaming_rate: rate }) {
   const item = { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) };
   if (target.form !== SERVER) return [item];
@@ -31,11 +28,7 @@ function targetItems({ target, streaming_rate: rate }) {
   return [item, { name: "server", text: "on a server, timed per request", title: PER_REQUEST }, ...stream];
 }
 
-/**
- * What a run is, in the order in which it is said.
- * @param {Header} header
- * @returns {Item[]}
- */
+/** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
 export function describe(header) {
   const { target, lanes, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
   if (header.source) {
@@ -45,15 +38,10 @@ export function describe(header) {
   return [prompt, ...targetItems(header), ...lanes ? several(header, lanes) : single(header), ...shared];
 }
 
-/**
- * How the one lane with drafts guesses.
- * @param {Header} header
- * @returns {Item[]}
- */
+/** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
 function single({ draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
-  /** @type {Item[]} */
-  const items = [];
+  const items = /** @type {Item[]} */ ([]);
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -73,32 +61,20 @@ function single({ draft, memory, settings }) {
   return items;
 }
 
-/**
- * A rule that is not exact.
- * @param {string} rule
- * @param {string} [whose]
- * @returns {Item}
- */
+/** A rule that is not exact. @type {(rule: string, whose?: string) => Item} */
 const changedBy = (rule, whose = "") => ({
   name: "verdict", text: `${settingText("verdict", rule)}${whose}: changes the text`, title: verdictKind(rule).warning, isInexact: true,
 });
 
-/**
- * What was asked or begun; of a question, the whole text that the models read too.
- * @param {Header} header
- * @returns {Item}
- */
+// What was asked or begun; of a question, the whole text that the models read too.
+/** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
   return { name: "prompt", text: quoted(askedIn(header)), title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt };
 }
 
-/**
- * The same of lanes with names of their own, which say what differs.
- * @param {Header} header
- * @param {Record<LaneName, Settings>} lanes
- * @returns {Item[]}
- */
+// The same of lanes with names of their own, which say what differs.
+/** @type {(header: Header, lanes: Record<LaneName, Settings>) => Item[]} */
 function several({ drafts, settings }, lanes) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
   const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });
@@ -114,11 +90,7 @@ function several({ drafts, settings }, lanes) {
   return items;
 }
 
-/**
- * What all lanes of a run have in common.
- * @param {Settings} settings
- * @returns {Item[]}
- */
+/** What all lanes of a run have in common. @type {(settings: Settings) => Item[]} */
 function sharedItems(settings) {
   const { stop, temperature, top_k, top_p, seed, max_new_tokens, chat = "auto", ignore_eos } = settings;
   const items = [itemOf("temperature", temperature)];
@@ -131,18 +103,10 @@ function sharedItems(settings) {
   return items;
 }
 
-/**
- * @param {string} name
- * @param {Value} value
- * @returns {Item}
- */
+/** @type {(name: string, value: Value) => Item} */
 const itemOf = (name, value) => ({ name, text: settingText(name, value) });
 
-/**
- * A setting as the strip says it.
- * @param {string} name
- * @param {Value} value
- */
+/** A setting as the strip says it. @type {(name: string, value: Value) => string} */
 export function settingText(name, value) {
   switch (name) {
     case "drafter": return drafterKind(String(value)).label;

@@ -31,14 +31,11 @@ const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are c
 
 /**
  * A token's text in pieces of one kind each; every line break is a piece of its own.
- * @param {string} text
- * @param {Readonly<Reading>} before
- * @returns {{ pieces: Piece[], after: Reading }}
+ * @type {(text: string, before: Readonly<Reading>) => { pieces: Piece[], after: Reading }}
  */
 export function read(text, before) {
   const state = { ...before };
-  /** @type {Piece[]} */
-  const pieces = [];
+  const pieces = /** @type {Piece[]} */ ([]);
   const letters = [...text];
   letters.forEach((letter, i) => {
     const kind = kindOf(letter, letters[i + 1], letters[i - 1], state);
@@ -76,18 +73,12 @@ function kindOf(letter, next, previous, state) {
   return state.isHead ? "head" : state.isStrong ? "strong" : "";
 }
 
-/**
- * Whether a line may still become a fence or a heading.
- * @param {string} line
- */
+/** Whether a line may still become a fence or a heading. @param {string} line */
 const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MOST_INDENT;
 
-/**
- * A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
- * count as those of code in the line.
- * @param {Reading} state
- * @returns {Kind}
- */
+// A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
+// count as those of code in the line.
+/** @type {(state: Reading) => Kind} */
 function fenceTick(state) {
   if (state.ticks < FENCE) {
     if (!state.isFenced) state.isCode = !state.isCode;
@@ -99,10 +90,7 @@ function fenceTick(state) {
   return "sign";
 }
 
-/**
- * @param {Reading} state
- * @returns {Kind}
- */
+/** @type {(state: Reading) => Kind} */
 function newLine(state) {
   const kind = state.isFenced && !state.isInfo ? "code" : "";
   Object.assign(state, { line: "", ticks: 0, isInfo: false, isCode: false, isHead: false, isStrong: false });

@@ -1,6 +1,8 @@
-// Why a token got its verdict: one plain sentence or two, from the token's own numbers.
+// Why a token got its verdict: one plain sentence or two, from the token's own numbers, by the rule of
+// its run.
 
-import { visible } from "specviz/words/words.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
+import { fixed, visible } from "specviz/words/words.js";
 
 const SPACE = "\u00a0"; // a number stays on one line with its sign
 
@@ -26,7 +28,7 @@ export function chance(value) {
 }
 
 /** @param {{ text: string }} token */
-const quoted = (token) => `“${visible(token.text)}”`;
+export const quoted = (token) => `“${visible(token.text)}”`;
 
 /**
  * The probability with which a draft is accepted: min(1, p / q).
@@ -34,10 +36,7 @@ const quoted = (token) => `“${visible(token.text)}”`;
  */
 export const keep = ({ p, q }) => (q && p !== undefined ? Math.min(1, p / q) : null);
 
-/**
- * @param {ShownToken} token
- * @param {Place} at
- */
+/** @type {(token: ShownToken, at: Place) => string} */
 export function reason(token, { round, place, ended }) {
   const isGreedy = token.soft_p !== undefined || token.soft_q !== undefined;
   const own = round.emitted[round.emitted.length - 1];
@@ -51,10 +50,7 @@ export function reason(token, { round, place, ended }) {
   }
 }
 
-/**
- * What speaks for a guess: what a model says, or what was counted.
- * @param {ShownToken} token
- */
+/** What speaks for a guess: what a model says, or what was counted. @param {ShownToken} token */
 function belief(token) {
   const share = token.soft_q ?? token.q ?? 0, { seen } = token;
   if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
@@ -113,12 +109,7 @@ export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
   return { odds: Math.min(1, odds).toFixed(places), draw: u.toFixed(places) };
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- * @param {number} place
- * @param {EndReason} [ended]
- */
+/** @type {(token: ShownToken, round: Round, place: number, ended?: EndReason) => string} */
 function ignored(token, round, place, ended) {
   const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
   const said = `${belief(token)}, but `;
@@ -131,10 +122,7 @@ function ignored(token, round, place, ended) {
     + "is never judged.";
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function corrected(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
@@ -144,10 +132,7 @@ function corrected(token, round) {
       chance(token.q)} of q${part}.`;
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
   if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
@@ -160,10 +145,8 @@ function bonus(token, round) {
 const alone = (token) =>
   `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
 
-/**
- * A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
- * @param {ShownToken} token
- */
+// A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
+/** @param {ShownToken} token */
 const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (token.top_q?.length ?? 0) <= 1;
 
 /** @param {ShownToken} token */
@@ -192,13 +175,124 @@ function disagreed(token, own) {
   return `${guessed}, but ${better}; it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function instead(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const guessed = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";
   return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is `
     + "what is written.";
 }
+
+/** What is said of a token whose place the target's server did not list but drew for. */
+export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
+  + "known here. The text follows p exactly all the same.";
+
+/**
+ * Whether the target's server drew by itself, so that of its distribution only single chances are known.
+ * @param {ShownToken} token
+ */
+export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
+
+/**
+ * The lanes of a race of named lanes whose text follows another distribution than the target's.
+ * @param {Pick<Header, "lanes">} header
+ */
+export const changedLanes = ({ lanes }) =>
+  Object.entries(lanes ?? {}).filter(([, own]) => own.drafter !== "none" && !verdictKind(ruleOf(own)).exact).map(([name]) => name);
+
+/**
+ * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
+ * @param {Settings} settings
+ */
+export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token" : verdict ?? "token");
+
+/**
+ * Why a token got its verdict, by the rule of its run.
+ * @param {ShownToken} token
+ * @param {Place} at
+ * @param {string} rule
+ */
+export function reasonBy(rule, token, at) {
+  const judged = token.outcome !== "pending" && at.round.drafted.length > 0;
+  return (judged ? tellings(rule)[token.outcome]?.(token, at) : undefined) ?? reason(token, at);
+}
+
+/**
+ * Whether the target draws a token of its own first, and a guess is held against it.
+ * @param {string} rule
+ */
+export function drawsFirst(rule) {
+  const { chance: hasChance, threshold } = verdictKind(rule);
+  return hasChance && threshold === null;
+}
+
+/** What is told of a rule's verdicts in the place of p / q. @param {string} rule */
+function tellings(rule) {
+  const { together, threshold } = verdictKind(rule);
+  return together ? TOGETHER : threshold === "p" ? THRESHOLD : drawsFirst(rule) ? OWN_DRAW : {};
+}
+
+/** @typedef {(token: ShownToken, at: Place) => string | undefined} Telling */
+
+/** @typedef {Partial<Record<ShownToken["outcome"], Telling>>} Tellings */
+
+/** @type {Tellings} */
+const TOGETHER = {
+  accepted: (token, at) => {
+    const passed = (token.u ?? 0) < (token.threshold ?? 0);
+    return `${tested(token)}${passed ? ": below it, so this guess and all before it are accepted."
+      : `: not below it, but the guess at place ${lastPassed(at) + 1} passed, and a block accepts all before that one.`}`;
+  },
+  rejected: (token, { round }) => {
+    const own = round.emitted[round.emitted.length - 1];
+    const then = own?.outcome === "corrected" ? ` The target then drew ${quoted(own)} from what was left.` : "";
+    return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${then}`;
+  },
+  ignored: (token, { round }) => (round.drafted.some(({ outcome }) => outcome === "rejected")
+    ? `${tested(token)}: not below it. Nothing is accepted behind the last guess that passes.` : undefined),
+  corrected: (token, { round }) => {
+    const at = round.drafted.findIndex(({ outcome }) => outcome === "rejected");
+    const weight = at > 0 ? round.drafted[at - 1].weight ?? 1 : 1;
+    return `${quoted(round.drafted[at])} was rejected here, so the target drew again, only from what the weight ${
+      number(weight)} times p has more than q: ${quoted(token)} had ${chance(token.p)} of p and ${
+      chance(token.q)} of q.`;
+  },
+};
+
+/** @type {Tellings} */
+const OWN_DRAW = {
+  accepted: (token) => `The target drew its own token here, from p. It was ${quoted(token)} as well, which had ${
+    chance(token.p)}, so the guess is accepted.`,
+  rejected: (token, { round }) => {
+    const own = round.emitted[round.emitted.length - 1];
+    return `The target drew its own token here, from p. It was ${own ? quoted(own) : "another"}, not ${quoted(token)
+    }, which had ${chance(token.p)}, so the guess was rejected.`;
+  },
+  corrected: (token) => `This is the target’s own draw at this place, from p: ${quoted(token)} had ${
+    chance(token.p)}. The guess was another, so the draw is written instead.`,
+};
+
+/** @type {Tellings} */
+const THRESHOLD = {
+  accepted: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, more than the threshold ${
+    chance(token.threshold)}, so it is accepted, however often the draft guesses it. No draw decides, and the text `
+    + "does not follow p.",
+  rejected: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, no more than the threshold ${
+    chance(token.threshold)}, so it was rejected. The target then drew a token from p.`,
+  corrected: (token, { round }) => {
+    const rejected = round.drafted.find(({ outcome }) => outcome === "rejected");
+    return `${rejected ? quoted(rejected) : "A guess"} was rejected here, so the target drew from its own chances p: ${
+      quoted(token)} had ${chance(token.p)}.`;
+  },
+};
+
+/** @param {ShownToken} token of a block */
+const tested = (token) => `The guesses of a round are judged together. Up to ${quoted(token)} their weight is ${
+  number(token.weight)}, which makes the threshold ${number(token.threshold)}; the draw was ${number(token.u)}`;
+
+/** @param {Place} at */
+const lastPassed = ({ round }) => round.drafted.reduce((last, { u, threshold }, i) =>
+  (u !== undefined && threshold !== undefined && u < threshold ? i : last), -1);
+
+/** Three decimals, or the leading digit of what would be 0.000. @param {number} [value] */
+export const number = (value) => (value !== undefined && value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));

@@ -4,10 +4,6 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 import { areTold } from "specviz/facts/metrics.js";
 import { fixed, percent, visible } from "specviz/words/words.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Place } from "specviz/words/reasons.js" */
-/** @import { Item } from "specviz/words/description.js" */
-
 const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q and the draws, nor what it rejected: only "
   + "how many tokens.";
 const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users are in them.";
@@ -17,8 +13,7 @@ export const GUESSER = "the server guesses and judges";
 
 /**
  * What the strip says in the place of a drafter and its settings.
- * @param {Header} header
- * @returns {Item[]}
+ * @type {(header: Header) => Item[]}
  */
 export function sourceItems(header) {
   /** @type {Item[]} */
@@ -41,12 +36,7 @@ export function watchedVerdict(m, header, isOver) {
   return isOver ? "Too short to compare." : "The lanes run one after the other.";
 }
 
-/**
- * What the figures rest on.
- * @param {Metrics} m
- * @param {Round[]} rounds
- * @param {Trace} trace
- */
+/** What the figures rest on. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */
 export function watchedDetail(m, rounds, trace) {
   if (!m.tau) return STREAMS;
   const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
@@ -55,13 +45,8 @@ export function watchedDetail(m, rounds, trace) {
   return `A pass yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
 }
 
-/**
- * Whether the server's own counters say the same.
- * @param {Trace} trace
- * @param {Round[]} rounds
- * @param {Metrics} m
- * @param {boolean} isTold
- */
+// Whether the server's own counters say the same.
+/** @type {(trace: Trace, rounds: Round[], m: Metrics, isTold: boolean) => string} */
 function counted({ end, rounds: all }, rounds, m, isTold) {
   const said = end?.counted;
   if (!said || rounds.length < all.length) return "";
@@ -78,8 +63,7 @@ function counted({ end, rounds: all }, rounds, m, isTold) {
 
 /**
  * Why a token stands where it does, as far as the server tells.
- * @param {ShownToken} token
- * @param {Place} at
+ * @type {(token: ShownToken, at: Place) => string}
  */
 export function watchedReason(token, { round, place }) {
   const word = `“${visible(token.text)}”`;

@@ -1,21 +1,15 @@
 // Sentences and numbers as people read them.
 
-import { ALONE } from "specviz/facts/lanes.js";
+import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
-/**
- * @param {number | null | undefined} value
- * @param {number} digits
- */
+/** @type {(value: number | null | undefined, digits: number) => string} */
 export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
 
 /** @param {number | null} value */
 export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
 
-/**
- * A token as a word in a sentence: blanks would not be seen.
- * @param {string} text
- */
+/** A token as a word in a sentence: blanks would not be seen. @param {string} text */
 export function visible(text) {
   if (text === "") return "◌";
   return text.replaceAll("\n", "¶").trim() || "␣";
@@ -50,10 +44,7 @@ export const begunBy = ({ prompt, question }) => (question == null ? prompt : ""
 export const duration = (seconds, most) =>
   (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
-/**
- * @param {number} count
- * @param {string} word
- */
+/** @type {(count: number, word: string) => string} */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
@@ -72,18 +63,11 @@ export function bonusOf(rounds, bonus) {
   return own === bonus ? "nothing was guessed" : `${own} with no guess`;
 }
 
-/**
- * The emitted tokens of both lanes: how many can be compared, and where they first differ.
- * @typedef {{ compared: number, differAt: number | null }} Comparison
- */
+/** @typedef {ReturnType<typeof comparison>} Comparison */
 
-/**
- * @param {Round[]} rounds
- * @returns {Comparison}
- */
+/** The tokens of both lanes: how many can be compared, and where they first differ. @param {Round[]} rounds */
 export function comparison(rounds) {
-  const [ours, theirs] = ["speculative", "baseline"].map((lane) =>
-    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted));
+  const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
   const compared = Math.min(ours.length, theirs.length);
   const differAt = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
   return { compared, differAt: differAt < 0 ? null : differAt };
@@ -91,8 +75,7 @@ export function comparison(rounds) {
 
 /**
  * Whether both lanes wrote the same, in one sentence.
- * @param {Comparison} comparison
- * @param {Trace} trace
+ * @type {(comparison: Comparison, trace: Trace) => string}
  */
 export function sameness({ compared, differAt }, trace) {
   if (!compared) return "";
@@ -114,9 +97,7 @@ export function sameness({ compared, differAt }, trace) {
 }
 
 /** @type {Partial<Record<EndReason, string>>} */
-const REASONS = {
-  eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped",
-};
+const REASONS = { eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped" };
 
 /**
  * What a lane has written, and why it ended if it did before its length.
@@ -130,10 +111,7 @@ export function written(count, drafted, reason) {
   return `${drafts}${count} written${ended ? ` · ${ended}` : ""}`;
 }
 
-/**
- * One sentence about a round, to be read aloud.
- * @param {Round} round
- */
+/** One sentence about a round, to be read aloud. @param {Round} round */
 export function spoken(round) {
   const count = (/** @type {Outcome} */ outcome) =>
     round.drafted.filter((token) => token.outcome === outcome).length;
@@ -153,10 +131,7 @@ export function spoken(round) {
     : `${number}: ${judged}${ignored}, and the text ends.`;
 }
 
-/**
- * Where a run was made, and with what and when.
- * @param {Header} header
- */
+/** Where a run was made, and with what and when. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
   const dtype = header.source ? "" : header.dtype; // the server's is not told
@@ -180,10 +155,7 @@ export function threadsOf({ lane_threads, threads }) {
     : plural(alone, "thread");
 }
 
-/**
- * Who guesses in the lane with drafts, and who judges.
- * @param {Settings} settings
- */
+/** Who guesses in the lane with drafts, and who judges. @param {Settings} settings */
 export function guesser({ drafter, gamma }) {
   if (!gamma || drafter === "none") return drafterKind("none").label;
   return `${drafterKind(drafter).label} + target`;

@@ -21,7 +21,7 @@ LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves .sv-line")]
 
 SAME = "The texts are the same for {} characters."
 TEXTS = """async (written) => {
-  const { texts } = await import("specviz/compare/parts.js");
+  const { texts } = await import("specviz/compare/compare.js");
   const sides = written.map((text) => ({ name: "Earlier", trace: {
     header: { prompt: "same" }, rounds: [{ lane: "speculative", emitted: [{ text }] }] } }));
   const [said, both] = texts(sides);

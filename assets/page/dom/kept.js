@@ -1,0 +1,29 @@
+// What this tab keeps when the page is loaded anew: Gradio does so by itself once it has found the
+// server again. Storage may be forbidden, and too small.
+
+export const SWEEP = "specviz-sweep";
+
+/** @type {(name: string, value: unknown) => void} */
+export function keep(name, value) {
+  try {
+    sessionStorage.setItem(name, JSON.stringify(value));
+  } catch (error) {
+    console.info("specviz: too large to be kept:", error);
+  }
+}
+
+/** What was kept under a name, or null. @type {(name: string) => any} */
+export function kept(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(name) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** The same, once. @type {(name: string) => any} */
+export function taken(name) {
+  const value = kept(name);
+  if (value) sessionStorage.removeItem(name);
+  return value;
+}
