@@ -64,7 +64,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 def named_pair(options: argparse.Namespace) -> Pair:
     """The same, where a server that speculates by itself will not do. Raises `PairError`."""
-    from .raced import checked_pair
+    from .pair import checked_pair
 
     return checked_pair(raced(options))
 

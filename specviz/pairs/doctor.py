@@ -37,12 +37,11 @@ from .memory import DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair
-from .precision import checked_device, checked_dtype, checked_quantization
 from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
 from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
 from .truncated import has_early_exits
-from .weights import LoadOptions
+from .weights import LoadOptions, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -101,12 +100,10 @@ def examine(
     target: str | NamedSpec | ModelsSpec,
     draft: str | None = None,
     *,
-    dtype: str | torch.dtype | None = None,
-    quantize: str | None = None,
-    draft_quantize: str | None = None,
     device: str | torch.device | None = None,
     free: int | None = None,
     tokens: int = TYPICAL_CONTEXT,
+    **precision: Any,
 ) -> Report:
     """Findings about a target and a draft or head, each a hub id or a local folder.
 
@@ -127,10 +124,9 @@ def examine(
     has_head = len(names) == 2 and (known_head(names[1]) is not None or is_head(names[1]))
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
-    options = [LoadOptions()] * 2
+    options = LoadOptions(), LoadOptions()
     with _stopping("precision", found):
-        how = [checked_quantization(one) for one in (quantize, draft_quantize)]
-        options = [LoadOptions(checked_dtype(dtype), one) for one in how]
+        options = checked_options(**precision)
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
@@ -255,7 +251,7 @@ def _suggestion(suggested: str | None) -> Finding:
 
 
 def _memory_by_table(
-    names: list[str], options: list[LoadOptions], devices: list[DeviceMemory], tokens: int
+    names: list[str], options: Sequence[LoadOptions], devices: list[DeviceMemory], tokens: int
 ) -> Findings:
     """Memory according to the table of pairs, for models whose files cannot be read yet."""
     facts = [known for name in names if (known := known_model(name) or known_head(name))]

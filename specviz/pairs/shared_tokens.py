@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..errors import PairError
+from .prompt_ids import special_ids
 
 FEWEST = 0.05
 """Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
@@ -137,8 +138,7 @@ def _read(tokenizer: Any) -> Spelling:
     pieces: dict[str, int] = tokenizer.get_vocab()
     kinds = _decoder_kinds(tokenizer, pieces)
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    special = {i for i, token in added.items() if getattr(token, "special", False)}
-    special |= set(getattr(tokenizer, "all_special_ids", ()))
+    special = special_ids(tokenizer)
     texts: dict[int, bytes] = {}
     byte_ids: set[int] = set()
     for piece, i in pieces.items():
