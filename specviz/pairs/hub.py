@@ -22,7 +22,7 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
 from ..errors import PairError, causes_of
-from .spec import HUB_ID, local_folder, local_path
+from .spec import HUB_ID, local_path
 from .weights import ModelSource, hub_options, shown_name
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -274,7 +274,7 @@ def closed_maker(name: str) -> str | None:
     """Who offers the model of this name behind an API only; None for other names and folders."""
     makers = (maker for maker, known in CLOSED.items() if known.fullmatch(name.strip()))
     maker = next(makers, None)
-    return None if maker is None or local_folder(name) else maker
+    return None if maker is None or local_path(name) else maker
 
 
 def closed_sentence(names: Sequence[str]) -> str | None:
