@@ -13,9 +13,8 @@ from ..sizes import shown_bytes, shown_count
 from ..spec import OWN_LAYERS
 from ..table import HeadFacts, known_head
 from . import AnyMetadata, read_any_head
-from .assistant import asks_sharing_modes
 from .eagle_files import HeadMetadata
-from .mtp import MtpMetadata, counted, dropped_sentence, mtp_count, runnable
+from .library import MtpMetadata, asks_sharing_modes, counted, dropped_sentence, mtp_count, runnable
 
 
 def examined_head(
