@@ -82,8 +82,8 @@ def list_pairs(_: argparse.Namespace) -> None:
             need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
             models = (pair.target, *pair.parts)
             gate = " (gated)" if any(one.gated for one in models) else ""
-            plain = any(one.safetensors is False for one in models)
-            form = " (no safetensors on its page)" if plain else ""
+            read = all(one.safetensors is not False for one in models)
+            form = "" if read else " (no safetensors on its page)"
             print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
 
 

@@ -40,7 +40,6 @@ from .pair import Pair
 from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
 from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
-from .truncated import has_early_exits
 from .weights import LoadOptions, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -136,13 +135,16 @@ def examine(
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
-        drafters = _drafters(models, head is not None, first)
+        beside_it = ["head" if head else "draft"] if len(names) == 2 else []
+        drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
     else:
         found += _memory_by_table(names, options, devices, tokens)
     if models and not has_head:
         found += own_layers_findings(models[0])
     if len(names) == 1:
-        found.append(_suggestion(suggested))
+        known = f"{suggested} is a known draft for this target"
+        how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"
+        found.append(good("draft", f"no draft was named: {how}."))
     precisions = ("float32", "bfloat16", *QUANTIZED) if loads else ()
     memory = {p: sum(load.need.bytes(p, tokens) for load in loads) for p in precisions}
     total = sum(one.free for one in devices)
@@ -235,19 +237,6 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
     yield from mixture_findings(models[0])
     yield from context_findings(models)
     yield from chat_findings(alone, draft[0] if draft else None)
-
-
-def _drafters(models: list[ModelMetadata], has_head: bool, first: str | None) -> tuple[str, ...]:
-    exits = has_early_exits(models[0].model)
-    held = {"draft": len(models) > 1, "head": has_head, "layers": exits}
-    return drafters_for([name for name, is_there in held.items() if is_there], first)
-
-
-def _suggestion(suggested: str | None) -> Finding:
-    how = f"{suggested} is a known draft for this target."
-    if suggested is None:
-        how = "the drafters 'ngram' and 'early-exit' need none."
-    return good("draft", f"no draft was named: {how}")
 
 
 def _memory_by_table(

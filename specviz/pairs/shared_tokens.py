@@ -129,12 +129,8 @@ _known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
 
 def spelling(tokenizer: Any) -> Spelling:
     """The bytes of a tokenizer's ids."""
-    if tokenizer not in _known:
-        _known[tokenizer] = _read(tokenizer)
-    return _known[tokenizer]
-
-
-def _read(tokenizer: Any) -> Spelling:
+    if tokenizer in _known:
+        return _known[tokenizer]
     pieces: dict[str, int] = tokenizer.get_vocab()
     kinds = _decoder_kinds(tokenizer, pieces)
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
@@ -150,7 +146,8 @@ def _read(tokenizer: Any) -> Spelling:
         else:
             # An added token is written as it is in every kind of vocabulary.
             texts[i] = _bytes_of(piece, set() if i in added else kinds, i in added)
-    return Spelling({i: text for i, text in texts.items() if text}, frozenset(byte_ids))
+    texts = {i: text for i, text in texts.items() if text}
+    return _known.setdefault(tokenizer, Spelling(texts, frozenset(byte_ids)))
 
 
 def _bytes_of(piece: str, kinds: set[str], as_it_is: bool) -> bytes:
