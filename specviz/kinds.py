@@ -97,7 +97,7 @@ ENGINES = (
 on a server brings its own engine."""
 
 PAIR_SOURCES = (
-    PairSource("builtin", ".pairs.builtin:load_builtin", ".pairs.doctor:examine"),
+    PairSource("builtin", ".pairs.load:load_builtin", ".pairs.doctor:examine"),
     PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine"),
     PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine"),
     PairSource("operator", ".pairs.served:load_operator", ".pairs.served:examine_operator"),

@@ -13,8 +13,7 @@ from .core.header import header_of
 from .core.loop import decode
 from .core.types import Prefilled, Prompt
 from .lanes import BASELINE, SPECULATIVE, Lane
-from .pairs.pair import Pair
-from .pairs.raced import checked_pair, settings_for
+from .pairs.pair import Pair, checked_pair, settings_for
 from .runs.metrics import Metrics, compute_metrics
 from .runs.trace import Trace
 from .settings import Settings

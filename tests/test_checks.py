@@ -26,7 +26,7 @@ from specviz import (
 from specviz.__main__ import main
 from specviz.errors import PairError, TraceError
 from specviz.options import check_writable
-from specviz.pairs.precision import checked_device
+from specviz.pairs.weights import checked_device
 
 DIGITS = "9" * 5000
 

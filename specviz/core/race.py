@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, Lane, Several
-from ..pairs.pair import Pair
-from ..pairs.raced import checked_pair, lanes_for
+from ..pairs.pair import Pair, checked_pair, lanes_for
 from ..settings import Settings
 from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round

@@ -64,7 +64,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 def named_pair(options: argparse.Namespace) -> Pair:
     """The same, where a server that speculates by itself will not do. Raises `PairError`."""
-    from .raced import checked_pair
+    from .pair import checked_pair
 
     return checked_pair(raced(options))
 
@@ -82,8 +82,8 @@ def list_pairs(_: argparse.Namespace) -> None:
             need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
             models = (pair.target, *pair.parts)
             gate = " (gated)" if any(one.gated for one in models) else ""
-            plain = any(one.safetensors is False for one in models)
-            form = " (no safetensors on its page)" if plain else ""
+            read = all(one.safetensors is not False for one in models)
+            form = "" if read else " (no safetensors on its page)"
             print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
 
 

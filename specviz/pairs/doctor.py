@@ -37,12 +37,10 @@ from .memory import DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair
-from .precision import checked_device, checked_dtype, checked_quantization
 from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
 from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
-from .truncated import has_early_exits
-from .weights import LoadOptions
+from .weights import LoadOptions, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -101,12 +99,10 @@ def examine(
     target: str | NamedSpec | ModelsSpec,
     draft: str | None = None,
     *,
-    dtype: str | torch.dtype | None = None,
-    quantize: str | None = None,
-    draft_quantize: str | None = None,
     device: str | torch.device | None = None,
     free: int | None = None,
     tokens: int = TYPICAL_CONTEXT,
+    **precision: Any,
 ) -> Report:
     """Findings about a target and a draft or head, each a hub id or a local folder.
 
@@ -127,10 +123,9 @@ def examine(
     has_head = len(names) == 2 and (known_head(names[1]) is not None or is_head(names[1]))
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
-    options = [LoadOptions()] * 2
+    options = LoadOptions(), LoadOptions()
     with _stopping("precision", found):
-        how = [checked_quantization(one) for one in (quantize, draft_quantize)]
-        options = [LoadOptions(checked_dtype(dtype), one) for one in how]
+        options = checked_options(**precision)
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
@@ -140,13 +135,16 @@ def examine(
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
-        drafters = _drafters(models, head is not None, first)
+        beside_it = ["head" if head else "draft"] if len(names) == 2 else []
+        drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
     else:
         found += _memory_by_table(names, options, devices, tokens)
     if models and not has_head:
         found += own_layers_findings(models[0])
     if len(names) == 1:
-        found.append(_suggestion(suggested))
+        known = f"{suggested} is a known draft for this target"
+        how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"
+        found.append(good("draft", f"no draft was named: {how}."))
     precisions = ("float32", "bfloat16", *QUANTIZED) if loads else ()
     memory = {p: sum(load.need.bytes(p, tokens) for load in loads) for p in precisions}
     total = sum(one.free for one in devices)
@@ -241,21 +239,8 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
     yield from chat_findings(alone, draft[0] if draft else None)
 
 
-def _drafters(models: list[ModelMetadata], has_head: bool, first: str | None) -> tuple[str, ...]:
-    exits = has_early_exits(models[0].model)
-    held = {"draft": len(models) > 1, "head": has_head, "layers": exits}
-    return drafters_for([name for name, is_there in held.items() if is_there], first)
-
-
-def _suggestion(suggested: str | None) -> Finding:
-    how = f"{suggested} is a known draft for this target."
-    if suggested is None:
-        how = "the drafters 'ngram' and 'early-exit' need none."
-    return good("draft", f"no draft was named: {how}")
-
-
 def _memory_by_table(
-    names: list[str], options: list[LoadOptions], devices: list[DeviceMemory], tokens: int
+    names: list[str], options: Sequence[LoadOptions], devices: list[DeviceMemory], tokens: int
 ) -> Findings:
     """Memory according to the table of pairs, for models whose files cannot be read yet."""
     facts = [known for name in names if (known := known_model(name) or known_head(name))]

@@ -101,10 +101,9 @@ def packed_findings(header: GgufHeader, unpacked: int) -> Findings:
     )
     if licence:
         yield good("licence", f"the file names its licence: {licence}.")
-    else:
-        yield warning(
-            "licence", "the file names no licence: look for it where you have the file from."
-        )
+        return
+    where = "look for it where you have the file from"
+    yield warning("licence", f"the file names no licence: {where}.")
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
@@ -131,12 +130,10 @@ def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
             f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
             "prefer two tuned models or two base models.",
         )
-    elif pair.is_chat:
-        how = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
-        yield good("chat", how)
     else:
-        how = "the target has no chat template of its own: it continues prompts as plain text."
-        yield good("chat", how)
+        own = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
+        none = "the target has no chat template of its own: it continues prompts as plain text."
+        yield good("chat", own if pair.is_chat else none)
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
@@ -220,9 +217,7 @@ def memory_findings(
         yield stop("memory", f"{source}{error}")
         return
     total = sum(load.bytes(tokens) for load in loads)
-    each = ", ".join(
-        f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
-    )
+    each = ", ".join(load.shown(tokens) for load in loads)
     each_free = [memory.free for memory in devices]
     free = max(each_free) if device else sum(each_free)
     where = f"{device} has" if device else f"{len(devices)} GPUs together have"

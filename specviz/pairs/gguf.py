@@ -6,6 +6,7 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,10 +76,10 @@ class GgufHeader:
     @property
     def quantization(self) -> str:
         """The kind that most numbers have."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for one in self.tensors:
-            counts[one.kind] = counts.get(one.kind, 0) + prod(one.shape)
-        return max(counts, key=lambda kind: counts[kind], default="nothing")
+            counts[one.kind] += prod(one.shape)
+        return counts.most_common(1)[0][0]
 
 
 def read_gguf(path: Path) -> GgufHeader:

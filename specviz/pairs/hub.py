@@ -12,9 +12,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import huggingface_hub
 from huggingface_hub import constants, hf_hub_download
@@ -22,7 +21,7 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
 from ..errors import PairError, causes_of
-from .spec import HUB_ID, local_folder, local_path
+from .spec import HUB_ID, local_path
 from .weights import ModelSource, hub_options, shown_name
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -44,15 +43,12 @@ TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much 
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 
 
-@dataclass(frozen=True)
-class Listing:
-    """What the hub says about a model before any download.
-
-    gated: whether its licence must be accepted first. files: bytes by file name.
-    """
+class Listing(NamedTuple):
+    """What the hub says about a model before any download. gated: whether its licence must be
+    accepted first. files: bytes by file name."""
 
     gated: bool
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[str, int]
 
 
 def find_source(name: str) -> ModelSource:
@@ -184,15 +180,19 @@ def _file_sentence(source: ModelSource, text: str) -> str:
             f"{shown} is not a causal language model that transformers knows: choose one that "
             "writes text."
         )
-    damaged = None if folder is None else _damaged_json(folder)
-    if damaged is not None:
-        return f"{shown} has a damaged or incomplete file {damaged}: download it again."
+    if folder is not None and (damaged := _damaged_json(folder)):
+        return damaged_sentence(shown, damaged)
     if folder is None and not hub_is_reachable():
         return (
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
     return general_sentence(shown)
+
+
+def damaged_sentence(shown: str, file: str) -> str:
+    """One sentence: which file of a model is no longer whole."""
+    return f"{shown} has a damaged or incomplete file {file}: download it again."
 
 
 def _damaged_json(folder: Path) -> str | None:
@@ -227,10 +227,16 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
                 for name in file.offset_keys():
                     shapes[name] = tuple(file.get_slice(name).get_shape())
         except (OSError, SafetensorError) as error:
-            raise PairError(
-                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
-            ) from error
+            raise PairError(damaged_sentence(source.shown, path.name)) from error
     return shapes
+
+
+def hub_file(source: ModelSource, name: str) -> Path:
+    """A small file of a model, in its folder or fetched. Raises errors of many kinds."""
+    if source.folder is not None:
+        return source.folder / name
+    offline = bool(hub_options(source)["local_files_only"])
+    return Path(hf_hub_download(source.name, name, local_files_only=offline))
 
 
 def weight_names(source: ModelSource) -> set[str] | None:
@@ -239,9 +245,7 @@ def weight_names(source: ModelSource) -> set[str] | None:
     if source.folder is not None:
         return set(folder_weights(source))
     try:
-        offline = bool(hub_options(source)["local_files_only"])
-        path = hf_hub_download(source.name, INDEX, local_files_only=offline)
-        return set(json.loads(Path(path).read_text("utf-8"))["weight_map"])
+        return set(json.loads(hub_file(source, INDEX).read_text("utf-8"))["weight_map"])
     except Exception:  # the hub's client raises errors of many kinds
         return None
 
@@ -273,8 +277,7 @@ def no_safetensors(shown: str, files: set[str]) -> str:
 def closed_maker(name: str) -> str | None:
     """Who offers the model of this name behind an API only; None for other names and folders."""
     makers = (maker for maker, known in CLOSED.items() if known.fullmatch(name.strip()))
-    maker = next(makers, None)
-    return None if maker is None or local_folder(name) else maker
+    return None if local_path(name) else next(makers, None)
 
 
 def closed_sentence(names: Sequence[str]) -> str | None:
@@ -285,9 +288,8 @@ def closed_sentence(names: Sequence[str]) -> str | None:
         return None
     if names[0] not in closed:
         return f"{closed[0]} has no weights to load: name a draft of the hub, or a folder."
-    has, gives, wrote = (
-        ("has", "its API gives", "it") if len(closed) == 1 else ("have", "their APIs give", "they")
-    )
+    one = "has", "its API gives", "it"
+    has, gives, wrote = one if len(closed) == 1 else ("have", "their APIs give", "they")
     return (
         f"{' and '.join(closed)} {has} no weights to load, and {gives} no log-probabilities of "
         "given tokens, so no guess can be checked: see instead what a draft would have got right "

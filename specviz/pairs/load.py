@@ -1,20 +1,34 @@
-"""Loading of pairs by name: each form of a name has a source in the table of `specviz.kinds`."""
+"""Loading of pairs by name: each form of a name has a source in the table of `specviz.kinds`. That
+of the built-in pair is here: it is read from its folder, after a look at its checksums."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
+
 from ..core.kinds import PairSource, resolved
-from ..environment import BUILTIN
+from ..environment import ASSETS, BUILTIN, has_numba
 from ..kinds import PAIR_SOURCES
-from .weights import LoadOptions
+from .checksums import check_files
+from .pair import Pair
+from .weights import (
+    LoadOptions,
+    ModelSource,
+    best_device,
+    checked_device,
+    checked_options,
+    load_model,
+    read_tokenizer,
+)
 
 if TYPE_CHECKING:
-    import torch
-
-    from ..core.protocols import Racing
-    from .pair import Pair
+    from ..core.protocols import LanguageModel, Racing
+    from ..core.states import DraftHead
     from .progress import Watcher
     from .spec import PairSpec
 
@@ -24,7 +38,7 @@ class Asked:
     """How somebody wants a pair to be loaded. options: of the target and of the draft. device: None
     is the best one."""
 
-    options: tuple[LoadOptions, LoadOptions]
+    options: Sequence[LoadOptions]
     device: torch.device | None
     on_progress: Watcher | None
 
@@ -56,26 +70,17 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
-    loaded = load_any(
-        name,
-        dtype=dtype,
-        quantize=quantize,
-        draft_quantize=draft_quantize,
-        device=device,
-        on_progress=on_progress,
-    )
+    how: dict[str, Any] = {"dtype": dtype, "quantize": quantize, "draft_quantize": draft_quantize}
     # A server's name alone makes a `Watched`; whoever writes one passes it to `race`.
-    return cast("Pair", loaded)
+    return cast("Pair", load_any(name, device=device, on_progress=on_progress, **how))
 
 
 def load_any(
     pair: PairSpec | str,
     *,
-    dtype: str | torch.dtype | None = None,
-    quantize: str | None = None,
-    draft_quantize: str | None = None,
-    device: str | torch.device | None = None,
     on_progress: Watcher | None = None,
+    device: Any = None,
+    **precision: Any,
 ) -> Pair | Racing:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
@@ -83,20 +88,64 @@ def load_any(
         from .spec import parse_pair  # the built-in pair needs no grammar
 
         pair = parse_pair(pair)
-    asked = Asked((LoadOptions(), LoadOptions()), None, on_progress)
-    if any(one is not None for one in (dtype, quantize, draft_quantize, device)):
-        from .precision import checked_device, checked_dtype, checked_quantization
-
-        target, draft = (
-            LoadOptions(checked_dtype(dtype), checked_quantization(q))
-            for q in (quantize, draft_quantize)
-        )
-        asked = Asked((target, draft), checked_device(device), on_progress)
-    loaded: Any = resolved(source_of(pair).load)(pair, asked)
-    return cast("Pair | Racing", loaded)
+    asked = Asked(checked_options(**precision), checked_device(device), on_progress)
+    loaded: Pair | Racing = resolved(source_of(pair).load)(pair, asked)
+    return loaded
 
 
 def source_of(pair: PairSpec | str) -> PairSource:
     """The source of what is named, parsed or the built-in pair's name."""
     name = pair if isinstance(pair, str) else pair.source
     return next(one for one in PAIR_SOURCES if one.name == name)
+
+
+def load_builtin(_: object, asked: Asked) -> Pair:
+    """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
+    folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
+    for folder in folders:
+        check_files(folder)
+    place, options = asked.device or best_device(), asked.options
+    if options[0].dtype is None and place.type == "cpu" and has_numba():
+        # As it is stored: compiled passes read such weights in place, and compute in fp32.
+        target_options, draft_options = (replace(one, dtype=torch.bfloat16) for one in options)
+        options = target_options, draft_options
+    (target, tokenizer), (draft, own) = (
+        _with_tokenizer(folder, replace(how, device=place), asked.on_progress)
+        for folder, how in zip(folders, options, strict=False)
+    )
+    pair = Pair(target, draft, tokenizer, own, BUILTIN)
+
+    def head() -> DraftHead:
+        from .heads.eagle_files import load_head  # a run without it need not know heads
+
+        return load_head(str(folders[2]), target, pair.device)
+
+    return replace(pair, head=cast("DraftHead", HeadOnDemand(head)))
+
+
+def _with_tokenizer(folder: Path, how: LoadOptions, on_progress: Watcher | None) -> tuple[Any, Any]:
+    source = ModelSource(str(folder), folder)
+    return load_model(source, how, on_progress), read_tokenizer(source)
+
+
+class HeadOnDemand:
+    """A head whose weights are read when it is first used: most runs draft with something else.
+
+    load: reads it, and checks that it was made for its target.
+    """
+
+    def __init__(self, load: Callable[[], DraftHead]) -> None:
+        self._load = load
+
+    @cached_property
+    def loaded(self) -> DraftHead:
+        """The head itself."""
+        return self._load()
+
+    def check(self, target: LanguageModel) -> None:
+        """Nothing: reading it does."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copies and pickles ask of any object
+            raise AttributeError(name)
+        return getattr(self.loaded, name)

@@ -52,12 +52,9 @@ def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
 
 def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
     """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
-    if dtype is None:
-        given = getattr(config, "dtype", None) or getattr(
-            config.get_text_config(), "dtype", torch.float32
-        )
-        dtype = torch.float32 if device.type == "cpu" else given
-    name = str(dtype).removeprefix("torch.")
+    stored = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    usual = torch.float32 if device.type == "cpu" else stored
+    name = str(dtype or usual).removeprefix("torch.")
     return name if name in PRECISIONS else "float32"
 
 
@@ -72,6 +69,10 @@ class PlannedLoad:
     def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
         return self.need.bytes(self.precision, tokens)
+
+    def shown(self, tokens: int) -> str:
+        """Its bytes in a sentence."""
+        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {self.precision}"
 
 
 def place_target(
@@ -105,9 +106,7 @@ def shortage_sentence(
 ) -> str:
     """One sentence: that these models do not fit, with the numbers, and what would fit."""
     free = sum(memory.free for memory in devices)
-    parts = " and ".join(
-        f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
-    )
+    parts = " and ".join(load.shown(tokens) for load in loads)
     kind = devices[0].device.type
     where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{kind} has"
     advice = "choose a smaller model"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -13,7 +15,6 @@ from .heads import AnyMetadata, read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
-    DeviceMemory,
     PlannedLoad,
     device_memory,
     loading_precision,
@@ -22,7 +23,7 @@ from .memory import (
     shortage_sentence,
 )
 from .metadata import ModelMetadata, read_metadata
-from .pair import Pair
+from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
@@ -32,23 +33,32 @@ from .weights import DTYPES, LoadOptions, load_model
 
 def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
-    name, on_progress, options = str(spec), asked.on_progress, list(asked.options)
+    on_progress, options = asked.on_progress, asked.options
     if on_progress is not None:
-        on_progress(Progress(f"reading what {name} needs"))
+        on_progress(Progress(f"reading what {spec} needs"))
     target, draft = _files(spec, on_progress)
     if closed := closed_sentence([one for one in (target, draft) if one]):
         raise PairError(closed)
     metadata = read_metadata(target)
     head = read_any_head(draft, metadata) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
-    meta_pair(models)  # raises if the two do not match
+    row = row_of(spec)
+    pair = replace(meta_pair(models), name=str(spec), drafter=row.drafter if row else None)
     devices = device_memory(asked.device)
     if devices[0].device.type == "cpu":
-        pairs = zip(options, models + models[:1], strict=False)
-        options = [_as_stored(chosen, one) for chosen, one in pairs]
-    pair = _placed_pair(name, models, head, options, devices, on_progress)
-    row = row_of(spec)
-    return pair if row is None or row.drafter is None else replace(pair, drafter=row.drafter)
+        options = tuple(map(_as_stored, options, models))
+    loads = planned_loads(models, head, options, devices[0].device)
+    device, most = place_target(loads, devices)
+    try:
+        options = (replace(options[0], device=device, most=most), *options[1:])
+        return _loaded(pair, models, head, options, on_progress)
+    except Exception as error:
+        if not ran_out_of_memory(error):
+            raise
+        sentence = shortage_sentence(loads, devices)
+    # After the except block no exception holds the loaded weights any more.
+    release_memory()
+    raise PairError(sentence)
 
 
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
@@ -75,19 +85,18 @@ def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
 
 def _files(spec: NamedSpec | ModelsSpec, on_progress: Watcher | None) -> tuple[str, str | None]:
     """As `model_names`, with folders of safetensors in the place of GGUF files."""
-    target, draft = model_names(spec)
     row = row_of(spec)
-    packed = local_file(target), local_file(draft or "")
-    if not any(packed) and (row is None or row.wheel is None):
-        return target, draft
-    from .unpack import unpacked  # only they need what it imports
+    wheel = None if row is None else wheel_file(row)
 
-    if row is not None and (file := wheel_file(row)) is not None:
-        return str(unpacked(file, target.rpartition("/")[2], on_progress)), draft
-    one, other = (
-        None if file is None else str(unpacked(file, None, on_progress)) for file in packed
-    )
-    return one or target, other or draft
+    def folder(name: str, packed: Path | None) -> str:
+        if (file := packed or local_file(name)) is None:
+            return name
+        from .unpack import unpacked  # only they need what it imports
+
+        return str(unpacked(file, name.rpartition("/")[2] if packed else None, on_progress))
+
+    target, draft = model_names(spec)
+    return folder(target, wheel), folder(draft, None) if draft else None
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata) -> LoadOptions:
@@ -107,33 +116,25 @@ def meta_pair(models: list[ModelMetadata]) -> Pair:
 
     Raises `PairError` if the models do not match.
     """
-    target, draft = models[0], models[1] if len(models) > 1 else None
-    return Pair(
-        target=target.model,
-        draft=draft.model if draft else None,
-        tokenizer=target.tokenizer,
-        draft_tokenizer=draft.tokenizer if draft else None,
-    )
+    target, *drafts = models
+    draft, own = (drafts[0].model, drafts[0].tokenizer) if drafts else (None, None)
+    return Pair(target.model, draft, target.tokenizer, own)
 
 
 def planned_loads(
     models: list[ModelMetadata],
     head: AnyMetadata | None,
-    options: list[LoadOptions],
+    options: Sequence[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
     """The memory and precision of each model with these options, with its caches in all of `LANES`
     lanes. A head comes last, in the precision that the target's states have."""
-    loads = [
-        PlannedLoad(
-            one.source.shown,
-            memory_need(
-                one.model, one.caches.layers, copies=LANES if one is models[0] else DRAFTING_LANES
-            ),
-            chosen.quantize or loading_precision(one.config, device, chosen.dtype),
-        )
-        for one, chosen in zip(models, options, strict=False)
-    ]
+    loads: list[PlannedLoad] = []
+    for one, how in zip(models, options, strict=False):
+        copies = DRAFTING_LANES if loads else LANES
+        need = memory_need(one.model, one.caches.layers, copies=copies)
+        precision = how.quantize or loading_precision(one.config, device, how.dtype)
+        loads.append(PlannedLoad(one.source.shown, need, precision))
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
         need = replace(head.need, copies=DRAFTING_LANES)
@@ -141,43 +142,22 @@ def planned_loads(
     return loads
 
 
-def _placed_pair(
-    name: str,
-    models: list[ModelMetadata],
-    head: AnyMetadata | None,
-    options: list[LoadOptions],
-    devices: list[DeviceMemory],
-    on_progress: Watcher | None,
-) -> Pair:
-    loads = planned_loads(models, head, options, devices[0].device)
-    device, most = place_target(loads, devices)
-    try:
-        target = replace(options[0], device=device, most=most)
-        return _loaded(name, models, head, (target, options[1]), on_progress)
-    except Exception as error:
-        if not ran_out_of_memory(error):
-            raise
-        sentence = shortage_sentence(loads, devices)
-    # After the except block no exception holds the loaded weights any more.
-    release_memory()
-    raise PairError(sentence)
-
-
 def _loaded(
-    name: str,
+    planned: Pair,
     models: list[ModelMetadata],
     head: AnyMetadata | None,
-    options: tuple[LoadOptions, LoadOptions],
+    options: Sequence[LoadOptions],
     on_progress: Watcher | None,
 ) -> Pair:
+    """A pair of models on the `meta` device, with their weights."""
     target = load_model(models[0].source, options[0], on_progress)
-    pair = Pair(target=target, draft=None, tokenizer=models[0].tokenizer, name=name)
+    place = logits_device(target)
     if head is not None:
-        return replace(pair, head=head.load(target, pair.device, on_progress))
+        return replace(planned, target=target, head=head.load(target, place, on_progress))
     if len(models) == 1:
-        return pair
-    draft = load_model(models[1].source, replace(options[1], device=pair.device), on_progress)
-    return replace(pair, draft=draft, draft_tokenizer=models[1].tokenizer)
+        return replace(planned, target=target)
+    draft = load_model(models[1].source, replace(options[1], device=place), on_progress)
+    return replace(planned, target=target, draft=draft)
 
 
 def release_memory() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,12 @@ import torch
 
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
+from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
+from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
 
 if TYPE_CHECKING:
-    from ..core.protocols import LanguageModel, Tokenizer
+    from ..core.protocols import LanguageModel, Racing, Tokenizer
     from ..core.states import DraftHead
     from .shared_tokens import SharedTokens
 
@@ -27,12 +29,10 @@ class Pair:
     """Two causal language models of transformers.
 
     target, draft: models as `AutoModelForCausalLM` returns them; `draft` may be None, and then
-        only the other drafters can be used. tokenizer: the target's.
-    draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
-        drafts are translated (see `shared`).
+        only the other drafters can be used. tokenizer: the target's. draft_tokenizer: the draft's
+        own, if it has one; if it differs from the target's, drafts are translated (see `shared`).
     name: shown to the user. head: what reads the target's states, for the drafter "head": a
-        `Head`, `MtpHead` or `Assistant`, or None. drafter: its default, if not
-        the usual one.
+        `Head`, `MtpHead` or `Assistant`, or None. drafter: its default, if not the usual one.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -50,9 +50,8 @@ class Pair:
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
         if not callable(getattr(self.tokenizer, "get_vocab", None)):
-            raise PairError(
-                f"the tokenizer is {shown(self.tokenizer)}: load the target's with AutoTokenizer."
-            )
+            given = shown(self.tokenizer)
+            raise PairError(f"the tokenizer is {given}: load the target's with AutoTokenizer.")
         if self.head is not None:
             if not callable(getattr(self.head, "check", None)):
                 raise PairError(f"the head is {shown(self.head)}: load it with the pair's name.")
@@ -82,45 +81,41 @@ class Pair:
     def drafters(self) -> tuple[str, ...]:
         """The drafters that can be used with this pair, by their names in `Settings`; the first is
         what it drafts with if nothing else is asked for."""
-        return tuple(
-            name
-            for name in drafters_for(self.parts, self.drafter)
-            if drafter_kind(name).lacking(self) is None
-        )
+        offered = drafters_for(self.parts, self.drafter)
+        return tuple(name for name in offered if drafter_kind(name).lacking(self) is None)
 
     @cached_property
     def parts(self) -> frozenset[str]:
         """What it could draft with: "draft", "head" and "layers", the target's first ones."""
         from .truncated import has_early_exits  # a run with the draft model asks for no list
 
-        held = {
-            "draft": self.draft is not None,
-            "head": self.head is not None,
-            "layers": has_early_exits(self.target),
-        }
-        return frozenset(name for name, is_there in held.items() if is_there)
+        exits = has_early_exits(self.target) or None
+        held = {"draft": self.draft, "head": self.head, "layers": exits}
+        return frozenset(name for name, part in held.items() if part is not None)
 
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless `drafter` is among them, the first of
         `drafters`. Raises `SettingsError`."""
         # With a draft model that is the drafter of `Settings` by default: no list must be made.
-        is_usual = self.draft is not None and self.drafter is None
-        own = {} if is_usual else {"drafter": self.drafters[0]}
-        return Settings(**{**own, **values})
+        if self.draft is None or self.drafter is not None:
+            values.setdefault("drafter", self.drafters[0])
+        return Settings(**values)
 
     @cached_property
     def shared(self) -> SharedTokens | None:
         """What the tokenizers of target and draft have in common; None if they are the same, and
         nothing has to be translated."""
-        if self.draft is None or self.draft_tokenizer is None:
+        own = self.draft_tokenizer
+        if self.draft is None or own is None:
             return None
-        if first_difference(self.tokenizer, self.draft_tokenizer, self._common_size) is None:
+        theirs = own.get_vocab()
+        pieces = self.tokenizer.get_vocab().items()
+        if all(theirs.get(piece) == i for piece, i in pieces if i < self._common_size):
             return None
         from .shared_tokens import shared_tokens  # most pairs have one tokenizer
 
-        sizes = self._target_size, self.draft_vocab
-        ends = self.eos_ids, end_ids(self.draft)
-        return shared_tokens(self.tokenizer, self.draft_tokenizer, sizes, ends)
+        sizes = self._target_size, min(tokenizer_size(own), logit_width(self.draft))
+        return shared_tokens(self.tokenizer, own, sizes, (self.eos_ids, end_ids(self.draft)))
 
     @cached_property
     def vocab(self) -> int:
@@ -133,11 +128,9 @@ class Pair:
     @cached_property
     def draft_vocab(self) -> int:
         """How many ids the draft model may give a probability to."""
-        own = self.draft_tokenizer
-        if self.draft is None or own is None:
+        if self.draft is None or self.draft_tokenizer is None or self.shared is None:
             return self.vocab
-        known = min(tokenizer_size(own), logit_width(self.draft))
-        return known if first_difference(self.tokenizer, own, self._common_size) else self.vocab
+        return min(tokenizer_size(self.draft_tokenizer), logit_width(self.draft))
 
     @property
     def _target_size(self) -> int:
@@ -154,16 +147,13 @@ class Pair:
         if self.draft is None or logit_width(self.draft) >= size:
             return size
         unknown = set(range(logit_width(self.draft), size))
-        special = set(getattr(self.tokenizer, "all_special_ids", ()))
-        added = getattr(self.tokenizer, "added_tokens_decoder", None) or {}
-        special |= {i for i, token in added.items() if getattr(token, "special", False)}
-        return size if unknown - special or unknown & self.eos_ids else min(unknown)
+        needed = unknown - special_ids(self.tokenizer) or unknown & self.eos_ids
+        return size if needed else min(unknown)
 
     @property
     def device(self) -> torch.device:
         """The device of the target's logits."""
-        head = self.target.get_output_embeddings()
-        return torch.device(head.weight.device if head is not None else self.target.device)
+        return logits_device(self.target)
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -178,12 +168,10 @@ class Pair:
         their end-of-text token, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
-        if not template:
-            return False
         turn_end = self.tokenizer.get_vocab().get(CHATML_END)
-        if CHATML_END not in str(template) or turn_end is None or not self.eos_ids:
-            return True
-        return turn_end in self.eos_ids
+        if CHATML_END in str(template) and turn_end is not None and self.eos_ids:
+            return turn_end in self.eos_ids
+        return bool(template)
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
         """The ids of a prompt, which is text or a list of ids.
@@ -195,10 +183,9 @@ class Pair:
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
-            in_template = self.uses_template(prompt, chat)
-            ids = self._chat_ids(prompt) if in_template else self._text_ids(prompt)
-        else:
-            ids = _id_list(prompt, self.vocab)
+            read = chat_ids if self.uses_template(prompt, chat) else prompt_ids
+            prompt = read(self.tokenizer, prompt) if prompt else []
+        ids = checked_ids(prompt, self.vocab)
         if not ids:
             raise PromptError("the prompt is empty: write at least one word.")
         limit = context_length(self.target)
@@ -218,28 +205,9 @@ class Pair:
 
         Raises `PromptError` if it is neither text nor known ids.
         """
-        if not isinstance(text, str):
-            return _id_list(text, self.vocab)
-        try:
-            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        except (TypeError, UnicodeError) as error:
-            raise PromptError("a text holds characters that are not valid text.") from error
-
-    def _text_ids(self, prompt: str) -> list[int]:
-        if not prompt:
-            return []
-        try:
-            ids = self.tokenizer(prompt)["input_ids"]
-        except (TypeError, UnicodeError) as error:
-            raise PromptError("the prompt holds characters that are not valid text.") from error
-        # If the text itself begins with the first special token, that token comes twice.
-        twice = len(ids) > 1 and ids[0] == ids[1] == getattr(self.tokenizer, "bos_token_id", None)
-        return _id_list(ids[1:] if twice else ids, self.vocab)
-
-    def _chat_ids(self, prompt: str) -> list[int]:
-        from .chat import chat_ids
-
-        return _id_list(chat_ids(self.tokenizer, prompt), self.vocab)
+        if isinstance(text, str):
+            return text_ids(self.tokenizer, text)
+        return checked_ids(text, self.vocab)
 
 
 def end_ids(model: LanguageModel) -> frozenset[int]:
@@ -252,10 +220,9 @@ def end_ids(model: LanguageModel) -> frozenset[int]:
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     try:
-        highest: int = max(tokenizer.get_vocab().values())
+        return 1 + max(tokenizer.get_vocab().values())
     except NotImplementedError:
         return len(tokenizer)
-    return highest + 1
 
 
 def logit_width(model: LanguageModel) -> int:
@@ -263,6 +230,12 @@ def logit_width(model: LanguageModel) -> int:
     head = model.get_output_embeddings()
     weight = getattr(head, "weight", None)
     return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
+
+
+def logits_device(model: LanguageModel) -> torch.device:
+    """The device of a model's logits."""
+    head = model.get_output_embeddings()
+    return torch.device(head.weight.device if head is not None else model.device)
 
 
 def text_config(model: LanguageModel) -> Any:
@@ -293,37 +266,35 @@ def _check_causal(model: Any, role: str) -> None:
         model.eval()
 
 
-def first_difference(
-    one: Tokenizer, other: Tokenizer, vocab: int
-) -> tuple[int, str, str | None] | None:
-    """The lowest id below `vocab` whose piece differs between two tokenizers, with both pieces.
-
-    The second piece is None if the other tokenizer lacks the id. Returns None if all pieces of
-    `one` are the same in `other`; `other` may have more.
-    """
-    ours, theirs = one.get_vocab(), other.get_vocab()
-    if ours == theirs:
-        return None
-    by_id = {i: piece for piece, i in theirs.items()}
-    for piece, i in sorted(ours.items(), key=lambda item: item[1]):
-        if i < vocab and theirs.get(piece) != i:
-            return i, piece, by_id.get(i)
-    return None
+def checked_pair(pair: object) -> Pair:
+    """`pair` itself; raises `PairError` if it is none."""
+    if isinstance(pair, Pair):
+        return pair
+    if hasattr(pair, "race"):
+        raise PairError(
+            "this pair can only race: it drafts and judges by itself, and shows no distributions."
+        )
+    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
 
 
-def _id_list(ids: Any, vocab: int) -> list[int]:
-    if isinstance(ids, (bytes, bytearray, Mapping)):
-        raise PromptError(f"a prompt is text or a list of token ids, not {shown(ids)}.")
-    try:
-        numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
-        whole = len(numbers) == len(ids)
-    except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole:
-        raise PromptError("a prompt is text or a list of token ids (whole numbers).")
-    for number in numbers:
-        if not 0 <= number < vocab:
-            raise PromptError(
-                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
-            )
-    return numbers
+def settings_for(
+    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
+) -> Settings:
+    """`settings`, or the pair's, with the `changes` of some fields. Raises `SettingsError`."""
+    if settings is None:
+        return pair.settings(**Settings.known(changes))
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    return replace(settings, **Settings.known(changes)) if changes else settings
+
+
+def lanes_for(
+    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
+) -> dict[Lane, Settings]:
+    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
+    Raises `SettingsError`."""
+    if settings is None or isinstance(settings, Settings) or changes:
+        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
+    from ..several import checked_several  # a race of two needs none of it
+
+    return checked_several(settings)

@@ -62,45 +62,34 @@ def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
     if report is None:
         yield {}
         return
+    tell = report
 
-    def send(what: str, done: float, total: float | None, unit: str) -> None:
-        size = shown_bytes(total) if total and unit == "B" else None
-        sentence = f"{what} {model}" + (f" ({size})" if size else "")
-        report(Progress(sentence, min(1.0, done / total) if total else None))
+    class Bar(tqdm):
+        """Draws nothing."""
 
-    def bar(what: str) -> type[_SilentBar]:
-        class Bar(_SilentBar):
-            def report(self, done: float) -> None:
-                send(what, done, self.total, self.unit)
+        what = "loading"
 
-        return Bar
+        def __init__(self, *args: Any, **options: Any) -> None:
+            options.pop("name", None)  # an option of the hub's client that tqdm does not have
+            super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
 
-    loading = bar("loading")
-    previous = transformers_logging.set_tqdm_hook(
-        lambda _, args, options: loading(*args, **options)
-    )
+        def __iter__(self) -> Iterator[Any]:
+            for item in self.iterable:
+                yield item
+                self.update(1)
+
+        def update(self, n: float | None = 1) -> bool | None:
+            drawn: bool | None = super().update(n)
+            size = f" ({shown_bytes(self.total)})" if self.total and self.unit == "B" else ""
+            fraction = min(1.0, self.n / self.total) if self.total else None
+            tell(Progress(f"{self.what} {model}{size}", fraction))
+            return drawn
+
+    class Download(Bar):
+        what = "downloading"
+
+    previous = transformers_logging.set_tqdm_hook(lambda _, args, options: Bar(*args, **options))
     try:
-        yield {"tqdm_class": bar("downloading")}
+        yield {"tqdm_class": Download}
     finally:
         transformers_logging.set_tqdm_hook(previous)
-
-
-class _SilentBar(tqdm):
-    """A tqdm bar that draws nothing and calls its method `report`."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        options.pop("name", None)  # an option of the hub's client that tqdm does not have
-        super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
-
-    def report(self, done: float) -> None:
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self.iterable:
-            yield item
-            self.update(1)
-
-    def update(self, n: float | None = 1) -> bool | None:
-        drawn: bool | None = super().update(n)
-        self.report(self.n)
-        return drawn

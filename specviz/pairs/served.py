@@ -9,7 +9,6 @@ from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.engines import WatchedEngine
 from ..sides.watched.watching import tells_steps, watched_pair
 from .doctor import Report, examine_pair, shown_model
 from .findings import Findings, good, stop, warning
@@ -59,30 +58,29 @@ def examine_operator(_: object, **options: Any) -> Report:
 
 def examine_served(spec: ServedSpec, **_: Any) -> Report:
     """The report on a target on a server with a draft here."""
-    model = spec.target.model
-    try:
-        target, source, _tokenizer = served_target(spec)
-        return Report(model, source.shown, tuple(served_findings(target, source.shown)))
-    except (PairError, ServerError) as error:
-        return Report(model, shown_model(spec.draft), (stop("server", str(error)),))
+    return _report(spec.target.model, shown_model(spec.draft), served_findings(spec))
 
 
 def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
     """The report on a server that speculates by itself."""
-    model = spec.engine.model
+    return _report(spec.engine.model, None, watched_findings(spec))
+
+
+def _report(target: str, draft: str | None, findings: Findings) -> Report:
     try:
-        pair = watched_pair(spec)
-        found = watched_findings(pair.stream, pair.alone, told=tells_steps(pair.stream))
-        return Report(model, None, tuple(found))
+        return Report(target, draft, tuple(findings))
     except (PairError, ServerError) as error:
-        return Report(model, None, (stop("server", str(error)),))
+        return Report(target, draft, (stop("server", str(error)),))
 
 
-def watched_findings(engine: WatchedEngine, alone: WatchedEngine | None, *, told: bool) -> Findings:
-    """What can be seen of a server that speculates by itself. told: whether it tells what its steps
-    draft."""
-    software = engine.identity.software
-    yield good("server", f"{software} answers; its own speculation is watched.")
+def watched_findings(spec: WatchedSpec) -> Findings:
+    """What can be seen of a server that speculates by itself. Raises `PairError` and
+    `ServerError`."""
+    pair = watched_pair(spec)
+    told = tells_steps(pair.stream)
+    yield good(
+        "server", f"{pair.stream.identity.software} answers; its own speculation is watched."
+    )
     if told:
         yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
@@ -91,8 +89,8 @@ def watched_findings(engine: WatchedEngine, alone: WatchedEngine | None, *, told
             "the server does not tell what its steps draft: start vLLM with "
             "--per-request-spec-decode-metrics detailed.",
         )
-    if alone:
-        software = alone.identity.software
+    if pair.alone:
+        software = pair.alone.identity.software
         yield good("baseline", f"{software} answers for the target alone.")
     else:
         yield warning("baseline", "without a second server there is no ratio.")
@@ -100,12 +98,13 @@ def watched_findings(engine: WatchedEngine, alone: WatchedEngine | None, *, told
     yield warning("times", times)
 
 
-def served_findings(target: RemoteTarget, draft: str) -> Findings:
-    """What a target on a server can do. draft: the name of the draft, as shown."""
+def served_findings(spec: ServedSpec) -> Findings:
+    """What a target on a server can do. Raises `PairError` and `ServerError`."""
+    target, source, _tokenizer = served_target(spec)
     software, context = target.identity.software, target.identity.context
     length = f"of {context:,} tokens" if context else "of a length that it does not tell"
     yield good("server", f"{software} answers, with a context {length}.")
-    yield good("tokenizer", f"the server splits and spells text as {draft} does.")
+    yield good("tokenizer", f"the server splits and spells text as {source.shown} does.")
     if target.listed >= target.vocab:
         whole = "the server gives whole distributions: every setting is exact."
         yield good("distributions", whole)

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..errors import PairError
+from .prompt_ids import special_ids
 
 FEWEST = 0.05
 """Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
@@ -128,17 +129,12 @@ _known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
 
 def spelling(tokenizer: Any) -> Spelling:
     """The bytes of a tokenizer's ids."""
-    if tokenizer not in _known:
-        _known[tokenizer] = _read(tokenizer)
-    return _known[tokenizer]
-
-
-def _read(tokenizer: Any) -> Spelling:
+    if tokenizer in _known:
+        return _known[tokenizer]
     pieces: dict[str, int] = tokenizer.get_vocab()
     kinds = _decoder_kinds(tokenizer, pieces)
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    special = {i for i, token in added.items() if getattr(token, "special", False)}
-    special |= set(getattr(tokenizer, "all_special_ids", ()))
+    special = special_ids(tokenizer)
     texts: dict[int, bytes] = {}
     byte_ids: set[int] = set()
     for piece, i in pieces.items():
@@ -150,7 +146,8 @@ def _read(tokenizer: Any) -> Spelling:
         else:
             # An added token is written as it is in every kind of vocabulary.
             texts[i] = _bytes_of(piece, set() if i in added else kinds, i in added)
-    return Spelling({i: text for i, text in texts.items() if text}, frozenset(byte_ids))
+    texts = {i: text for i, text in texts.items() if text}
+    return _known.setdefault(tokenizer, Spelling(texts, frozenset(byte_ids)))
 
 
 def _bytes_of(piece: str, kinds: set[str], as_it_is: bool) -> bytes:

@@ -162,10 +162,15 @@ def parse_pair(name: str) -> PairSpec:
         return _on_servers(name)
     if is_row(name):
         return NamedSpec(name)
-    for target, draft in _splits(name):
+    # The name of a folder may contain a plus: a split with one on its left comes first.
+    places = (i for i, sign in enumerate(name) if sign == "+")
+    splits = ((name[:i].strip(), name[i + 1 :].strip()) for i in places)
+    for target, draft in sorted(splits, key=lambda split: local_path(split[0]) is None):
         if target and draft:
             return ModelsSpec(target, None if draft == NO_DRAFT else draft)
-    some = ", ".join(_rows()[:SHOWN])
+    from .table import named_pairs
+
+    some = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
     raise PairError(
         f"{_cut(name)!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for "
         f"a target without a draft model, or one of the table, such as {some}."
@@ -244,36 +249,21 @@ def _addressed(url: str, models: str) -> str:
 
 def is_row(name: str) -> bool:
     """Whether the table of pairs has a row of this name."""
-    return name == BUILTIN or name in _rows()
+    from .table import named_pair
 
-
-def _rows() -> list[str]:
-    from .table import named_pairs
-
-    return [pair.name for pair in named_pairs()[1:]]
+    return name == BUILTIN or named_pair(name) is not None
 
 
 def _on_servers(name: str) -> ServerSpec:
-    first, *others = [_at(part) for part in _BETWEEN.split(name.strip())]
-    (url, models), alone = first, others[0] if others else None
+    parts = (part.partition("#") for part in _BETWEEN.split(name))
+    (url, models), *others = ((url.strip(), models.strip()) for url, _, models in parts)
     model, plus, draft = (part.strip() for part in models.partition("+"))
-    if len(others) > 1 or (alone and (plus or "+" in alone[1])) or bool(plus) != bool(draft):
+    drafted = plus or any("+" in models for _, models in others)
+    if len(others) > 1 or (others and drafted) or bool(plus) != bool(draft):
         raise PairError(f"{NAMING}.")
     if plus:
         return ServedSpec(Address(url, model), draft)
-    return WatchedSpec(Address(url, model), None if alone is None else Address(*alone))
-
-
-def _at(part: str) -> tuple[str, str]:
-    url, _, models = part.partition("#")
-    return url.strip(), models.strip()
-
-
-def _splits(name: str) -> list[tuple[str, str]]:
-    # The name of a folder may contain a plus: a split with one on its left comes first.
-    places = [i for i, sign in enumerate(name) if sign == "+"]
-    found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
-    return sorted(found, key=lambda pair: local_path(pair[0]) is None)
+    return WatchedSpec(Address(url, model), *(Address(*other) for other in others))
 
 
 def local_path(name: str) -> Path | None:
@@ -284,12 +274,6 @@ def local_path(name: str) -> Path | None:
         return path if is_packed or path.is_dir() else None
     except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
         return None
-
-
-def local_folder(name: str) -> Path | None:
-    """The folder with this name, if there is one."""
-    path = local_path(name)
-    return path if path and path.is_dir() else None
 
 
 def local_file(name: str) -> Path | None:

@@ -17,7 +17,6 @@ from ..variables import PAIR, PAIRS, REMOTE
 from .sizes import (
     DRAFTING_LANES,
     LANES,
-    QUANTIZED,
     TYPICAL_CONTEXT,
     LayerCache,
     MemoryNeed,
@@ -32,8 +31,36 @@ GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
 """Whether a pair fits into memory; smaller weights have 8 or 4 bits, or 16 bits on a CPU."""
 
 
+class Facts:
+    """What the table says about a model or a head: a name, and numbers or None."""
+
+    name: str
+    parameters: int | None
+    quantizable: int
+    cache: int | None
+    context: int | None
+    shipped: bool
+    gated: bool | None
+    safetensors: bool | None
+
+    @property
+    def place(self) -> str:
+        """Where its files are: a hub id, or a folder of this program."""
+        return str(ASSETS / self.name) if self.shipped else self.name
+
+    @property
+    def sized(self) -> bool:
+        """Whether the memory that it needs is known."""
+        return self.parameters is not None
+
+    def need(self, copies: int = 1) -> MemoryNeed:
+        """The memory that it needs with so many caches, as far as it is known."""
+        caches = (LayerCache(self.cache or 0),)
+        return MemoryNeed(self.parameters or 0, self.quantizable, caches, copies, self.context)
+
+
 @dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Facts):
     """What the table says about a model of the hub.
 
     name: the hub id. parameters: their number, tied ones once. quantizable: the number of those
@@ -53,21 +80,11 @@ class ModelFacts:
     gated: bool | None
     chat: bool
     safetensors: bool
-    sized = True  # its memory is known; that of a head may not be
-
-    @property
-    def place(self) -> str:
-        """Where its files are: its hub id."""
-        return self.name
-
-    def need(self, copies: int = 1) -> MemoryNeed:
-        """The memory that it needs with so many caches."""
-        caches = (LayerCache(self.cache),)
-        return MemoryNeed(self.parameters, self.quantizable, caches, copies, self.context)
+    shipped = False
 
 
 @dataclass(frozen=True)
-class HeadFacts:
+class HeadFacts(Facts):
     """What the table says about a head on a target; None where nobody has checked it.
 
     name: the hub id. format: "eagle3" or "speculators". parameters: without embeddings, which are
@@ -90,21 +107,7 @@ class HeadFacts:
     safetensors: bool | None
     file: int | None
     shipped: bool = False
-
-    @property
-    def place(self) -> str:
-        """Where its files are: a hub id, or a folder of this program."""
-        return str(ASSETS / self.name) if self.shipped else self.name
-
-    @property
-    def sized(self) -> bool:
-        """Whether the memory that it needs is known."""
-        return self.parameters is not None
-
-    def need(self, copies: int = 1) -> MemoryNeed:
-        """The memory that it needs with so many caches, as far as it is known."""
-        caches = (LayerCache(self.cache or 0),)
-        return MemoryNeed(self.parameters or 0, 0, caches, copies, self.context)
+    quantizable = 0  # none of its layers is
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class NamedPair:
     drafter: str | None = None
 
     @property
-    def parts(self) -> tuple[ModelFacts | HeadFacts, ...]:
+    def parts(self) -> tuple[Facts, ...]:
         """What drafts beside the target."""
         return tuple(part for part in (self.draft, self.head) if part is not None)
 
@@ -151,22 +154,18 @@ class NamedPair:
         needs = [self.target.need(LANES), *(one.need(DRAFTING_LANES) for one in self.parts)]
         return sum(need.bytes(precision, tokens) for need in needs)
 
-    def memory(self) -> dict[str, int]:
-        """Bytes of all models and their caches, by precision."""
-        return {name: self.bytes(name) for name in ("float32", "bfloat16", *QUANTIZED)}
-
 
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    models, heads = _models(), _heads()
+    models, heads = _table()["models"], _table()["heads"]
     return tuple(
         NamedPair(
             row["name"],
             models[row["target"]],
             row["shows"],
-            models[row["draft"]] if "draft" in row else None,
-            heads[row["head"]] if "head" in row else None,
+            models.get(row.get("draft")),
+            heads.get(row.get("head")),
             (row["wheel"], row["file"]) if "wheel" in row else None,
             row.get("drafter"),
         )
@@ -236,12 +235,14 @@ def first_pair() -> str:
 
 def known_model(name: str) -> ModelFacts | None:
     """The table's entry for a hub id, or None."""
-    return _models().get(name)
+    facts: ModelFacts | None = _table()["models"].get(name)
+    return facts
 
 
 def known_head(name: str) -> HeadFacts | None:
     """The table's entry for the hub id of a head, or None."""
-    return _heads().get(name)
+    facts: HeadFacts | None = _table()["heads"].get(name)
+    return facts
 
 
 def suggested_draft(target: str) -> str | None:
@@ -273,16 +274,8 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
 
 
 @cache
-def _models() -> dict[str, ModelFacts]:
-    return {name: ModelFacts(name=name, **facts) for name, facts in _table()["models"].items()}
-
-
-@cache
-def _heads() -> dict[str, HeadFacts]:
-    return {name: HeadFacts(name=name, **facts) for name, facts in _table()["heads"].items()}
-
-
-@cache
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads((ASSETS / "pairs.json").read_text("utf-8"))
+    for part, kind in (("models", ModelFacts), ("heads", HeadFacts)):
+        table[part] = {name: kind(name=name, **facts) for name, facts in table[part].items()}
     return table

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -34,15 +34,7 @@ from .weights import ORIGIN, ModelSource
 FORM = 1  # of what is kept; another one is unpacked anew
 SPARE = 1.05  # of the bytes that the unpacked weights need
 ARCHITECTURES = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "gpt2",
-    "stablelm",
+    *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
 )
 """Of the architectures that transformers reads from GGUF, those of plain causal language models."""
 
@@ -79,11 +71,15 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     header = checked_gguf(path)
     digest = sha256(path)
     home = cache_folder() / "gguf" / f"{digest[:24]}-{FORM}"
-    folder = home / _as_name(name or header.name)
+    # A name that is a folder's too.
+    called = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]
+    folder = home / (called or "model")
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{home}.lock"):
-            if not _is_whole(folder):
+            try:
+                check_files(folder)
+            except PairError:
                 _unpack(header, digest, folder, on_progress)
     except OSError as error:
         raise PairError(_write_sentence(header, error)) from error
@@ -136,13 +132,6 @@ def checked_gguf(path: Path) -> GgufHeader:
     return header
 
 
-def _is_whole(folder: Path) -> bool:
-    with suppress(PairError):
-        check_files(folder)
-        return True
-    return False
-
-
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
     need = unpacked_bytes(header)
     free = shutil.disk_usage(folder.parent.parent).free
@@ -165,7 +154,7 @@ def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher 
         folder.parent.mkdir(exist_ok=True)
         made.replace(folder)
     except Exception as error:
-        if ran_out_of_memory(error):
+        if isinstance(error, PairError) or ran_out_of_memory(error):
             raise
         raise PairError(_write_sentence(header, error)) from error
     finally:
@@ -216,26 +205,17 @@ def _cut_as_llama_cpp(tokenizer: Any, header: GgufHeader) -> None:
     """transformers cuts every byte-level text as GPT-2 does; the file names the model's own way."""
     way = header.text("tokenizer.ggml.pre")
     inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is None or header.text("tokenizer.ggml.model") != "gpt2":
+    known = way in _DIGITS or way in _CUTS
+    if inner is None or not known or header.text("tokenizer.ggml.model") != "gpt2":
         return
-    bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    if way in _DIGITS:
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-        inner.pre_tokenizer = pre_tokenizers.Sequence([digits, gpt2])
-    elif way in _CUTS:
+    cut: Any = pre_tokenizers.Digits(individual_digits=True)
+    if way in _CUTS:
         cut = pre_tokenizers.Split(Regex(_CUTS[way]), "isolated")
-        inner.pre_tokenizer = pre_tokenizers.Sequence([cut, bytes_alone])
-
-
-def _as_name(name: str) -> str:
-    """A name that is a folder's too."""
-    return re.sub(r"[^\w. ()+-]+", "-", name).strip(" .-")[:80] or "model"
+    as_gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=way in _DIGITS)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([cut, as_gpt2])
 
 
 def _write_sentence(header: GgufHeader, error: BaseException) -> str:
-    if isinstance(error, PairError):
-        return str(error)
     full = any(
         getattr(one, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(one)
         for one in causes_of(error)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
 
@@ -22,6 +23,7 @@ ORIGIN = "origin.json"
 
 MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,6 @@ def hub_options(source: ModelSource) -> dict[str, Any]:
     return {"trust_remote_code": False, "local_files_only": offline}
 
 
-def _failure(source: ModelSource, error: BaseException) -> PairError:
-    from .hub import failure_sentence
-
-    return PairError(failure_sentence(source, error))
-
-
 def best_device() -> torch.device:
     """The CUDA device of this machine, or its CPU.
 
@@ -92,10 +88,81 @@ class LoadOptions:
         elif not cpu:
             arguments["device_map"] = {"": self.device}
         if self.quantize is not None:
-            from .precision import bitsandbytes_config  # few ask for it
-
-            arguments["quantization_config"] = bitsandbytes_config(self.quantize, self.dtype)
+            arguments["quantization_config"] = BitsAndBytesConfig(
+                load_in_8bit=self.quantize == "8bit",
+                load_in_4bit=self.quantize == "4bit",
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_compute_dtype=self.dtype or torch.bfloat16,
+            )
         return arguments
+
+
+def checked_device(device: object) -> torch.device | None:
+    """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
+    if this machine does not have it."""
+    if device is None:
+        return None
+    named: Any = device
+    if isinstance(device, int) and not isinstance(device, bool):
+        named = f"cuda:{device}"
+    try:
+        found: torch.device = torch.device(named)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
+    if found.type not in ("cpu", "cuda", "mps"):
+        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
+    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
+        return found
+    if found.type == "mps":
+        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        without = "torch is installed without CUDA"
+        why = without if torch.version.cuda is None else "torch finds no GPU that it can use"
+        raise PairError(f"there is no {found} here, since {why}: leave the device out, or use cpu.")
+    if (found.index or 0) >= count:
+        raise PairError(f"there is no {found}: this machine has cuda:0 to cuda:{count - 1}.")
+    return found
+
+
+def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    """The dtype with this name, None for None or "auto"; raises `PairError` for another name."""
+    if dtype is None or dtype == "auto":
+        return None
+    found = DTYPES.get(str(dtype).removeprefix("torch."))
+    if found is None:
+        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
+    return found
+
+
+def checked_quantization(quantize: str | None) -> str | None:
+    """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
+    if quantize is None:
+        return None
+    from .sizes import QUANTIZED
+
+    if quantize not in QUANTIZED:
+        raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
+    kind = quantize.replace("bit", "-bit")
+    if not torch.cuda.is_available():
+        raise PairError(f"{kind} weights need an NVIDIA GPU, and there is none: load without them.")
+    if find_spec("bitsandbytes") is None:
+        raise PairError(
+            f"{kind} weights need the package bitsandbytes: pip install -r "
+            "requirements-quantize.txt."
+        )
+    return quantize
+
+
+def checked_options(
+    dtype: str | torch.dtype | None = None,
+    quantize: str | None = None,
+    draft_quantize: str | None = None,
+) -> tuple[LoadOptions, LoadOptions]:
+    """Of the target and of the draft. Raises `PairError`, see `load_pair`."""
+    found = checked_dtype(dtype)
+    target, draft = map(checked_quantization, (quantize, draft_quantize))
+    return LoadOptions(found, target), LoadOptions(found, draft)
 
 
 def load_model(
@@ -124,7 +191,9 @@ def load_model(
     except Exception as error:  # damaged files can make transformers raise any error
         if ran_out_of_memory(error):
             raise
-        raise _failure(source, error) from error
+        from .hub import failure_sentence  # a folder is read without the hub's client
+
+        raise PairError(failure_sentence(source, error)) from error
     model, info = loaded
     if info["missing_keys"]:
         raise PairError(
@@ -151,7 +220,9 @@ def read_tokenizer(source: ModelSource) -> Any:
     try:
         return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
     except Exception as error:  # damaged files can make transformers raise any error
-        raise _failure(source, error) from error
+        from .hub import failure_sentence
+
+        raise PairError(failure_sentence(source, error)) from error
 
 
 def origin_of(folder: Path) -> str | None:

@@ -25,9 +25,8 @@ from ..pairs.pair import Pair
 
 if TYPE_CHECKING:
     from ..core.protocols import DecodingPath, StateEngine
-    from ..pairs.heads.assistant import Assistant
     from ..pairs.heads.eagle import Head
-    from ..pairs.heads.mtp import MtpHead
+    from ..pairs.heads.library import Assistant, MtpHead
 
 
 class HeadDrafter(Drafter):

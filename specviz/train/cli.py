@@ -15,7 +15,7 @@ import torch
 
 from ..errors import SpecvizError
 from ..options import also_called, check_writable, listed, real, whole
-from ..pairs.precision import checked_device
+from ..pairs.weights import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head

@@ -25,8 +25,8 @@ from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import read_metadata
 from ..pairs.models import meta_pair, model_names
 from ..pairs.pair import Pair
-from ..pairs.precision import checked_device
 from ..pairs.spec import NamedSpec
+from ..pairs.weights import checked_device
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
 from .loop import Training, TrainingProgress, on_text, train

@@ -13,7 +13,7 @@ from transformers.cache_utils import MtpCache
 
 from specviz import Settings, Trace, race, speculate
 from specviz.errors import PairError
-from specviz.pairs.heads.mtp import MtpHead
+from specviz.pairs.heads.library import MtpHead
 from specviz.runs.identities import check_trace
 
 VOCAB = 24

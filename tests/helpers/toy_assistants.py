@@ -20,7 +20,7 @@ from transformers import (
     Gemma4TextConfig,
 )
 
-from specviz.pairs.heads.assistant import Assistant, buildable
+from specviz.pairs.heads.library import Assistant, buildable
 
 WINDOW = 6
 SLIDING, FULL = "sliding_attention", "full_attention"

@@ -26,7 +26,7 @@ DRAFT = ASSETS / "pair" / "draft"
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The draft of a copy of the built-in pair, which is loaded in its place."""
     shutil.copytree(ASSETS / "pair", tmp_path / "pair")
-    monkeypatch.setattr("specviz.pairs.builtin.ASSETS", tmp_path)
+    monkeypatch.setattr("specviz.pairs.load.ASSETS", tmp_path)
     return tmp_path / "pair" / "draft"
 
 

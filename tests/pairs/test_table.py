@@ -20,6 +20,7 @@ from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.pairs.models import model_names
 from specviz.pairs.pair import context_length, parameter_count
+from specviz.pairs.sizes import PRECISIONS
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
@@ -107,7 +108,7 @@ def test_memory_follows_from_parameters_and_caches():
     # The target has a cache in each of four lanes, the draft in three of them.
     assert pair.bytes("bfloat16", 1000) == weights + 2 * 1000 * (4 * 65536 + 3 * 16384)
     assert pair.bytes("float32", 1000) == 2 * pair.bytes("bfloat16", 1000)
-    memory = pair.memory()
+    memory = {name: pair.bytes(name) for name in PRECISIONS}
     assert memory["4bit"] < memory["8bit"] < memory["bfloat16"] < memory["float32"]
     linear = pair.target.quantizable + pair.draft.quantizable
     assert memory["bfloat16"] - memory["8bit"] == linear  # one byte less for each
@@ -139,7 +140,7 @@ def test_groups_hold_every_pair_once_by_what_fits(free: int, cpu: bool):
 def test_smaller_weights_do_not_help_a_mixture_whose_experts_stay_as_they_are():
     pair = named_pair("mixtral-8x7b-7b")
     assert pair is not None
-    assert pair.memory()["4bit"] > 0.8 * pair.memory()["bfloat16"]
+    assert pair.bytes("4bit") > 0.8 * pair.bytes("bfloat16")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import TypeAlias
 
 from ..metadata import ModelMetadata
 from ..spec import OWN_LAYERS
-from .assistant import AssistantMetadata, is_assistant, read_assistant
 from .eagle_files import HeadMetadata, head_values, read_head
-from .mtp import MtpMetadata, read_mtp
+from .library import AssistantMetadata, MtpMetadata, is_assistant, read_assistant, read_mtp
 
 AnyMetadata: TypeAlias = HeadMetadata | MtpMetadata | AssistantMetadata
 

@@ -63,11 +63,10 @@ class HeadAttention(nn.Module):
         self.k_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
         self.v_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
         self.o_proj = nn.Linear(q, layer.hidden_size, bias=bias)
-        self.q_norm: nn.Module = nn.Identity()
-        self.k_norm: nn.Module = nn.Identity()
-        if config.head_norms:
-            self.q_norm = LlamaRMSNorm(layer.head_dim, eps=layer.rms_norm_eps)
-            self.k_norm = LlamaRMSNorm(layer.head_dim, eps=layer.rms_norm_eps)
+        self.q_norm, self.k_norm = (
+            LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps) if config.head_norms else nn.Identity()
+            for _ in range(2)
+        )
 
     def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
@@ -122,12 +121,12 @@ class Head(nn.Module):
     def __init__(self, config: HeadConfig, embedding: Tensor | None = None) -> None:
         super().__init__()
         layer = config.layer
-        self.config = config
+        self.config, self.states = config, config.states
         self.midlayer = HeadLayer(config)
         inputs = len(config.states) * config.target_width
-        self.input_norm: nn.Module = nn.Identity()
-        if config.norm_before_fc:
-            self.input_norm = LlamaRMSNorm(inputs, eps=layer.rms_norm_eps)
+        self.input_norm = (
+            LlamaRMSNorm(inputs, layer.rms_norm_eps) if config.norm_before_fc else nn.Identity()
+        )
         self.fc = nn.Linear(inputs, layer.hidden_size, bias=False)
         self.norm = LlamaRMSNorm(layer.hidden_size, eps=layer.rms_norm_eps)
         self.lm_head = nn.Linear(layer.hidden_size, config.draft_vocab, bias=False)
@@ -150,10 +149,6 @@ class Head(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.fc.weight.dtype
-
-    @property
-    def states(self) -> tuple[int, ...]:
-        return self.config.states
 
     @property
     def step_parts(self) -> tuple[nn.Module, ...]:
@@ -214,8 +209,9 @@ def check_head(config: HeadConfig, target: Any) -> None:
             f"width {own.hidden_size}: choose a head made for this target."
         )
     if not all(1 <= n <= own.num_hidden_layers for n in config.states):
+        read = " and ".join(", ".join(map(str, config.states)).rsplit(", ", 1))
         raise PairError(
-            f"the head reads states after {_listed(config.states)} layers and the target has "
+            f"the head reads states after {read} layers and the target has "
             f"{own.num_hidden_layers}: choose a head made for this target."
         )
     if config.layer.vocab_size != logit_width(target):
@@ -223,7 +219,3 @@ def check_head(config: HeadConfig, target: Any) -> None:
             f"the head was made for a vocabulary of {config.layer.vocab_size:,} tokens and the "
             f"target's has {logit_width(target):,}: choose a head made for this target."
         )
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])][len(numbers) < 2 :])

@@ -7,12 +7,13 @@ repository runs, and pickles are never read.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import hf_hub_download, snapshot_download
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -21,9 +22,11 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
 from ..hub import (
+    damaged_sentence,
     failure_sentence,
     find_source,
     general_sentence,
+    hub_file,
     hub_listing,
     no_safetensors,
     weight_files,
@@ -66,11 +69,10 @@ class HeadMetadata:
         config, shown = self.config, self.source.shown
         dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
         weights = _weights(_downloaded(self.source, on_progress))
-        embedding = weights.pop(EMBEDDING, None)
-        if embedding is None:
-            embedding = target.get_input_embeddings().weight.detach().to(device)
+        if EMBEDDING in weights:
+            embedding = weights.pop(EMBEDDING).to(device, dtype)
         else:
-            embedding = embedding.to(device, dtype)
+            embedding = target.get_input_embeddings().weight.detach().to(device)
         if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
             raise PairError(
                 f"{shown} needs an embedding of shape {list(rows)} and finds one of "
@@ -87,8 +89,7 @@ def read_head(name: str, target: Any) -> HeadMetadata | None:
     target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if the config
     is damaged, of a kind that is not known, or made for another target.
     """
-    values = head_values(name)
-    if values is None:
+    if (values := head_values(name)) is None:
         return None
     source = find_source(name)
     return HeadMetadata(source, read_head_config(values, target, source.shown), values)
@@ -96,9 +97,7 @@ def read_head(name: str, target: Any) -> HeadMetadata | None:
 
 def head_values(name: str) -> dict[str, Any] | None:
     """The config of the head with this hub id or folder; None if it is another kind of model."""
-    values = config_values(name)
-    if values is None:
-        return None
+    values = config_values(name) or {}
     names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
     known = any("eagle3" in str(name).lower() for name in names)
     one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
@@ -109,13 +108,7 @@ def config_values(name: str) -> dict[str, Any] | None:
     """What config.json of a hub id or folder holds; None if it cannot be read: whoever reads it as
     a model then says why."""
     try:
-        source = find_source(name)
-        if (folder := source.folder) is None:
-            offline = bool(hub_options(source)["local_files_only"])
-            path = Path(hf_hub_download(source.name, "config.json", local_files_only=offline))
-        else:
-            path = folder / "config.json"
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(hub_file(find_source(name), "config.json").read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
         return None
     return values if isinstance(values, dict) else None
@@ -155,20 +148,9 @@ def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadCon
 
 
 LAYER_FIELDS = (
-    "attention_bias",
-    "head_dim",
-    "hidden_act",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "mlp_bias",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "rms_norm_eps",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "vocab_size",
+    *("attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size"),
+    *("max_position_embeddings", "mlp_bias", "num_attention_heads", "num_key_value_heads"),
+    *("rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "vocab_size"),
 )
 
 
@@ -228,14 +210,9 @@ def _weights(source: ModelSource) -> dict[str, Tensor]:
         try:
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise PairError(
-                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
-            ) from error
+            raise PairError(damaged_sentence(source.shown, path.name)) from error
         for name, tensor in tensors.items():
-            own = name.removeprefix("model.")
-            if own.startswith("layers.0."):
-                own = "midlayer." + own.removeprefix("layers.0.")
-            found[own] = tensor
+            found[re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))] = tensor
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
 
 
@@ -265,9 +242,9 @@ def _filled(
                 f"{shown} does not fit its own config.json: {name} is "
                 f"{list(weights[name].shape)} instead of {list(wanted[name])}; download it again."
             )
-    offsets = weights.pop("d2t").long()
-    placed = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-    head.load_state_dict({**placed, "d2t": offsets.to(device)}, assign=True)
+    kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
+    placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
+    head.load_state_dict(placed, assign=True)
     head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
     targets = head.targets
     in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import transformers
 
 from ...errors import PairError
@@ -13,9 +15,8 @@ from ..sizes import shown_bytes, shown_count
 from ..spec import OWN_LAYERS
 from ..table import HeadFacts, known_head
 from . import AnyMetadata, read_any_head
-from .assistant import asks_sharing_modes
 from .eagle_files import HeadMetadata
-from .mtp import MtpMetadata, counted, dropped_sentence, mtp_count, runnable
+from .library import MtpMetadata, asks_sharing_modes, counted, dropped_sentence, mtp_count, runnable
 
 
 def examined_head(
@@ -123,9 +124,9 @@ def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
             "target writes, and the text stays exact.",
         )
     # The hub id of the target that a head names as its own.
-    made = head.values.get("speculators_config")
-    verifier = made.get("verifier") if isinstance(made, dict) else None
-    made_for = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+    made_for: Any = head.values
+    for key in ("speculators_config", "verifier", "name_or_path"):
+        made_for = made_for.get(key) if isinstance(made_for, dict) else None
     ours = target.source.shown.rpartition("/")[2]
     if isinstance(made_for, str) and made_for and made_for.rpartition("/")[2] != ours:
         yield warning(
@@ -152,8 +153,8 @@ def _table_finding(facts: HeadFacts) -> Finding:
         "licence": facts.licence and f"the licence {facts.licence}",
     }
     sentence = f"by the table of pairs, {facts.name} is a head in the format {facts.format}"
-    if said := [text for text in known.values() if text]:
-        sentence += f", with {', '.join(said)}"
-    if unknown := [name for name, text in known.items() if not text]:
-        sentence += f"; unknown until the hub is asked: {', '.join(unknown)}"
+    if said := ", ".join(text for text in known.values() if text):
+        sentence += f", with {said}"
+    if unknown := ", ".join(name for name, text in known.items() if not text):
+        sentence += f"; unknown until the hub is asked: {unknown}"
     return good("head", f"{sentence}.")

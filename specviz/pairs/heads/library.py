@@ -1,0 +1,299 @@
+"""Heads that transformers itself can run: a target's own layers, and assistants of Gemma 4.
+
+Many checkpoints carry multi-token prediction layers (`MtpModel`), which use the target's embeddings
+and its head; transformers drops most of them when it loads a model. An assistant has no keys and
+values of its own: each of its layers looks at those that the target's last layer of the same kind
+has left. So it reads no prompt, and nothing of it is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ...core.states import StateReader
+from ...errors import PairError, ran_out_of_memory
+from ..hub import failure_sentence, find_source, weight_names
+from ..metadata import ModelMetadata, configured_caches
+from ..pair import logit_width, logits_device, parameter_count, text_config
+from ..progress import Watcher
+from ..sizes import MemoryNeed
+from ..spec import OWN_LAYERS
+from ..truncated import FINAL
+from ..weights import LoadOptions, ModelSource, hub_options, load_model
+from .eagle_files import config_values
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
+
+ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
+"""The types of models that are assistants."""
+
+COUNTS = (
+    "num_mtp_layers",
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "mtp_num_layers",
+    "num_mtp_modules",
+)
+"""Fields of published configs that give the number of these layers."""
+
+
+class MtpHead:
+    """The multi-token prediction layers of a loaded target.
+
+    model: transformers' `MtpModel`, whose embeddings and head are the target's. count: of layers.
+    """
+
+    kind = "mtp"
+    states = (FINAL,)
+
+    def __init__(self, model: Any, target: Any) -> None:
+        self.model, self.count = model, len(model.layers)
+        self.width = int(text_config(target).hidden_size)
+        self.config = target.config
+        self.name_or_path = f"{target.name_or_path}, MTP layers"
+        first = next(own_parameters(model))
+        self.device, self.dtype = first.device, first.dtype
+        self.step_parts = model.layers[-1], model.shared_head
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those that the target does not have."""
+        return own_parameters(self.model)
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Transformers' modules with an empty cache."""
+        from ...sides.heads import MtpEngine
+
+        return MtpEngine(self, vocab)
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless these layers belong to the target."""
+        if self.model.embed_tokens is not target.get_input_embeddings():
+            raise PairError("these multi-token prediction layers are those of another target.")
+
+
+class Assistant:
+    """An assistant with its weights. model: of transformers. target: what it drafts for."""
+
+    kind = "assistant"
+    states = (FINAL,)
+
+    def __init__(self, model: Any, target: Any) -> None:
+        self.model, self.config = model, model.config
+        self.name_or_path = model.name_or_path
+        self.embedding = target.get_input_embeddings()
+        self.device, self.step_parts = model.device, (model,)
+        self.parameters = model.parameters
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Beside the engine of its target, whose cache it reads."""
+        from ...sides.heads import AssistantEngine
+
+        return AssistantEngine(self, vocab, target)
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless it fits the target."""
+        check_assistant(self.model, target)
+
+
+@dataclass(frozen=True)
+class MtpMetadata:
+    """A target's layers before their weights are read. model: on the `meta` device."""
+
+    source: ModelSource
+    model: Any
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that they need: weights, and a cache in each layer."""
+        parameters = sum(p.numel() for p in own_parameters(self.model))
+        return MemoryNeed(parameters, 0, configured_caches(self.model.config).layers)
+
+    def load(self, target: Any, *_: object) -> MtpHead:
+        """They with their weights, on the device of the target's logits. Raises `PairError` if the
+        checkpoint lacks them."""
+        from transformers.modeling_layers import MtpModel
+
+        try:
+            model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
+        except Exception as error:  # damaged files can make transformers raise any error
+            if ran_out_of_memory(error):
+                raise
+            raise PairError(_lacking_sentence(self.source.shown)) from error
+        return MtpHead(model.eval(), target)
+
+
+@dataclass(frozen=True)
+class AssistantMetadata:
+    """An assistant before its weights are read. model: on the `meta` device."""
+
+    source: ModelSource
+    config: Any
+    model: Any
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it needs: weights alone."""
+        return MemoryNeed(parameter_count(self.model), 0)
+
+    def load(
+        self, target: Any, device: torch.device, on_progress: Watcher | None = None
+    ) -> Assistant:
+        """It with its weights, for a loaded target, in the target's dtype. Raises `PairError`."""
+        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+        options = LoadOptions(dtype=dtype, device=device)
+        return Assistant(load_model(self.source, options, on_progress, self.config), target)
+
+
+def own_parameters(model: Any) -> Iterator[nn.Parameter]:
+    """The parameters of an `MtpModel` without those that are the target's."""
+    shared = {id(p) for part in (model.embed_tokens, model.shared_head) for p in part.parameters()}
+    return (p for p in model.parameters() if id(p) not in shared)
+
+
+def mtp_count(config: Any) -> int:
+    """How many multi-token prediction layers the config of a model names; 0 if none."""
+    configs = config.get_text_config(), config
+    named = (getattr(one, field, 0) for one in configs for field in COUNTS)
+    return next((count for count in named if isinstance(count, int) and count > 0), 0)
+
+
+def read_mtp(target: ModelMetadata) -> MtpMetadata:
+    """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
+    shown = target.source.shown
+    if not mtp_count(target.config):
+        raise PairError(
+            f"{shown} has no multi-token prediction layers: name a draft or a head instead of "
+            f"'{OWN_LAYERS}'."
+        )
+    model = runnable(target.model)
+    if model is None:
+        raise PairError(dropped_sentence(target))
+    if target.quantized:
+        raise PairError(
+            f"{shown} has quantized weights, of which transformers cannot read the multi-token "
+            "prediction layers: choose the checkpoint in 16 bits, or another drafter."
+        )
+    from transformers.modeling_layers import MtpModel
+
+    names = weight_names(target.source)
+    own = MtpModel.get_mtp_weights_regex(target.model)
+    if names is not None and not any(map(own.search, names)):
+        raise PairError(_lacking_sentence(shown))
+    return MtpMetadata(target.source, model)
+
+
+def runnable(target: Any) -> Any:
+    """The `MtpModel` of a target on the `meta` device, or None if transformers cannot make it."""
+    try:
+        from transformers.modeling_layers import MtpModel
+
+        MtpModel.get_mtp_weights_regex(target)
+        with torch.device("meta"):
+            return MtpModel(target, text_config(target).num_mtp_layers)
+    except Exception:  # each version and family has its own way to say that it cannot
+        return None
+
+
+def dropped_sentence(target: ModelMetadata) -> str:
+    """One sentence: that transformers cannot run the layers of this checkpoint."""
+    count, kind = mtp_count(target.config), text_config(target.model).model_type
+    return (
+        f"{target.source.shown} has {counted(count)}, which transformers "
+        f"{transformers.__version__} does not run for models of type {kind}: here they cannot "
+        "draft, so choose another drafter."
+    )
+
+
+def counted(count: int) -> str:
+    return f"{count} multi-token prediction layer{'s' if count > 1 else ''}"
+
+
+def _lacking_sentence(shown: str) -> str:
+    return (
+        f"{shown} lacks weights of its multi-token prediction layers, though its config names "
+        "them: choose the original checkpoint, or another drafter."
+    )
+
+
+def is_assistant(name: str) -> bool:
+    """Whether a hub id or folder holds an assistant."""
+    return (config_values(name) or {}).get("model_type") in ASSISTANTS
+
+
+def read_assistant(name: str, target: Any) -> AssistantMetadata | None:
+    """The metadata of the assistant with this hub id or folder, or None if it is another model.
+
+    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if it is
+    damaged, or made for another target.
+    """
+    if not is_assistant(name):
+        return None
+    source = find_source(name)
+    try:
+        config = buildable(AutoConfig.from_pretrained(source.name, **hub_options(source)))
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except Exception as error:  # damaged files make transformers raise nearly anything
+        raise PairError(failure_sentence(source, error)) from error
+    check_assistant(model, target)
+    return AssistantMetadata(source, config, model)
+
+
+def buildable(config: Any) -> Any:
+    """`config` of an assistant, of which this version of transformers can make a model.
+
+    In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
+    it raises an error if all do, as they do here. Its answer for these layers is known.
+    """
+    text = config.text_config
+    if asks_sharing_modes(config):
+        kind = type(text)
+        modes = property(lambda own: ["reuse"] * own.num_hidden_layers)
+        # The name is what transformers finds the class of the model by.
+        text.__class__ = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+    return config
+
+
+def asks_sharing_modes(config: Any) -> bool:
+    """Whether this version of transformers asks the config which layers share a cache."""
+    return hasattr(type(config.text_config), "kv_sharing_modes")
+
+
+def check_assistant(model: Any, target: Any) -> None:
+    """Raise `PairError` unless an assistant fits the target; both may be on the `meta` device."""
+    read, width = model.config.backbone_hidden_size, text_config(target).hidden_size
+    known, vocabulary = text_config(model).vocab_size, logit_width(target)
+    if read != width:
+        raise PairError(
+            f"the assistant reads hidden states of width {read} and the target's have width "
+            f"{width}: choose the assistant of this target."
+        )
+    if known != vocabulary:
+        raise PairError(
+            f"the assistant has a vocabulary of {known:,} tokens and the target one of "
+            f"{vocabulary:,}: choose the assistant of this target."
+        )
+    # By kind of attention: heads and width of the keys that the target's last such layer keeps.
+    kept: dict[str, tuple[int, int]] = {}
+    for layer in target.get_decoder().layers:
+        attention: Any = getattr(layer, "self_attn", None)
+        if hasattr(attention, "k_proj") and hasattr(attention, "layer_type"):
+            width = attention.head_dim
+            kept[attention.layer_type] = attention.k_proj.out_features // width, width
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        heads = attention.q_proj.out_features // attention.head_dim
+        wanted = heads // attention.num_key_value_groups, attention.head_dim
+        if kept.get(attention.layer_type) != wanted:
+            raise PairError(
+                "the assistant's layers cannot read the keys that the target keeps: choose the "
+                "assistant of this target."
+            )

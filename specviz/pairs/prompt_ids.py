@@ -1,0 +1,77 @@
+"""The ids of prompts and of other texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PromptError, shown
+
+if TYPE_CHECKING:
+    from ..core.protocols import Tokenizer
+
+
+def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: Any) -> list[int]:
+    """The ids of a text, without special tokens unless `options` say so. what: how a sentence calls
+    the text. Raises `PromptError`."""
+    try:
+        return list(tokenizer(text, **{"add_special_tokens": False, **options})["input_ids"])
+    except (TypeError, UnicodeError) as error:
+        raise PromptError(f"{what} holds characters that are not valid text.") from error
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """The ids of a prompt as plain text. Raises `PromptError`."""
+    ids = text_ids(tokenizer, prompt, "the prompt", add_special_tokens=True)
+    # If the text itself begins with the first special token, that token comes twice.
+    twice = len(ids) > 1 and ids[0] == ids[1] == getattr(tokenizer, "bos_token_id", None)
+    return ids[1:] if twice else ids
+
+
+def chat_ids(tokenizer: Any, prompt: str) -> list[int]:
+    """The ids of a text as the user's turn in the tokenizer's chat template.
+
+    Raises `PromptError` if there is no template, or if it does not take the text.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        raise PromptError(
+            "this target has no chat template: set chat to 'off' or choose a target that was "
+            "tuned for chat."
+        )
+    try:
+        turns = [{"role": "user", "content": prompt}]
+        # The template already contains the first special token.
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    except UnicodeError as error:
+        raise PromptError("the prompt holds characters that are not valid text.") from error
+    except Exception as error:  # a template is a program that may raise any error
+        raise PromptError(
+            "the target's chat template does not take this prompt: set chat to 'off'."
+        ) from error
+
+
+def special_ids(tokenizer: Tokenizer) -> set[int]:
+    """The ids that stand for no text."""
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    special = {i for i, token in added.items() if getattr(token, "special", False)}
+    return special | set(getattr(tokenizer, "all_special_ids", ()))
+
+
+def checked_ids(ids: Any, vocab: int) -> list[int]:
+    """`ids` as a list; raises `PromptError` unless they are numbers from 0 to `vocab` - 1."""
+    if isinstance(ids, (bytes, bytearray, Mapping)):
+        raise PromptError(f"a prompt is text or a list of token ids, not {shown(ids)}.")
+    try:
+        numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
+        whole = len(numbers) == len(ids)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise PromptError("a prompt is text or a list of token ids (whole numbers).")
+    for number in numbers:
+        if not 0 <= number < vocab:
+            raise PromptError(
+                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
+            )
+    return numbers
