@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from ..core.engine import make_engine, prefill
-from ..core.events import Round, margin_of
+from ..core.events import Token, margin_of
 from ..core.header import model_name
-from ..core.loop import decode
 from ..errors import PairError, TraceError
 from ..pairs.pair import Pair
+from ..result import speculate
 from ..settings import Settings
 from .parting import Difference, Parting, Scored
 
@@ -39,7 +39,7 @@ MOST_WIDTH = 16  # tokens of the pass over several
 def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     """Score the place again; yields a sentence before each step, and the answer at last. pair: that
     of the run, in the run's dtype. Raises `PairError` if it is another."""
-    check_pair(pair, parting)
+    _check_pair(pair, parting)
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."
         alone = _alone(pair, parting)
@@ -48,10 +48,22 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
         yield "Scoring the same text with fresh caches."
         several, whole = _fresh(pair, parting, len(alone))
     yield "As a control, the target drafts for itself."
-    rejected, held, judged = _control(pair, parting)
+    judged = _control(pair, parting)
     clean = {"one token per pass": alone, "several tokens per pass": several, "one pass": whole}
-    place = {name: rows[-1] for name, rows in clean.items()}
+    yield _answer(pair, parting, clean, repeated, judged)
+
+
+def _answer(
+    pair: Pair,
+    parting: Parting,
+    clean: dict[str, Tensor],
+    repeated: Tensor,
+    judged: Sequence[Token],
+) -> Difference:
+    """clean: rows of the last places by the way in which they were scored with fresh caches.
+    repeated: the row of the place in the lane with drafts. judged: guesses of the control."""
     rounding, reasons = _rounding(list(clean.values()), pair)
+    place = {name: rows[-1] for name, rows in clean.items()}
     ours, theirs = parting.ours[-1], parting.theirs[-1]
     behind = min(float(row.max() - torch.minimum(row[ours], row[theirs])) for row in place.values())
     if behind > rounding:
@@ -59,33 +71,33 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
             f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
             f"and rounding moves logits by at most {rounding:.2g}"
         )
-    moved = _moved(repeated, whole[-1])
+    moved = _moved(repeated, place["one pass"])
     if moved > rounding:
         reasons.append(
             f"the passes of the lane with drafts, repeated, give logits that differ by {moved:.2g} "
             "nats from fresh ones"
         )
-    if wrong := sum(margin is None or margin > rounding for margin in rejected):
+    margins = [margin_of(token) for token in judged if token.outcome == "rejected"]
+    if wrong := sum(margin is None or margin > rounding for margin in margins):
         reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
-    rows = {"the lane with drafts, repeated": repeated, **place}
-    yield Difference(
+    scored = []
+    for name, row in {"the lane with drafts, repeated": repeated, **place}.items():
+        p_ours, p_theirs = torch.softmax(row, -1)[[ours, theirs]].tolist()
+        scored.append(Scored(name, p_ours, p_theirs, float(row[theirs] - row[ours])))
+    return Difference(
         index=parting.index,
         ours=pair.tokenizer.decode([ours]),
         theirs=pair.tokenizer.decode([theirs]),
-        scored=tuple(
-            Scored(name, p[ours], p[theirs], float(row[theirs] - row[ours]))
-            for name, row in rows.items()
-            for p in [torch.softmax(row, -1).tolist()]
-        ),
+        scored=tuple(scored),
         rounding=rounding,
         behind=behind,
-        held=held,
-        judged=judged,
+        held=len(judged) - len(margins),
+        judged=len(judged),
         reasons=tuple(reasons),
     )
 
 
-def check_pair(pair: Pair, parting: Parting) -> None:
+def _check_pair(pair: Pair, parting: Parting) -> None:
     """Raise `PairError` if a run was not made with this pair in this dtype, and `TraceError` if
     its ids cannot be fed."""
     name, dtype = model_name(pair.target), str(pair.target.dtype).removeprefix("torch.")
@@ -175,22 +187,14 @@ def _moved(one: Tensor, other: Tensor) -> float:
     return float(change.max() - change.min())
 
 
-def _control(pair: Pair, parting: Parting) -> tuple[list[float | None], int, int]:
-    """The target drafting for itself around the place: the margins of the guesses that it refused,
-    how many were kept, and how many were judged."""
+def _control(pair: Pair, parting: Parting) -> list[Token]:
+    """The target drafting for itself around the place: its guesses that were judged."""
     text = [*parting.prompt, *parting.theirs]
-    prompt = text[: max(1, len(text) - REACH)]
     settings = Settings(
         gamma=max(1, min(parting.gamma, MOST_WIDTH - 1)),
         max_new_tokens=REACH,
         ignore_eos=True,
     )
     alone = replace(pair, draft=pair.target, draft_tokenizer=None)
-    rounds = [
-        event
-        for event in decode(alone, prompt, settings, "speculative")
-        if isinstance(event, Round)
-    ]
-    judged = [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]
-    rejected = [margin_of(t) for t in judged if t.outcome == "rejected"]
-    return rejected, len(judged) - len(rejected), len(judged)
+    rounds = speculate(alone, text[: max(1, len(text) - REACH)], settings)
+    return [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]

@@ -12,9 +12,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -55,7 +55,8 @@ MOST_TOKENS = 2048  # of a text
 REFUSABLE = ("temperature", "max_completion_tokens")
 
 
-class Guess(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Guess:
     """One place of the text, in the draft's own tokens.
 
     text: what was written. guess: the draft's first choice there, knowing all that was written
@@ -100,11 +101,10 @@ class Guesses:
             # As a lane does: no more than what leaves the last token to the target.
             drafted = left[: min(gamma, len(left) - 1)]
             held = next((i for i, one in enumerate(drafted) if not one.right), len(drafted))
-            kept, own = [Token(0, one.text, "accepted") for one in left[:held]], left[held]
-            last, wrong = Token(0, own.text, "bonus"), []
-            if held < len(drafted):
-                wrong = [Token(0, own.guess, "rejected")]
-                last = Token(0, own.text, "corrected")
+            kept = [Token(0, one.text, "accepted") for one in left[:held]]
+            own, holds = left[held], held == len(drafted)
+            wrong = [] if holds else [Token(0, own.guess, "rejected")]
+            last = Token(0, own.text, "bonus" if holds else "corrected")
             both = [*kept, *wrong], [*kept, last]
             rounds.append(Round(SPECULATIVE, len(rounds), *both, 0.0, 0.0, 0.0, 0.0))
             left = left[held + 1 :]
@@ -117,11 +117,11 @@ class Guesses:
         kept, and all that would have been judged. alpha: right / judged. tau: tokens per round.
         Both are None where there are none.
         """
-        rounds = [len(r.emitted) for r in self.rounds(gamma)]
-        judged = sum(len(r.drafted) for r in self.rounds(gamma))
-        right = sum(rounds) - len(rounds)
-        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(rounds), len(rounds))}
-        return {"rounds": rounds, "right": right, "judged": judged, **rates}
+        rounds = self.rounds(gamma)
+        written, judged = [len(r.emitted) for r in rounds], sum(len(r.drafted) for r in rounds)
+        right = sum(written) - len(rounds)
+        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(written), len(rounds))}
+        return {"rounds": written, "right": right, "judged": judged, **rates}
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
@@ -149,7 +149,7 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         Guess(stream.push(wrote), pieces[own], own == wrote, *q)
         for wrote, own, q in _choices(draft, before, ids)
     ]
-    places[-1] = places[-1]._replace(text=places[-1].text + stream.flush())
+    places[-1] = replace(places[-1], text=places[-1].text + stream.flush())
     return Guesses(draft.name, first, len(whole) - start - len(ids), tuple(places))
 
 
@@ -201,34 +201,32 @@ def written_by(
         turns = [{"role": "user", "content": prompt}]
         path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
     body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
-    while True:
-        try:
-            chunks = server.stream(path, body)
-            text = "".join(piece for _, chunk in chunks for piece in _pieces(server, chunk))
-        except RefusedError as refused:
-            known = [name for name in REFUSABLE if name in body and name in refused.said]
-            if "chat template" in refused.said and not continues:
-                raise ServerError(
-                    f"{server.shown} has no chat template for {model}: let it continue the prompt "
-                    "instead of answering it (--continues)."
-                ) from refused
-            if not known:
-                raise
-            body = {name: value for name, value in body.items() if name not in known}
-            continue
-        if not text:
-            raise ServerError(
-                f"{server.shown} wrote nothing: try another prompt or a greater length."
-            )
-        return text
-
-
-def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
     try:
-        for choice in chunk["choices"]:
-            piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
-            if piece:
-                yield str(piece)
+        text = "".join(_pieces(server, path, body))
+    except RefusedError as refused:
+        if "chat template" in refused.said and not continues:
+            raise ServerError(
+                f"{server.shown} has no chat template for {model}: let it continue the prompt "
+                "instead of answering it (--continues)."
+            ) from refused
+        raise
+    if not text:
+        raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
+    return text
+
+
+def _pieces(server: Server, path: str, body: dict[str, Any]) -> Iterator[str]:
+    """The pieces of a text; what may be refused is left out of the question once it is."""
+    try:
+        for _, chunk in server.stream(path, body):
+            for choice in chunk["choices"]:
+                piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
+                yield str(piece or "")
+    except RefusedError as refused:
+        named = [name for name in REFUSABLE if name in body and name in refused.said]
+        if not named:
+            raise
+        yield from _pieces(server, path, {k: v for k, v in body.items() if k not in named})
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(server.rubbish()) from error
 
@@ -276,10 +274,8 @@ def main(options: argparse.Namespace) -> None:
     text = _asked(options) if options.api else _text(options.text)
     found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
-        places = [one._asdict() for one in found.places]
         rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}
-        whole = {"name": NAME, **asdict(found), "places": places, "would_be": rounds}
-        print(json.dumps(whole, indent=1))
+        print(json.dumps({"name": NAME, **asdict(found), "would_be": rounds}, indent=1))
         return
     print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
 
@@ -304,6 +300,7 @@ def _text(file: str) -> str:
 
 
 def _draft(name: str) -> Pair:
-    if is_row(name) or "+" in name:
-        return draft_of(load_pair(name, on_progress=terminal_watcher()))
-    return load_pair(f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())
+    has_target = is_row(name) or "+" in name
+    named = name if has_target else f"{name}+{NO_DRAFT}"
+    pair = load_pair(named, on_progress=terminal_watcher())
+    return draft_of(pair) if has_target else pair

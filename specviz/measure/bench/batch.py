@@ -70,13 +70,13 @@ class BatchTimes:
 
     def cells(self, alpha: float) -> list[str]:
         """Its row of the table; the rates are expected tokens per second of all texts together."""
-        first, last, step = self.target[0].median, self.target[-1].median, self.draft.median
+        seconds = self.target[0].median, self.target[-1].median, self.draft.median
+        (first, last, step), (one, wide, draft) = seconds, map(shown_milliseconds, seconds)
         gamma, speedup = self.best(alpha)
         alone = self.batch / first
         return [
-            *(str(self.batch), shown_milliseconds(first), shown_milliseconds(last)),
-            *(f"{last / first:.2f}", shown_milliseconds(step), f"{step / first:.3f}", str(gamma)),
-            *(f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
+            *(str(self.batch), one, wide, f"{last / first:.2f}", draft, f"{step / first:.3f}"),
+            *(str(gamma), f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
         ]
 
 

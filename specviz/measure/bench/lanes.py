@@ -41,6 +41,7 @@ COMPARED = (
     *((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (SPECULATIVE, LOOKUP)),
     (BASELINE, GENERATE),
 )
+POOLED = ("alpha", "beta", "efficiency", "tau")  # figures of the rounds of all prompts together
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,11 @@ def measured(
                 if again == 0:
                     continue
                 runs[count][index].append(trace)
-                for name, value in {**_lane_rates(trace), **others}.items():
+                m = compute_metrics(trace)
+                for lane, name in LANE_LABELS.items():
+                    prefill = sum(trace.header.prefill_seconds[lane].values())
+                    rates[count][name].append(m.tokens[lane] / (m.seconds[lane] + prefill))
+                for name, value in others.items():
                     rates[count][name].append(value)
     rows = [_row(settings, count, runs[count], rates[count]) for count in threads]
     return rows, best_of(settings.temperature, rates), runs[threads[0]][0][0].header
@@ -143,14 +148,6 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     return Best(temperature, threads, {name: spread(best[name]) for name in best}, ratios)
 
 
-def _lane_rates(trace: Trace) -> dict[str, float]:
-    m, prefill = compute_metrics(trace), trace.header.prefill_seconds
-    return {
-        name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
-        for lane, name in LANE_LABELS.items()
-    }
-
-
 def _row(
     settings: Settings, threads: int, runs: Sequence[Sequence[Trace]], rates: dict[str, list[float]]
 ) -> BenchRow:
@@ -167,30 +164,27 @@ def _row(
     wall_rates: dict[str, list[float]] = defaultdict(list)
     for m, (lane, name) in product(chain(*metrics), LANE_LABELS.items()):
         wall_rates[name].append(m.tokens[lane] / (m.wall_seconds[lane] or math.inf))
+    contexts = [
+        len(one.header.prompt_ids) + sum(len(r.emitted) for r in one.lane("baseline")) // 2
+        for one in firsts
+    ]
     same = [one.end is not None and one.end.identical is True for one in firsts]
     return BenchRow(
         temperature=settings.temperature,
         threads=threads,
         prompts=len(runs),
-        context=statistics.median_low(map(_middle, firsts)),
+        context=statistics.median_low(contexts),
         tokens_per_second={name: spread(values) for name, values in rates.items()},
         speedup=over_prompts(metrics, lambda m: m.speedup, spread),
         wall_rates={name: spread(values) for name, values in wall_rates.items()},
         speedup_wall=over_prompts(metrics, lambda m: m.speedup_wall, spread),
-        alpha=pooled.alpha,
-        beta=pooled.beta,
-        efficiency=pooled.efficiency,
-        tau=pooled.tau,
+        **{name: getattr(pooled, name) for name in POOLED},
         c=over_prompts(metrics, lambda m: m.c, statistics.median),
         draft_step_seconds=statistics.median(steps) if steps else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
         identical=sum(same) if settings.greedy else None,
     )
-
-
-def _middle(trace: Trace) -> int:
-    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
 
 
 def lanes_report(

@@ -70,11 +70,13 @@ def shaped_pair(name: str) -> Pair:
     if name not in SHAPES:
         raise SpecvizError(f"{name!r} is not a known shape: use one of {', '.join(SHAPES)}.")
     family, vocab, *sizes = SHAPES[name]
+    device = best_device()
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     try:
-        target, draft = (_random_model(family, size) for size in sizes)
+        target, draft = (random_model(family, size, device, dtype) for size in sizes)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         raise SpecvizError(f"{name} does not fit into this device's memory.") from error
-    return Pair(target=target, draft=draft, tokenizer=_numbers(vocab), name=f"{name}, random")
+    return Pair(target=target, draft=draft, tokenizer=numbers(vocab), name=f"{name}, random")
 
 
 def scripted(acceptance: float) -> Decide:
@@ -94,19 +96,21 @@ def scripted(acceptance: float) -> Decide:
     return decided
 
 
-def _random_model(family: Any, size: Size) -> Any:
-    named = dict(zip(SIZES, size, strict=True))
+def random_model(
+    family: Any, size: Size, device: torch.device, dtype: torch.dtype, seed: int = 0, **more: Any
+) -> Any:
+    """A model of this size whose random weights repeat with their seed, and whose texts have no
+    end. family: the class of its config, which takes `more` too."""
     ends = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
-    config = family(**named, **ends, max_position_embeddings=CONTEXT)
-    device = best_device()
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    torch.manual_seed(0)
+    named = dict(zip(SIZES, size, strict=True)) | {"max_position_embeddings": CONTEXT}
     # Created on the device and in the dtype: moving or converting large models takes long.
-    with torch.device(device):
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(seed)
+        config = family(**named, **ends, **more)
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def _numbers(vocab: int) -> Any:
+def numbers(vocab: int) -> Any:
     """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
     words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from operator import truediv
 from typing import Any
 
 from tqdm import tqdm
@@ -72,8 +73,7 @@ class ServerComparison:
 
     def ratio(self, one: Way, other: Way) -> Spread:
         """The rate of `one` over that of `other`, sample by sample."""
-        pairs = zip(self.rates[one], self.rates[other], strict=True)
-        return spread(a / b for a, b in pairs)
+        return spread(map(truediv, self.rates[one], self.rates[other]))
 
     def lines(self) -> Iterator[str]:
         """All ways, on how many prompts the texts are the same, and the ratios of the best."""
@@ -86,16 +86,18 @@ class ServerComparison:
             prompts = f"{self.prompts - len(places)}/{self.prompts} prompts{apart}"
             yield f"  {who} wrote the text that was written here on {prompts}"
         yield "\nbest against best, tokens/s"
-        yield self._ratio_line(self.best([HERE]), self.best([HERE], BASELINE))
+        pairs: list[tuple[list[str], Lane | None, list[str], Lane]]
+        pairs = [([HERE], None, [HERE], BASELINE)]
         others = sorted({way.who for way in self.rates if way.who != HERE})
         for _, some in groupby(others, key=lambda who: who.split()[0]):
             whos = [*some]  # those of one engine
             has = {way.lane for way in self.rates if way.who in whos}
-            lanes = [lane for lane in LANES[::-1] if lane in has]
-            for lane in lanes:
-                yield self._ratio_line(self.best([HERE], lane), self.best(whos, lane))
-            if len(lanes) == len(LANES):
-                yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+            pairs += [([HERE], lane, whos, lane) for lane in LANES[::-1] if lane in has]
+            if has == {*LANES}:
+                pairs.append((whos, SPECULATIVE, whos, BASELINE))
+        for ours, lane, theirs, other in pairs:
+            one, beside = self.best(ours, lane), self.best(theirs, other)
+            yield f"  {self.ratio(one, beside).shown()} times: {one} / {beside}"
 
     def to_dict(self) -> dict[str, Any]:
         """All ways with their spreads, and where texts part, ready for JSON."""
@@ -103,9 +105,6 @@ class ServerComparison:
         same = {who: self.prompts - len(places) for who, places in self.parted.items()}
         texts = {"same_texts": same, "parted": self.parted, "prompts": self.prompts}
         return {"rows": rows, **texts}
-
-    def _ratio_line(self, one: Way, other: Way) -> str:
-        return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
 
 
 class RivalServer:
