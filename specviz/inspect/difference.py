@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,17 +41,19 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     """Score the place again; yields a sentence before each step, and the answer at last. pair: that
     of the run, in the run's dtype. Raises `PairError` if it is another."""
     _check_pair(pair, parting)
+    length = len(parting.prompt) + parting.index
+    width = min(max(2, parting.gamma + 1), MOST_WIDTH, length)
+    clean: dict[str, Tensor] = {}
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."
-        alone = _alone(pair, parting)
+        clean["one token per pass"] = _rows(pair, parting, [1] * len(parting.theirs))
         yield "Repeating the passes of the lane with drafts."
         repeated = _repeated(pair, parting)
         yield "Scoring the same text with fresh caches."
-        several, whole = _fresh(pair, parting, len(alone))
+        clean["several tokens per pass"] = _rows(pair, parting, [width])
+        clean["one pass"] = _rows(pair, parting, [length])
     yield "As a control, the target drafts for itself."
-    judged = _control(pair, parting)
-    clean = {"one token per pass": alone, "several tokens per pass": several, "one pass": whole}
-    yield _answer(pair, parting, clean, repeated, judged)
+    yield _answer(pair, parting, clean, repeated, _control(pair, parting))
 
 
 def _answer(
@@ -108,20 +111,25 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
             f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it with "
             f"the dtype of the run."
         )
-    drafted = [token_id for some, _ in parting.passes for token_id in some]
-    fed = (*parting.prompt, *parting.ours, *parting.theirs, *drafted)
+    fed = [*parting.prompt, *parting.theirs, *chain(*chain(*parting.passes))]
     known = all(0 <= token_id < pair.vocab for token_id in fed)
     if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 
-def _alone(pair: Pair, parting: Parting) -> Tensor:
-    """Rows of the last places, [.., vocab], from the baseline's own passes of one token."""
+def _rows(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor:
+    """Rows of the last places, [.., vocab], from passes over so many tokens each at the end of the
+    baseline's text, after one over all before them; no cache is rolled back."""
     engine = make_engine(pair.target, pair.vocab)
-    prefill(engine, parting.prompt[:-1])
-    feed = [parting.prompt[-1], *parting.theirs[:-1]]
-    rows = [_forward(engine, [token_id], 1)[0] for token_id in feed]
-    return torch.stack(rows[-PLACES:])
+    unread = [*parting.prompt, *parting.theirs[:-1]]
+    first = len(unread) - sum(widths)
+    prefill(engine, unread[:first])
+    unread = unread[first:]
+    rows: list[Tensor] = []
+    for width in widths:
+        rows += _forward(engine, unread[:width], min(width, MOST_WIDTH))
+        unread = unread[width:]
+    return torch.stack(rows[-min(PLACES, len(parting.theirs)) :])
 
 
 def _repeated(pair: Pair, parting: Parting) -> Tensor:
@@ -136,17 +144,6 @@ def _repeated(pair: Pair, parting: Parting) -> Tensor:
         engine.rollback(length - 1)
     rows = _forward(engine, [last, *drafted], len(drafted) + 1)
     return rows[parting.index - (length - len(parting.prompt))]
-
-
-def _fresh(pair: Pair, parting: Parting, places: int) -> tuple[Tensor, Tensor]:
-    """Rows of the last `places`, from a pass over gamma + 1 tokens after one over all before them,
-    as far as it reaches, and from one pass over all; no cache is rolled back."""
-    text = [*parting.prompt, *parting.theirs[:-1]]
-    width = min(max(2, parting.gamma + 1), MOST_WIDTH, len(text))
-    engine = make_engine(pair.target, pair.vocab)
-    prefill(engine, text[:-width])
-    several = _forward(engine, text[-width:], width)
-    return several[-places:], _forward(make_engine(pair.target, pair.vocab), text, places)
 
 
 def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
@@ -190,11 +187,8 @@ def _moved(one: Tensor, other: Tensor) -> float:
 def _control(pair: Pair, parting: Parting) -> list[Token]:
     """The target drafting for itself around the place: its guesses that were judged."""
     text = [*parting.prompt, *parting.theirs]
-    settings = Settings(
-        gamma=max(1, min(parting.gamma, MOST_WIDTH - 1)),
-        max_new_tokens=REACH,
-        ignore_eos=True,
-    )
+    gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
+    settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     alone = replace(pair, draft=pair.target, draft_tokenizer=None)
     rounds = speculate(alone, text[: max(1, len(text) - REACH)], settings)
     return [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]

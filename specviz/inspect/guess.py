@@ -201,15 +201,7 @@ def written_by(
         turns = [{"role": "user", "content": prompt}]
         path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
     body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
-    try:
-        text = "".join(_pieces(server, path, body))
-    except RefusedError as refused:
-        if "chat template" in refused.said and not continues:
-            raise ServerError(
-                f"{server.shown} has no chat template for {model}: let it continue the prompt "
-                "instead of answering it (--continues)."
-            ) from refused
-        raise
+    text = "".join(_pieces(server, path, body))
     if not text:
         raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
     return text
@@ -223,10 +215,15 @@ def _pieces(server: Server, path: str, body: dict[str, Any]) -> Iterator[str]:
                 piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
                 yield str(piece or "")
     except RefusedError as refused:
-        named = [name for name in REFUSABLE if name in body and name in refused.said]
-        if not named:
+        if "chat template" in refused.said and "messages" in body:
+            raise ServerError(
+                f"{server.shown} has no chat template for {body['model']}: let it continue the "
+                "prompt instead of answering it (--continues)."
+            ) from refused
+        left = {k: v for k, v in body.items() if k not in REFUSABLE or k not in refused.said}
+        if left == body:
             raise
-        yield from _pieces(server, path, {k: v for k, v in body.items() if k not in named})
+        yield from _pieces(server, path, left)
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(server.rubbish()) from error
 
@@ -283,12 +280,11 @@ def main(options: argparse.Namespace) -> None:
 def _asked(options: argparse.Namespace) -> str:
     if not options.prompt.strip():
         raise PromptError("an API needs something to answer: give it with --prompt.")
-    url, _, model = options.api.partition("#")
-    if not url.strip() or not model.strip():
+    url, model = (part.strip() for part in options.api.partition("#")[::2])
+    if not url or not model:
         raise PairError("an API is named https://HOST/v1#MODEL: MODEL as the API calls it.")
-    server = Server(server_address(url.strip()))
-    asked = options.prompt, options.max_new_tokens
-    return written_by(server, model.strip(), *asked, continues=options.continues)
+    server, most = Server(server_address(url)), options.max_new_tokens
+    return written_by(server, model, options.prompt, most, continues=options.continues)
 
 
 def _text(file: str) -> str:

@@ -88,26 +88,22 @@ def compare(
         for prompt, (name, settings) in product(prompts, variants.items()):
             trace = Trace.from_events(race(pair, prompt, seeded(settings, again)))
             runs[name, group, prompt].append(compute_metrics(trace))
-    return [
-        _figures(name, group, [runs[name, group, prompt] for prompt in prompts])
-        for name in variants
-        for group, prompts in groups.items()
-    ]
+    found: list[Figures] = []
+    for name, (group, prompts) in product(variants, groups.items()):
+        own = [runs[name, group, prompt] for prompt in prompts]
+        figures = {
+            "alpha": over_prompts(own, lambda m: m.alpha, mean, fmean),
+            "tau": over_prompts(own, lambda m: m.tau, mean, fmean),
+            "drafted": over_prompts(own, lambda m: m.drafted / max(1, m.rounds), mean, fmean),
+            "c": over_prompts(own, lambda m: m.c, mean),
+            "speedup": over_prompts(own, lambda m: m.speedup, _geometric),
+        }
+        found.append(Figures(name, group, **figures))
+    return found
 
 
-def _figures(variant: str, prompts: str, runs: Sequence[Sequence[Metrics]]) -> Figures:
-    """runs: of each prompt."""
-    return Figures(
-        variant,
-        prompts,
-        alpha=over_prompts(runs, lambda m: m.alpha, mean, fmean),
-        tau=over_prompts(runs, lambda m: m.tau, mean, fmean),
-        drafted=over_prompts(runs, lambda m: m.drafted / max(1, m.rounds), mean, fmean),
-        c=over_prompts(runs, lambda m: m.c, mean),
-        speedup=over_prompts(
-            runs, lambda m: m.speedup, lambda values: geometric_mean([*map(math.log, values)])
-        ),
-    )
+def _geometric(speedups: list[float]) -> Estimate:
+    return geometric_mean([*map(math.log, speedups)])
 
 
 def comparison_report(
@@ -140,12 +136,12 @@ def comparison_report(
 
 def table_lines(rows: Iterable[Figures]) -> Iterator[str]:
     """A Markdown table."""
+    cells = []
+    for row in rows:
+        estimates = (row.alpha, row.tau, row.speedup)
+        alpha, tau, speedup = (one.shown() if one else "–" for one in estimates)
+        drafted = shown_number(row.drafted.value if row.drafted else None, 1)
+        c = shown_number(row.c.value if row.c else None, 3)
+        cells.append([f"`{row.variant}`", row.prompts, alpha, tau, drafted, c, speedup])
     head = ("", "prompts", "alpha", "tau", "drafted per pass", "c", "speed-up")
-    yield from markdown(head, [_cells(row) for row in rows])
-
-
-def _cells(row: Figures) -> list[str]:
-    alpha, tau, speedup = (one.shown() if one else "–" for one in (row.alpha, row.tau, row.speedup))
-    drafted, c = (one.value if one else None for one in (row.drafted, row.c))
-    shown = shown_number(drafted, 1), shown_number(c, 3)
-    return [f"`{row.variant}`", row.prompts, alpha, tau, *shown, speedup]
+    yield from markdown(head, cells)
