@@ -57,11 +57,7 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
 
 
 def _answer(
-    pair: Pair,
-    parting: Parting,
-    clean: dict[str, Tensor],
-    repeated: Tensor,
-    judged: Sequence[Token],
+    pair: Pair, parting: Parting, clean: dict[str, Tensor], repeated: Tensor, judged: list[Token]
 ) -> Difference:
     """clean: rows of the last places by the way in which they were scored with fresh caches.
     repeated: the row of the place in the lane with drafts. judged: guesses of the control."""
@@ -108,8 +104,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
         raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
     if dtype != parting.dtype:
         raise PairError(
-            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it with "
-            f"the dtype of the run."
+            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it "
+            "with the dtype of the run."
         )
     fed = [*parting.prompt, *parting.theirs, *chain(*chain(*parting.passes))]
     known = all(0 <= token_id < pair.vocab for token_id in fed)

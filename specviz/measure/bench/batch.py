@@ -206,43 +206,42 @@ def batch_report(
     """
     settings = replace(settings, temperature=options.temperatures[0])
     batches = sorted(set(options.batch))
-    if not isinstance(pair.target, torch.nn.Module):
-        raise PairError("--batch times passes on this machine: load the target here, not a server.")
-    drafts = drafter_kind(settings.drafter).needs == "draft"
-    if pair.draft is None or settings.gamma < 1 or not drafts:
-        raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
+    _check(pair, settings)
     print(
         f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
         flush=True,
     )
     header, alpha = _measured_alpha(pair, prompts, settings, options.acceptance)
     threads = options.threads[-1] if options.threads else most_threads()
+    machine = {"device": header.device, "processor": header.processor, "threads": threads}
     with all_with(threads):
         its = in_fp32(pair)
         limits = [context_length(model) for model in (its.target, its.draft_model)]
         room = [limit - settings.gamma - 1 for limit in limits if limit]
         context = max(1, min([CONTEXT, *room]))
-        times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
         report = BatchReport(
             target=str(header.target["name"]),
-            draft=model_name(pair.draft),
+            draft=model_name(its.draft_model),
             form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
             context=context,
             alpha=alpha,
             temperature=settings.temperature if options.acceptance is None else None,
+            times=batch_times(its, batches, settings.gamma + 1, context, options.repeats),
             memory_seconds=floor(its.target, context, "eager", its.device).seconds,
             token_seconds=token_seconds(its.target, its.device),
-            environment={
-                "device": header.device,
-                "processor": header.processor,
-                "threads": threads,
-                **header.versions,
-            },
-            times=times,
+            environment={**machine, **header.versions},
         )
     print(*report.lines(), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
     return report.to_dict()
+
+
+def _check(pair: Pair, settings: Settings) -> None:
+    if not isinstance(pair.target, torch.nn.Module):
+        raise PairError("--batch times passes on this machine: load the target here, not a server.")
+    drafts = drafter_kind(settings.drafter).needs == "draft"
+    if pair.draft is None or settings.gamma < 1 or not drafts:
+        raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
 
 
 def _measured_alpha(
@@ -275,12 +274,11 @@ def batch_times(
             for width in widths:
                 ids = _texts(pair, batch, width)
                 seconds[batch, role, width] += _timed(passes, ids, pair.device)
-    spreads = {kind: spread(values) for kind, values in seconds.items()}
     return tuple(
         BatchTimes(
             batch,
-            tuple(spreads[batch, "target", width] for width in models["target"][1]),
-            spreads[batch, "draft", 1],
+            tuple(spread(seconds[batch, "target", width]) for width in range(1, widest + 1)),
+            spread(seconds[batch, "draft", 1]),
         )
         for batch in batches
     )

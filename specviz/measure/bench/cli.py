@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
     mode = next((name for name in MODES if getattr(options, name)), "")
-    for name, usual in {**USUAL, **SIZES.get(mode, {})}.items():
+    for name, usual in SIZES.get(mode, USUAL).items():
         if getattr(options, name) is None:
             setattr(options, name, usual)
     if options.out:
@@ -82,7 +82,7 @@ def main(options: argparse.Namespace) -> None:
     measured: Callable[..., Any] = MODES.get(mode, lanes_report)
     results = measured(pair, prompts, settings, options)
     if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        options.out.write_text(json.dumps(results, indent=1, default=asdict) + "\n")
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:

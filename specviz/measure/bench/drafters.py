@@ -11,10 +11,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
-from typing import Any
 
 from ...core.race import race
 from ...environment import ASSETS
@@ -108,7 +107,7 @@ def _geometric(speedups: list[float]) -> Estimate:
 
 def comparison_report(
     what: str, pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
-) -> list[dict[str, Any]]:
+) -> list[Figures]:
     """Compare all of `variants_of(what)`, print a Markdown table for each temperature, and return
     all rows. Beside held-out prompts the page's own are used."""
     groups: dict[str, Sequence[str]] = {}
@@ -131,7 +130,7 @@ def comparison_report(
             rows = compare(pair, variants, groups, options.repeats)
             print(*table_lines(rows), *left_out, "", sep="\n", flush=True)
             found += rows
-    return [asdict(row) for row in found]
+    return found
 
 
 def table_lines(rows: Iterable[Figures]) -> Iterator[str]:

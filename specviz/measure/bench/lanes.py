@@ -11,8 +11,9 @@ import resource
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, product
+from operator import truediv
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,21 +112,20 @@ def measured(
     ways = other_ways(pair, settings) if with_generate else {}
     rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
     runs: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
-    for again in range(repeats + 1):
-        for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
-            for count in threads:
-                with all_with(count):
-                    others = {name: rate(prompt) for name, rate in ways.items()}
-                    trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
-                if again == 0:
-                    continue
-                runs[count][index].append(trace)
-                m = compute_metrics(trace)
-                for lane, name in LANE_LABELS.items():
-                    prefill = sum(trace.header.prefill_seconds[lane].values())
-                    rates[count][name].append(m.tokens[lane] / (m.seconds[lane] + prefill))
-                for name, value in others.items():
-                    rates[count][name].append(value)
+    for turn, index in enumerate([0, *repeats * [*range(len(prompts))]]):
+        for count in threads:
+            with all_with(count):
+                others = {name: rate(prompts[index]) for name, rate in ways.items()}
+                trace = Trace.from_events(race(pair, prompts[index], settings, decider=decider))
+            if turn == 0:  # it warmed up
+                continue
+            runs[count][index].append(trace)
+            m = compute_metrics(trace)
+            for lane, name in LANE_LABELS.items():
+                prefill = sum(trace.header.prefill_seconds[lane].values())
+                rates[count][name].append(m.tokens[lane] / (m.seconds[lane] + prefill))
+            for name, value in others.items():
+                rates[count][name].append(value)
     rows = [_row(settings, count, runs[count], rates[count]) for count in threads]
     return rows, best_of(settings.temperature, rates), runs[threads[0]][0][0].header
 
@@ -141,7 +141,7 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     }
     best = {name: rates[count][name] for name, count in threads.items()}
     ratios = {
-        f"{a} / {b}": spread(one / other for one, other in zip(best[a], best[b], strict=True))
+        f"{a} / {b}": spread(map(truediv, best[a], best[b]))
         for a, b in COMPARED
         if {a, b} <= best.keys()
     }
@@ -191,14 +191,15 @@ def lanes_report(
     pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
-    decider = scripted(options.acceptance) if options.acceptance is not None else None
+    given = options.acceptance
+    decider = scripted(given) if given is not None else None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
     if decider:
         print(
-            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            f"verdicts are scripted: every draft is kept with probability {given}, "
             "so text, alpha and tau say nothing about these models\n"
         )
     threads = options.threads or thread_counts()
@@ -221,14 +222,8 @@ def lanes_report(
     least = floors(pair, rows[0].context, settings.drafter)
     print(*(_floor_line(role, floor, rows) for role, floor in least.items()), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
-    return {
-        "settings": asdict(settings),
-        "environment": environment,
-        "scripted_acceptance": options.acceptance,
-        "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
-        "rows": [asdict(row) for row in rows],
-        "best": [asdict(one) for one in best],
-    }
+    how = {"settings": settings, "environment": environment, "scripted_acceptance": given}
+    return how | {"floors": least, "rows": rows, "best": best}
 
 
 def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:

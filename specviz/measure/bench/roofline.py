@@ -32,20 +32,16 @@ WARM = 2  # of them are not counted
 class Floor:
     """The least time of one pass of a model, for any number of tokens.
 
-    bytes: of all weights that a pass reads, and of the keys and values of `cached` tokens.
-    bytes_per_second: measured by summing a buffer of that size repeatedly. A model that fits into
-    the processor's cache is thus compared with the bandwidth of that cache, any other model with
-    that of the memory.
+    seconds: bytes / bytes_per_second. bytes: of all weights that a pass reads, and of the keys and
+    values of `cached` tokens. bytes_per_second: measured by summing a buffer of that size
+    repeatedly. A model that fits into the processor's cache is thus compared with the bandwidth of
+    that cache, any other model with that of the memory.
     """
 
+    seconds: float
     bytes: int
     cached: int
     bytes_per_second: float
-
-    @property
-    def seconds(self) -> float:
-        """bytes / bytes_per_second."""
-        return self.bytes / self.bytes_per_second
 
 
 def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
@@ -93,7 +89,8 @@ def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
 
 def _measured(size: int, cached: int, device: torch.device) -> Floor:
     buffer = torch.ones(max(1, size // 4), device=device)
-    return Floor(size, cached, size / _least_seconds(buffer.sum, device))
+    rate = size / _least_seconds(buffer.sum, device)
+    return Floor(size / rate, size, cached, rate)
 
 
 def token_seconds(model: Any, device: torch.device) -> float:
