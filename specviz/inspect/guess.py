@@ -102,9 +102,9 @@ class Guesses:
             drafted = left[: min(gamma, len(left) - 1)]
             held = next((i for i, one in enumerate(drafted) if not one.right), len(drafted))
             kept = [Token(0, one.text, "accepted") for one in left[:held]]
-            own, holds = left[held], held == len(drafted)
-            wrong = [] if holds else [Token(0, own.guess, "rejected")]
-            last = Token(0, own.text, "bonus" if holds else "corrected")
+            own = left[held]
+            wrong = [Token(0, own.guess, "rejected")] if held < len(drafted) else []
+            last = Token(0, own.text, "corrected" if wrong else "bonus")
             both = [*kept, *wrong], [*kept, last]
             rounds.append(Round(SPECULATIVE, len(rounds), *both, 0.0, 0.0, 0.0, 0.0))
             left = left[held + 1 :]
@@ -201,10 +201,9 @@ def written_by(
         turns = [{"role": "user", "content": prompt}]
         path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
     body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
-    text = "".join(_pieces(server, path, body))
-    if not text:
-        raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
-    return text
+    if text := "".join(_pieces(server, path, body)):
+        return text
+    raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
 
 
 def _pieces(server: Server, path: str, body: dict[str, Any]) -> Iterator[str]:
@@ -236,8 +235,8 @@ def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
         yield f"     │ {printable(found.before)}"
     for one in found.rounds(gamma):
         yield round_line(one, color=color)
-    right, places = found.right, len(found.places)
-    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
+    share = f"{found.right} of {len(found.places)} places right"
+    yield f"\n{found.draft} had {share} ({found.right / len(found.places):.2f})"
     if found.left_out:
         yield f"the last {found.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
@@ -253,10 +252,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     draft = "a hub id or a folder, or the name of a pair whose draft guesses; default %(default)s"
     add("--draft", default=BUILTIN, metavar="ID", help=draft)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", metavar="FILE", help="what the model wrote; - is the input")
+    source = parser.add_mutually_exclusive_group(required=True).add_argument
+    source("--text", metavar="FILE", help="what the model wrote; - is the input")
     api = "https://HOST/v1#MODEL: an API of OpenAI's protocol; its key in SPECVIZ_REMOTE_KEY"
-    source.add_argument("--api", metavar="ADDRESS", help=api)
+    source("--api", metavar="ADDRESS", help=api)
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
     length = add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
@@ -297,6 +296,5 @@ def _text(file: str) -> str:
 
 def _draft(name: str) -> Pair:
     has_target = is_row(name) or "+" in name
-    named = name if has_target else f"{name}+{NO_DRAFT}"
-    pair = load_pair(named, on_progress=terminal_watcher())
+    pair = load_pair(name if has_target else f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())
     return draft_of(pair) if has_target else pair

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import Literal, NamedTuple
 
 from ..core.events import agreement_of
@@ -41,8 +41,8 @@ class Parting:
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        emitted = [token_id for _, some in self.passes for token_id in some]
-        return tuple(emitted[: len(self.theirs)])
+        emitted = chain.from_iterable(some for _, some in self.passes)
+        return tuple(islice(emitted, len(self.theirs)))
 
 
 class Scored(NamedTuple):

@@ -1,7 +1,7 @@
 """`bench --batch`: passes over several texts at once, and where drafts stop paying.
 
 The passes are those of transformers' own modules with their cache, in fp32 on a processor. The
-lanes decode one text, in another form (`engines.make_engine`), so their speeds differ from these.
+lanes decode one text, in another form (`make_engine`), so their speeds differ from these.
 Sampling and verdicts are not timed here.
 """
 
@@ -59,7 +59,7 @@ class BatchTimes:
     draft: Spread
 
     def speedup(self, alpha: float, gamma: int) -> float:
-        """The expected speed-up at this gamma, from the median times: `theory.speedup_at`."""
+        """The expected speed-up at this gamma, from the median times: `speedup_at`."""
         one, wide = self.target[0].median, self.target[gamma].median
         return speedup_at(alpha, gamma, step=self.draft.median, one=one, wide=wide)
 
@@ -216,9 +216,8 @@ def batch_report(
     machine = {"device": header.device, "processor": header.processor, "threads": threads}
     with all_with(threads):
         its = in_fp32(pair)
-        limits = [context_length(model) for model in (its.target, its.draft_model)]
-        room = [limit - settings.gamma - 1 for limit in limits if limit]
-        context = max(1, min([CONTEXT, *room]))
+        limits = filter(None, map(context_length, (its.target, its.draft_model)))
+        context = max(1, min([CONTEXT, *(limit - settings.gamma - 1 for limit in limits)]))
         report = BatchReport(
             target=str(header.target["name"]),
             draft=model_name(its.draft_model),

@@ -12,7 +12,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from operator import truediv
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +153,7 @@ def _row(
 ) -> BenchRow:
     """runs: of each prompt."""
     metrics = [[compute_metrics(trace) for trace in again] for again in runs]
-    firsts = [again[0] for again in runs]
+    every, firsts = list(chain(*metrics)), [again[0] for again in runs]
     rounds = [r for trace in firsts for r in trace.rounds]
     pooled = compute_metrics(Trace(firsts[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
@@ -161,9 +161,6 @@ def _row(
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
-    wall_rates: dict[str, list[float]] = defaultdict(list)
-    for m, (lane, name) in product(chain(*metrics), LANE_LABELS.items()):
-        wall_rates[name].append(m.tokens[lane] / (m.wall_seconds[lane] or math.inf))
     contexts = [
         len(one.header.prompt_ids) + sum(len(r.emitted) for r in one.lane("baseline")) // 2
         for one in firsts
@@ -176,7 +173,10 @@ def _row(
         context=statistics.median_low(contexts),
         tokens_per_second={name: spread(values) for name, values in rates.items()},
         speedup=over_prompts(metrics, lambda m: m.speedup, spread),
-        wall_rates={name: spread(values) for name, values in wall_rates.items()},
+        wall_rates={
+            name: spread(m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in every)
+            for lane, name in LANE_LABELS.items()
+        },
         speedup_wall=over_prompts(metrics, lambda m: m.speedup_wall, spread),
         **{name: getattr(pooled, name) for name in POOLED},
         c=over_prompts(metrics, lambda m: m.c, statistics.median),

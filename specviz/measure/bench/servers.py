@@ -124,7 +124,8 @@ class RivalServer:
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
         rates, text = self._streamed(ids, count)
-        short, long = self._seconds(ids, 1), self._seconds(ids, count)
+        bodies = [self._body(ids, most) for most in (1, count)]
+        short, long = (self._connected().post("completions", body).seconds for body in bodies)
         if long > short:
             rates[WHOLE] = (count - 1) / (long - short)
         return rates, text
@@ -138,36 +139,31 @@ class RivalServer:
         greedy = {"temperature": 0.0, "ignore_eos": True}
         return {"model": self._model, "prompt": list(ids), "max_tokens": count, **greedy}
 
-    def _seconds(self, ids: Sequence[int], count: int) -> float:
-        return self._connected().post("completions", self._body(ids, count)).seconds
-
     def _streamed(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second without the first token, and the text of a streamed answer."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         body = self._body(ids, count) | options | {"return_token_ids": True}  # nosec B105
         server = self._connected()
-        texts: list[str] = []
-        times: list[float] = []
-        tokens, first, rates = count, 1, {}
+        told: dict[str, Any] = {}
+        pieces: list[tuple[float, dict[str, Any]]] = []
         for at, chunk in server.stream("completions", body):
-            for choice in chunk.get("choices", ()):
-                texts.append(str(choice.get("text", "")))
-                times.append(at)
-                if len(times) == 1:  # a step that speculates may bring several
-                    first = len(choice.get("token_ids") or [0])
-            usage, timings = (chunk.get(name) or {} for name in ("usage", "timings"))
-            tokens = usage.get("completion_tokens") or tokens
-            if timings.get("predicted_ms"):
-                # llama.cpp's own clock, which starts when the first token is there.
-                rates[OWN_CLOCK] = (timings["predicted_n"] - 1) / (timings["predicted_ms"] / 1e3)
-        if len(times) < 2 or tokens != count:
+            pieces += [(at, choice) for choice in chunk.get("choices", ())]
+            told |= {name: chunk[name] for name in ("usage", "timings") if chunk.get(name)}
+        tokens = told.get("usage", {}).get("completion_tokens") or count
+        if len(pieces) < 2 or tokens != count:
             raise ServerError(
-                f"{server.shown} streamed {tokens if times else 0} tokens instead of "
+                f"{server.shown} streamed {tokens if pieces else 0} tokens instead of "
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
-        if times[-1] > times[0]:
-            rates[STREAMED] = (tokens - first) / (times[-1] - times[0])
-        return rates, "".join(texts)
+        rates: dict[str, float] = {}
+        if milliseconds := told.get("timings", {}).get("predicted_ms"):
+            # llama.cpp's own clock, which starts when the first token is there.
+            rates[OWN_CLOCK] = (told["timings"]["predicted_n"] - 1) / (milliseconds / 1e3)
+        (begin, first), (end, _) = pieces[0], pieces[-1]
+        if end > begin:
+            # A step that speculates may bring several tokens.
+            rates[STREAMED] = (tokens - len(first.get("token_ids") or [0])) / (end - begin)
+        return rates, "".join(str(piece.get("text", "")) for _, piece in pieces)
 
 
 def servers_report(
