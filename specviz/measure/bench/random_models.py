@@ -59,6 +59,7 @@ SHAPES: dict[str, tuple[Any, int, Size, Size]] = {
         (151936, 896, 4864, 24, 14, 2, True),
     ),
 }
+CPU = torch.device("cpu")
 CONTEXT = 2048  # positions, enough for any benchmark
 
 
@@ -70,10 +71,8 @@ def shaped_pair(name: str) -> Pair:
     if name not in SHAPES:
         raise SpecvizError(f"{name!r} is not a known shape: use one of {', '.join(SHAPES)}.")
     family, vocab, *sizes = SHAPES[name]
-    device = best_device()
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     try:
-        target, draft = (random_model(family, size, device, dtype) for size in sizes)
+        target, draft = (random_model(family, size, best_device()) for size in sizes)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         raise SpecvizError(f"{name} does not fit into this device's memory.") from error
     return Pair(target=target, draft=draft, tokenizer=numbers(vocab), name=f"{name}, random")
@@ -97,10 +96,12 @@ def scripted(acceptance: float) -> Decide:
 
 
 def random_model(
-    family: Any, size: Size, device: torch.device, dtype: torch.dtype, seed: int = 0, **more: Any
+    family: Any, size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any
 ) -> Any:
     """A model of this size whose random weights repeat with their seed, and whose texts have no
-    end. family: the class of its config, which takes `more` too."""
+    end: in fp32 on a processor, else in bf16. family: the class of its config, which takes `more`
+    too."""
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     ends = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
     named = dict(zip(SIZES, size, strict=True)) | {"max_position_embeddings": CONTEXT}
     # Created on the device and in the dtype: moving or converting large models takes long.

@@ -86,18 +86,18 @@ class ServerComparison:
             prompts = f"{self.prompts - len(places)}/{self.prompts} prompts{apart}"
             yield f"  {who} wrote the text that was written here on {prompts}"
         yield "\nbest against best, tokens/s"
-        pairs: list[tuple[list[str], Lane | None, list[str], Lane]]
-        pairs = [([HERE], None, [HERE], BASELINE)]
+        yield self._against(self.best([HERE]), self.best([HERE], BASELINE))
         others = sorted({way.who for way in self.rates if way.who != HERE})
         for _, some in groupby(others, key=lambda who: who.split()[0]):
             whos = [*some]  # those of one engine
-            has = {way.lane for way in self.rates if way.who in whos}
-            pairs += [([HERE], lane, whos, lane) for lane in LANES[::-1] if lane in has]
-            if has == {*LANES}:
-                pairs.append((whos, SPECULATIVE, whos, BASELINE))
-        for ours, lane, theirs, other in pairs:
-            one, beside = self.best(ours, lane), self.best(theirs, other)
-            yield f"  {self.ratio(one, beside).shown()} times: {one} / {beside}"
+            lanes = {way.lane for way in self.rates if way.who in whos}
+            for lane in sorted(lanes):
+                yield self._against(self.best([HERE], lane), self.best(whos, lane))
+            if lanes == {*LANES}:
+                yield self._against(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+
+    def _against(self, one: Way, other: Way) -> str:
+        return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
 
     def to_dict(self) -> dict[str, Any]:
         """All ways with their spreads, and where texts part, ready for JSON."""
