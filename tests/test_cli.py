@@ -115,8 +115,8 @@ def test_generate_writes_the_same_text_as_the_lanes(folders: str) -> None:
     ids = pair.encode("Once upon")
     ours = Trace.from_events(race(pair, ids, settings)).lane("baseline")
     wanted = [t.id for r in ours for t in r.emitted]
-    for assisted in (False, True):
-        assert generate_seconds(pair, ids, settings, assisted=assisted)[1] == wanted
+    for way in (GENERATE, ASSISTED):
+        assert generate_seconds(pair, ids, settings, way)[1] == wanted
 
 
 def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..core.engine import make_engine, prefill
-from ..core.events import Round, margin_of
+from ..core.events import Token, margin_of
 from ..core.header import model_name
-from ..core.loop import decode
 from ..errors import PairError, TraceError
 from ..pairs.pair import Pair
+from ..result import speculate
 from ..settings import Settings
 from .parting import Difference, Parting, Scored
 
@@ -39,19 +40,29 @@ MOST_WIDTH = 16  # tokens of the pass over several
 def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     """Score the place again; yields a sentence before each step, and the answer at last. pair: that
     of the run, in the run's dtype. Raises `PairError` if it is another."""
-    check_pair(pair, parting)
+    _check_pair(pair, parting)
+    length = len(parting.prompt) + parting.index
+    width = min(max(2, parting.gamma + 1), MOST_WIDTH, length)
+    clean: dict[str, Tensor] = {}
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."
-        alone = _alone(pair, parting)
+        clean["one token per pass"] = _rows(pair, parting, [1] * len(parting.theirs))
         yield "Repeating the passes of the lane with drafts."
         repeated = _repeated(pair, parting)
         yield "Scoring the same text with fresh caches."
-        several, whole = _fresh(pair, parting, len(alone))
+        clean["several tokens per pass"] = _rows(pair, parting, [width])
+        clean["one pass"] = _rows(pair, parting, [length])
     yield "As a control, the target drafts for itself."
-    rejected, held, judged = _control(pair, parting)
-    clean = {"one token per pass": alone, "several tokens per pass": several, "one pass": whole}
-    place = {name: rows[-1] for name, rows in clean.items()}
+    yield _answer(pair, parting, clean, repeated, _control(pair, parting))
+
+
+def _answer(
+    pair: Pair, parting: Parting, clean: dict[str, Tensor], repeated: Tensor, judged: list[Token]
+) -> Difference:
+    """clean: rows of the last places by the way in which they were scored with fresh caches.
+    repeated: the row of the place in the lane with drafts. judged: guesses of the control."""
     rounding, reasons = _rounding(list(clean.values()), pair)
+    place = {name: rows[-1] for name, rows in clean.items()}
     ours, theirs = parting.ours[-1], parting.theirs[-1]
     behind = min(float(row.max() - torch.minimum(row[ours], row[theirs])) for row in place.values())
     if behind > rounding:
@@ -59,33 +70,33 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
             f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
             f"and rounding moves logits by at most {rounding:.2g}"
         )
-    moved = _moved(repeated, whole[-1])
+    moved = _moved(repeated, place["one pass"])
     if moved > rounding:
         reasons.append(
             f"the passes of the lane with drafts, repeated, give logits that differ by {moved:.2g} "
             "nats from fresh ones"
         )
-    if wrong := sum(margin is None or margin > rounding for margin in rejected):
+    margins = [margin_of(token) for token in judged if token.outcome == "rejected"]
+    if wrong := sum(margin is None or margin > rounding for margin in margins):
         reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
-    rows = {"the lane with drafts, repeated": repeated, **place}
-    yield Difference(
+    scored = []
+    for name, row in {"the lane with drafts, repeated": repeated, **place}.items():
+        p_ours, p_theirs = torch.softmax(row, -1)[[ours, theirs]].tolist()
+        scored.append(Scored(name, p_ours, p_theirs, float(row[theirs] - row[ours])))
+    return Difference(
         index=parting.index,
         ours=pair.tokenizer.decode([ours]),
         theirs=pair.tokenizer.decode([theirs]),
-        scored=tuple(
-            Scored(name, p[ours], p[theirs], float(row[theirs] - row[ours]))
-            for name, row in rows.items()
-            for p in [torch.softmax(row, -1).tolist()]
-        ),
+        scored=tuple(scored),
         rounding=rounding,
         behind=behind,
-        held=held,
-        judged=judged,
+        held=len(judged) - len(margins),
+        judged=len(judged),
         reasons=tuple(reasons),
     )
 
 
-def check_pair(pair: Pair, parting: Parting) -> None:
+def _check_pair(pair: Pair, parting: Parting) -> None:
     """Raise `PairError` if a run was not made with this pair in this dtype, and `TraceError` if
     its ids cannot be fed."""
     name, dtype = model_name(pair.target), str(pair.target.dtype).removeprefix("torch.")
@@ -93,23 +104,28 @@ def check_pair(pair: Pair, parting: Parting) -> None:
         raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
     if dtype != parting.dtype:
         raise PairError(
-            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it with "
-            f"the dtype of the run."
+            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it "
+            "with the dtype of the run."
         )
-    drafted = [token_id for some, _ in parting.passes for token_id in some]
-    fed = (*parting.prompt, *parting.ours, *parting.theirs, *drafted)
+    fed = [*parting.prompt, *parting.theirs, *chain(*chain(*parting.passes))]
     known = all(0 <= token_id < pair.vocab for token_id in fed)
     if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 
-def _alone(pair: Pair, parting: Parting) -> Tensor:
-    """Rows of the last places, [.., vocab], from the baseline's own passes of one token."""
+def _rows(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor:
+    """Rows of the last places, [.., vocab], from passes over so many tokens each at the end of the
+    baseline's text, after one over all before them; no cache is rolled back."""
     engine = make_engine(pair.target, pair.vocab)
-    prefill(engine, parting.prompt[:-1])
-    feed = [parting.prompt[-1], *parting.theirs[:-1]]
-    rows = [_forward(engine, [token_id], 1)[0] for token_id in feed]
-    return torch.stack(rows[-PLACES:])
+    unread = [*parting.prompt, *parting.theirs[:-1]]
+    first = len(unread) - sum(widths)
+    prefill(engine, unread[:first])
+    unread = unread[first:]
+    rows: list[Tensor] = []
+    for width in widths:
+        rows += _forward(engine, unread[:width], min(width, MOST_WIDTH))
+        unread = unread[width:]
+    return torch.stack(rows[-min(PLACES, len(parting.theirs)) :])
 
 
 def _repeated(pair: Pair, parting: Parting) -> Tensor:
@@ -124,17 +140,6 @@ def _repeated(pair: Pair, parting: Parting) -> Tensor:
         engine.rollback(length - 1)
     rows = _forward(engine, [last, *drafted], len(drafted) + 1)
     return rows[parting.index - (length - len(parting.prompt))]
-
-
-def _fresh(pair: Pair, parting: Parting, places: int) -> tuple[Tensor, Tensor]:
-    """Rows of the last `places`, from a pass over gamma + 1 tokens after one over all before them,
-    as far as it reaches, and from one pass over all; no cache is rolled back."""
-    text = [*parting.prompt, *parting.theirs[:-1]]
-    width = min(max(2, parting.gamma + 1), MOST_WIDTH, len(text))
-    engine = make_engine(pair.target, pair.vocab)
-    prefill(engine, text[:-width])
-    several = _forward(engine, text[-width:], width)
-    return several[-places:], _forward(make_engine(pair.target, pair.vocab), text, places)
 
 
 def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
@@ -175,22 +180,11 @@ def _moved(one: Tensor, other: Tensor) -> float:
     return float(change.max() - change.min())
 
 
-def _control(pair: Pair, parting: Parting) -> tuple[list[float | None], int, int]:
-    """The target drafting for itself around the place: the margins of the guesses that it refused,
-    how many were kept, and how many were judged."""
+def _control(pair: Pair, parting: Parting) -> list[Token]:
+    """The target drafting for itself around the place: its guesses that were judged."""
     text = [*parting.prompt, *parting.theirs]
-    prompt = text[: max(1, len(text) - REACH)]
-    settings = Settings(
-        gamma=max(1, min(parting.gamma, MOST_WIDTH - 1)),
-        max_new_tokens=REACH,
-        ignore_eos=True,
-    )
+    gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
+    settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     alone = replace(pair, draft=pair.target, draft_tokenizer=None)
-    rounds = [
-        event
-        for event in decode(alone, prompt, settings, "speculative")
-        if isinstance(event, Round)
-    ]
-    judged = [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]
-    rejected = [margin_of(t) for t in judged if t.outcome == "rejected"]
-    return rejected, len(judged) - len(rejected), len(judged)
+    rounds = speculate(alone, text[: max(1, len(text) - REACH)], settings)
+    return [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Outcome: TypeAlias = tuple[int, ...]
 
@@ -18,16 +17,14 @@ FEWEST = 10  # the fewest draws of both lanes together in a cell, so that 5 are 
 SHARE_LISTED = 0.5  # the least share of draws whose outcomes have a cell of their own
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(NamedTuple):
     """The tokens that one draw emitted: their ids and their text."""
 
     ids: Outcome
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """How often each lane drew an outcome: `ours` with drafts, `theirs` without.
 
     The outcome () stands for all rare outcomes together.
@@ -38,8 +35,7 @@ class Cell:
     theirs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The result of a chi-square test of whether two samples have one distribution.
 
     length: how many leading tokens were compared. cells: the most frequent first, the rare
@@ -62,7 +58,7 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
     would hold most draws, fewer leading tokens are compared. Both choices use only the sum of the
     samples, not their difference, so they do not bias the test.
     """
-    longest = max(map(len, [*a, *b]), default=1)
+    longest = max(map(len, [*a, *b]))
     for length in range(longest, 0, -1):
         cells = _cells([o[:length] for o in a], [o[:length] for o in b])
         listed = sum(cell.ours + cell.theirs for cell in cells if cell.outcome)
@@ -77,24 +73,22 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
     common = sorted((o for o in both if o and both[o] >= FEWEST), key=lambda o: (-both[o], o))
     cells = [Cell(outcome, ours[outcome], theirs[outcome]) for outcome in common]
     rest = Cell((), len(a) - sum(c.ours for c in cells), len(b) - sum(c.theirs for c in cells))
-    if rest.ours + rest.theirs >= FEWEST or not cells:
-        return (*cells, rest)
-    if not rest.ours + rest.theirs:
-        return tuple(cells)
-    # Too few draws for a cell: they are added to the rarest cell.
-    last = cells.pop()
-    return (*cells, Cell((), last.ours + rest.ours, last.theirs + rest.theirs))
+    if cells and 0 < rest.ours + rest.theirs < FEWEST:
+        # Too few draws for a cell: they are added to the rarest cell.
+        last = cells.pop()
+        rest = Cell((), last.ours + rest.ours, last.theirs + rest.theirs)
+    return (*cells, rest) if rest.ours + rest.theirs or not cells else tuple(cells)
 
 
 def _statistic(cells: Sequence[Cell]) -> float:
     """Sum over cells and samples of (seen - expected)^2 / expected."""
-    ours, theirs = sum(cell.ours for cell in cells), sum(cell.theirs for cell in cells)
-    total = 0.0
-    for cell in cells:
-        for seen, draws in ((cell.ours, ours), (cell.theirs, theirs)):
-            expected = draws * (cell.ours + cell.theirs) / (ours + theirs or 1)
-            total += (seen - expected) ** 2 / expected if expected else 0.0
-    return total
+    draws = sum(cell.ours for cell in cells), sum(cell.theirs for cell in cells)
+    return sum(
+        (seen - expected) ** 2 / expected
+        for cell in cells
+        for seen, own in zip((cell.ours, cell.theirs), draws, strict=True)
+        if (expected := own * (cell.ours + cell.theirs) / sum(draws))
+    )
 
 
 def tail(statistic: float, degrees: int) -> float | None:

@@ -12,9 +12,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -55,7 +55,8 @@ MOST_TOKENS = 2048  # of a text
 REFUSABLE = ("temperature", "max_completion_tokens")
 
 
-class Guess(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Guess:
     """One place of the text, in the draft's own tokens.
 
     text: what was written. guess: the draft's first choice there, knowing all that was written
@@ -100,11 +101,10 @@ class Guesses:
             # As a lane does: no more than what leaves the last token to the target.
             drafted = left[: min(gamma, len(left) - 1)]
             held = next((i for i, one in enumerate(drafted) if not one.right), len(drafted))
-            kept, own = [Token(0, one.text, "accepted") for one in left[:held]], left[held]
-            last, wrong = Token(0, own.text, "bonus"), []
-            if held < len(drafted):
-                wrong = [Token(0, own.guess, "rejected")]
-                last = Token(0, own.text, "corrected")
+            kept = [Token(0, one.text, "accepted") for one in left[:held]]
+            own = left[held]
+            wrong = [Token(0, own.guess, "rejected")] if held < len(drafted) else []
+            last = Token(0, own.text, "corrected" if wrong else "bonus")
             both = [*kept, *wrong], [*kept, last]
             rounds.append(Round(SPECULATIVE, len(rounds), *both, 0.0, 0.0, 0.0, 0.0))
             left = left[held + 1 :]
@@ -117,11 +117,11 @@ class Guesses:
         kept, and all that would have been judged. alpha: right / judged. tau: tokens per round.
         Both are None where there are none.
         """
-        rounds = [len(r.emitted) for r in self.rounds(gamma)]
-        judged = sum(len(r.drafted) for r in self.rounds(gamma))
-        right = sum(rounds) - len(rounds)
-        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(rounds), len(rounds))}
-        return {"rounds": rounds, "right": right, "judged": judged, **rates}
+        rounds = self.rounds(gamma)
+        written, judged = [len(r.emitted) for r in rounds], sum(len(r.drafted) for r in rounds)
+        right = sum(written) - len(rounds)
+        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(written), len(rounds))}
+        return {"rounds": written, "right": right, "judged": judged, **rates}
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
@@ -149,7 +149,7 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         Guess(stream.push(wrote), pieces[own], own == wrote, *q)
         for wrote, own, q in _choices(draft, before, ids)
     ]
-    places[-1] = places[-1]._replace(text=places[-1].text + stream.flush())
+    places[-1] = replace(places[-1], text=places[-1].text + stream.flush())
     return Guesses(draft.name, first, len(whole) - start - len(ids), tuple(places))
 
 
@@ -201,34 +201,28 @@ def written_by(
         turns = [{"role": "user", "content": prompt}]
         path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
     body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
-    while True:
-        try:
-            chunks = server.stream(path, body)
-            text = "".join(piece for _, chunk in chunks for piece in _pieces(server, chunk))
-        except RefusedError as refused:
-            known = [name for name in REFUSABLE if name in body and name in refused.said]
-            if "chat template" in refused.said and not continues:
-                raise ServerError(
-                    f"{server.shown} has no chat template for {model}: let it continue the prompt "
-                    "instead of answering it (--continues)."
-                ) from refused
-            if not known:
-                raise
-            body = {name: value for name, value in body.items() if name not in known}
-            continue
-        if not text:
-            raise ServerError(
-                f"{server.shown} wrote nothing: try another prompt or a greater length."
-            )
+    if text := "".join(_pieces(server, path, body)):
         return text
+    raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
 
 
-def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
+def _pieces(server: Server, path: str, body: dict[str, Any]) -> Iterator[str]:
+    """The pieces of a text; what may be refused is left out of the question once it is."""
     try:
-        for choice in chunk["choices"]:
-            piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
-            if piece:
-                yield str(piece)
+        for _, chunk in server.stream(path, body):
+            for choice in chunk["choices"]:
+                piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
+                yield str(piece or "")
+    except RefusedError as refused:
+        if "chat template" in refused.said and "messages" in body:
+            raise ServerError(
+                f"{server.shown} has no chat template for {body['model']}: let it continue the "
+                "prompt instead of answering it (--continues)."
+            ) from refused
+        left = {k: v for k, v in body.items() if k not in REFUSABLE or k not in refused.said}
+        if left == body:
+            raise
+        yield from _pieces(server, path, left)
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(server.rubbish()) from error
 
@@ -241,8 +235,8 @@ def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
         yield f"     │ {printable(found.before)}"
     for one in found.rounds(gamma):
         yield round_line(one, color=color)
-    right, places = found.right, len(found.places)
-    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
+    share = f"{found.right} of {len(found.places)} places right"
+    yield f"\n{found.draft} had {share} ({found.right / len(found.places):.2f})"
     if found.left_out:
         yield f"the last {found.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
@@ -258,10 +252,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     draft = "a hub id or a folder, or the name of a pair whose draft guesses; default %(default)s"
     add("--draft", default=BUILTIN, metavar="ID", help=draft)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", metavar="FILE", help="what the model wrote; - is the input")
+    source = parser.add_mutually_exclusive_group(required=True).add_argument
+    source("--text", metavar="FILE", help="what the model wrote; - is the input")
     api = "https://HOST/v1#MODEL: an API of OpenAI's protocol; its key in SPECVIZ_REMOTE_KEY"
-    source.add_argument("--api", metavar="ADDRESS", help=api)
+    source("--api", metavar="ADDRESS", help=api)
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
     length = add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
@@ -276,10 +270,8 @@ def main(options: argparse.Namespace) -> None:
     text = _asked(options) if options.api else _text(options.text)
     found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
-        places = [one._asdict() for one in found.places]
         rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}
-        whole = {"name": NAME, **asdict(found), "places": places, "would_be": rounds}
-        print(json.dumps(whole, indent=1))
+        print(json.dumps({"name": NAME, **asdict(found), "would_be": rounds}, indent=1))
         return
     print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
 
@@ -287,12 +279,11 @@ def main(options: argparse.Namespace) -> None:
 def _asked(options: argparse.Namespace) -> str:
     if not options.prompt.strip():
         raise PromptError("an API needs something to answer: give it with --prompt.")
-    url, _, model = options.api.partition("#")
-    if not url.strip() or not model.strip():
+    url, model = (part.strip() for part in options.api.partition("#")[::2])
+    if not url or not model:
         raise PairError("an API is named https://HOST/v1#MODEL: MODEL as the API calls it.")
-    server = Server(server_address(url.strip()))
-    asked = options.prompt, options.max_new_tokens
-    return written_by(server, model.strip(), *asked, continues=options.continues)
+    server, most = Server(server_address(url)), options.max_new_tokens
+    return written_by(server, model, options.prompt, most, continues=options.continues)
 
 
 def _text(file: str) -> str:
@@ -304,6 +295,6 @@ def _text(file: str) -> str:
 
 
 def _draft(name: str) -> Pair:
-    if is_row(name) or "+" in name:
-        return draft_of(load_pair(name, on_progress=terminal_watcher()))
-    return load_pair(f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())
+    has_target = is_row(name) or "+" in name
+    pair = load_pair(name if has_target else f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())
+    return draft_of(pair) if has_target else pair

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, chain, islice
 from typing import Literal, NamedTuple
 
+from ..core.events import agreement_of
 from ..errors import SettingsError
 from ..lanes import BASELINE, Lane
 from ..runs.terminal import printable
@@ -39,8 +41,8 @@ class Parting:
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        emitted = [token_id for _, some in self.passes for token_id in some]
-        return tuple(emitted[: len(self.theirs)])
+        emitted = chain.from_iterable(some for _, some in self.passes)
+        return tuple(islice(emitted, len(self.theirs)))
 
 
 class Scored(NamedTuple):
@@ -101,22 +103,21 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
         raise SettingsError(
             "this run was sampled, so its texts may differ by chance: use temperature 0."
         )
-    rounds = trace.lane(name)
-    ours, theirs = ([t.id for r in trace.lane(one) for t in r.emitted] for one in (name, BASELINE))
-    pairs = enumerate(zip(ours, theirs, strict=False))
-    index = next((i for i, (a, b) in pairs if a != b), None)
-    if index is None:
+    rounds, alone = trace.lane(name), trace.lane(BASELINE)
+    parted = agreement_of(rounds, alone).divergence
+    if parted is None:
         return None
-    passes, written = [], 0
-    for r in rounds:
-        passes.append((tuple(t.id for t in r.drafted), tuple(t.id for t in r.emitted)))
-        written += len(r.emitted)
-        if written > index:
-            break
+    begins = accumulate((len(r.emitted) for r in rounds), initial=0)
+    passes = [
+        (tuple(t.id for t in r.drafted), tuple(t.id for t in r.emitted))
+        for r, begin in zip(rounds, begins, strict=False)
+        if begin <= parted.index
+    ]
+    theirs = [t.id for r in alone for t in r.emitted]
     return Parting(
         header.prompt_ids,
         tuple(passes),
-        tuple(theirs[: index + 1]),
+        tuple(theirs[: parted.index + 1]),
         header.settings_of(name).gamma,
         str(header.target["name"]),
         header.dtype,

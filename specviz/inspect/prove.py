@@ -6,25 +6,25 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig
 
-from ..core.events import Round
-from ..core.loop import decode
 from ..errors import SettingsError
 from ..kinds import drafter_names, verdict_names
 from ..lanes import LANES, SPECULATIVE, Lane
+from ..measure.bench.random_models import numbers, random_model
 from ..pairs.pair import Pair
+from ..result import baseline, speculate
 from ..settings import RANGES, Settings
 from .equivalence import Continuation, tail
 
-WORDS = ("a", "b", "c", "d")
+WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them
+SIZE = (WORDS, 32, 32, 2, 2, 1, False)
 PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that something is found in it
 RUNS = 3000
 LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
@@ -33,8 +33,7 @@ FEWEST = 5.0  # expected texts of a cell
 Text = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(NamedTuple):
     """The result of `prove`. drafted: tokens that were drafted in all runs. statistic, degrees:
     chi-square and its degrees of freedom. p_value: the probability that texts of the target's own
     distribution differ from it at least as much."""
@@ -58,20 +57,20 @@ def prove(name: str, runs: int = RUNS) -> Proof:
     follow from the target's logits (Pearson's test of fit). Raises `SpecvizError` if there is no
     such kind, or if it cannot draft for a pair of two small models.
     """
-    if name in drafter_names():
-        chosen = {"drafter": name}
-    elif name in verdict_names():
-        chosen = {"verdict": name}
-    else:
+    kinds = dict.fromkeys(verdict_names(), "verdict") | dict.fromkeys(drafter_names(), "drafter")
+    if name not in kinds:
         known = ", ".join((*drafter_names(), *verdict_names()))
         raise SettingsError(f"there is no drafter or verdict {name[:40]!r}: use one of {known}.")
-    pair = Pair(target=_model(0), draft=_model(1), tokenizer=_tokenizer())
-    base = {"gamma": LENGTH, "temperature": 1.0, "max_new_tokens": LENGTH, **chosen}
+    chosen = {kinds[name]: name}
+    # Weights that vary so much that two models disagree about most tokens.
+    varied: dict[str, Any] = {"initializer_range": 0.3, "head_dim": 32}
+    target, draft = (random_model(LlamaConfig, SIZE, seed=n, **varied) for n in (0, 1))
+    pair = Pair(target=target, draft=draft, tokenizer=numbers(WORDS))
+    settings = Settings(gamma=LENGTH, temperature=1.0, max_new_tokens=LENGTH)
     seen: Counter[Text] = Counter()
     drafted = 0
     for seed in range(runs):
-        own = Settings.from_dict({**base, "seed": seed})
-        rounds = [r for r in decode(pair, PROMPT, own, SPECULATIVE) if isinstance(r, Round)]
+        rounds = list(speculate(pair, PROMPT, settings, seed=seed, **chosen))
         drafted += sum(len(r.drafted) for r in rounds)
         seen[tuple(t.id for r in rounds for t in r.emitted)] += 1
     statistic, degrees = chi_square(seen, law_of(pair), runs)
@@ -87,27 +86,21 @@ def draw_continuations(
 
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    ids = pair.encode(list(prompt))
-    for seed in _seeds(settings.seed, count, lane):
-        own = replace(settings, max_new_tokens=length, seed=seed, stop=())
-        events = decode(pair, ids, own, lane)
-        tokens = [token for r in events if isinstance(r, Round) for token in r.emitted]
-        yield Continuation(tuple(t.id for t in tokens), "".join(t.text for t in tokens))
-
-
-def _seeds(seed: int, count: int, lane: Lane) -> list[int]:
     # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
     # would agree more than chance allows, and the test would find nothing.
-    generator = torch.Generator().manual_seed(seed)
-    most = int(RANGES["seed"][1])
-    drawn = torch.randint(0, most, (len(LANES), count), generator=generator)
-    return [int(value) for value in drawn[LANES.index(lane)].tolist()]
+    generator = torch.Generator().manual_seed(settings.seed)
+    drawn = torch.randint(0, int(RANGES["seed"][1]), (len(LANES), count), generator=generator)
+    decoded = speculate if lane == SPECULATIVE else baseline
+    for seed in drawn[LANES.index(lane)].tolist():
+        own = replace(settings, max_new_tokens=length, seed=seed, stop=())
+        tokens = [token for r in decoded(pair, list(prompt), own) for token in r.emitted]
+        yield Continuation(tuple(t.id for t in tokens), "".join(t.text for t in tokens))
 
 
 @torch.inference_mode()
 def law_of(pair: Pair) -> dict[Text, float]:
     """The probability of every text of `LENGTH` tokens after the prompt, at temperature 1."""
-    texts = list(product(range(len(WORDS)), repeat=LENGTH))
+    texts = list(product(range(WORDS), repeat=LENGTH))
     ids = torch.tensor([[*PROMPT, *text] for text in texts])
     target: Any = pair.target
     steps = target(ids).logits[:, len(PROMPT) - 1 : -1].double().log_softmax(-1)
@@ -118,11 +111,12 @@ def law_of(pair: Pair) -> dict[Text, float]:
 def chi_square(seen: Mapping[Text, int], law: Mapping[Text, float], runs: int) -> tuple[float, int]:
     """Pearson's statistic and its degrees of freedom; texts that are expected less than `FEWEST`
     times share one cell."""
-    rare = [text for text, chance in law.items() if runs * chance < FEWEST]
-    cells = [(seen.get(text, 0), runs * law[text]) for text in law if text not in set(rare)]
-    if rare:
-        cells.append((sum(seen.get(t, 0) for t in rare), runs * sum(law[t] for t in rare)))
-    statistic = sum((count - expected) ** 2 / expected for count, expected in cells)
+    cells: dict[Text, tuple[int, float]] = {}
+    for text, chance in law.items():
+        cell = text if runs * chance >= FEWEST else ()
+        count, expected = cells.get(cell, (0, 0.0))
+        cells[cell] = count + seen.get(text, 0), expected + runs * chance
+    statistic = sum((count - expected) ** 2 / expected for count, expected in cells.values())
     return statistic, len(cells) - 1
 
 
@@ -146,31 +140,3 @@ def main(options: argparse.Namespace) -> int:
     odds = f"{1 / found.p_value:,.0f}" if found.p_value > 1e-9 else "a billion or more"
     print(f"not kept: texts of the target's own distribution differ so once in {odds} tests.")
     return 1
-
-
-def _model(seed: int) -> LlamaForCausalLM:
-    """A random model whose weights vary so much that two seeds disagree about most tokens."""
-    config = LlamaConfig(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model: LlamaForCausalLM = LlamaForCausalLM(config).eval()
-    return model
-
-
-def _tokenizer() -> Any:
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=words)

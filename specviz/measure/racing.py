@@ -8,20 +8,20 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..core.engine import use_threads
-from ..core.events import End, Event, Round
+from ..core.events import Event, Round
 from ..core.race import race
+from ..lanes import SPECULATIVE
 from ..pairs.pair import Pair
 from ..runs.metrics import Metrics
 from ..runs.trace import Trace
 from ..settings import Settings
 
-if TYPE_CHECKING:
-    from ..core.protocols import Decide
+Summary = TypeVar("Summary")
 
 
 def raced(
@@ -38,7 +38,8 @@ def raced(
     events: list[Event] = []
     clocks: dict[str, float] = {}
     rounds = 0
-    with closing(race(pair, prompt, settings)) as running:  # type: ignore[type-var]
+    running: Any = race(pair, prompt, settings)
+    with closing(running):
         for event in running:
             if stop():
                 return None
@@ -46,22 +47,11 @@ def raced(
             if not isinstance(event, Round):
                 continue
             clocks[event.lane] = event.clock
-            rounds += event.lane == "speculative"
+            rounds += event.lane == SPECULATIVE
             if sum(clocks.values()) > most_seconds or rounds == most_rounds:
-                events.append(_end(running))
+                events.append(running.send(True))
                 break
     return Trace.from_events(events)
-
-
-def _end(running: object) -> End:
-    end = running.send(True)  # type: ignore[attr-defined]
-    assert isinstance(end, End)
-    return end
-
-
-def whole_race(pair: Pair, prompt: str, settings: Settings, decider: Decide | None = None) -> Trace:
-    """A race to its end. decider: scripts the verdicts."""
-    return Trace.from_events(race(pair, prompt, settings, decider=decider))
 
 
 def seeded(settings: Settings, repeat: int) -> Settings:
@@ -69,14 +59,17 @@ def seeded(settings: Settings, repeat: int) -> Settings:
     return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
 
 
-def by_prompt(
+def over_prompts(
     runs: Sequence[Sequence[Metrics]],
     figure: Callable[[Metrics], float | None],
+    summary: Callable[[list[float]], Summary],
     middle: Callable[[list[float]], float] = statistics.median,
-) -> list[float]:
-    """The middle of a figure over the repeats of each prompt that has it. runs: of each prompt."""
+) -> Summary | None:
+    """The summary of a figure's values: of each prompt that has it, the middle over its repeats.
+    None if no prompt has it. runs: of each prompt."""
     known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
-    return [middle(values) for values in known if values]
+    values = [middle(some) for some in known if some]
+    return summary(values) if values else None
 
 
 @contextmanager
@@ -92,11 +85,14 @@ def all_with(threads: int) -> Iterator[None]:
 
 
 def in_fp32(pair: Pair) -> Pair:
-    """The same pair, with copies of those models that have other weights than fp32."""
-
-    def widened(model: Any) -> Any:
-        if model is None or model.dtype == torch.float32:
-            return model
-        return copy.deepcopy(model).float()
-
-    return replace(pair, target=widened(pair.target), draft=widened(pair.draft))
+    """On a processor, the same pair with copies of those models that have other weights than fp32,
+    in which the lanes compute there."""
+    if pair.device.type != "cpu":
+        return pair
+    held: dict[str, Any] = {"target": pair.target, "draft": pair.draft}
+    widened = {
+        role: copy.deepcopy(model).float()
+        for role, model in held.items()
+        if model is not None and model.dtype != torch.float32
+    }
+    return replace(pair, **widened)

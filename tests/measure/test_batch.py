@@ -52,7 +52,7 @@ def test_a_report_is_a_table_a_chart_and_a_file() -> None:
     lines = list(ours.lines())
     assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
     assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
-    found = json.loads(ours.to_json())
+    found = ours.to_dict()
     assert found["times"][1]["target"][2] == {"median": 6.0, "low": 6.0, "high": 6.0}
     assert found["derived"]["break_even"] == ours.break_even
     assert found["derived"]["best"][1] == {"batch": 16, "gamma": 1, "speedup": DEAR.best(0.5)[1]}

@@ -65,17 +65,17 @@ def test_drafts_from_the_text_are_compared_with_those_of_transformers(pair: Pair
 def test_generate_goes_on_after_an_end_of_text(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     _, ids = generate_seconds(pair, [3, 1], SETTINGS)
     monkeypatch.setattr(pair.target.generation_config, "eos_token_id", ids[0])
-    for options in ({}, {"assisted": True}, {"lookup": True}):
-        assert generate_seconds(pair, [3, 1], SETTINGS, **options)[1] == ids
+    for way in (GENERATE, ASSISTED, LOOKUP):
+        assert generate_seconds(pair, [3, 1], SETTINGS, way)[1] == ids
     assert len(ids) == SETTINGS.max_new_tokens
 
 
-@pytest.mark.parametrize("assisted", [False, True])
-def test_generate_does_not_change_the_models(pair: Pair, assisted: bool) -> None:
+@pytest.mark.parametrize("way", [GENERATE, ASSISTED])
+def test_generate_does_not_change_the_models(pair: Pair, way: str) -> None:
     models = (pair.target, pair.draft)
     pair.draft.generation_config.num_assistant_tokens = 17
     before = [copy.deepcopy(m.generation_config.to_dict()) for m in models]
-    _, ids = generate_seconds(pair, [3, 1], SETTINGS, assisted=assisted)
+    _, ids = generate_seconds(pair, [3, 1], SETTINGS, way)
     assert ids == generated(pair.target, [3, 1], 12)
     assert [m.generation_config.to_dict() for m in models] == before
 
@@ -89,7 +89,7 @@ def test_a_failing_generate_does_not_change_the_draft(
     own = pair.draft.generation_config
     monkeypatch.setattr(pair.target, "generate", fails)
     with pytest.raises(RuntimeError, match="no memory"):
-        generate_seconds(pair, [3], SETTINGS, assisted=True)
+        generate_seconds(pair, [3], SETTINGS, ASSISTED)
     assert pair.draft.generation_config is own
 
 

@@ -79,7 +79,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
         for module in (servers, watched_pair):
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
         compared = compare_with_servers([ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2)
-    found = json.loads(compared.to_json())
+    found = compared.to_dict()
     printed = "\n".join(compared.lines())
     rows = {row["who"]: row for row in found["rows"]}
     llama_cpp = "llama.cpp b9 at b.test"

@@ -1,7 +1,7 @@
 """`bench --batch`: passes over several texts at once, and where drafts stop paying.
 
 The passes are those of transformers' own modules with their cache, in fp32 on a processor. The
-lanes decode one text, in another form (`engines.make_engine`), so their speeds differ from these.
+lanes decode one text, in another form (`make_engine`), so their speeds differ from these.
 Sampling and verdicts are not timed here.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -23,7 +22,10 @@ from transformers import DynamicCache
 
 from ...core.eager import check_rollback
 from ...core.engine import most_threads, now
+from ...core.events import Header
+from ...core.header import model_name
 from ...core.policy import predicted_tau, speedup_at
+from ...core.race import race
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
@@ -32,7 +34,7 @@ from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
-from ..racing import all_with, in_fp32, whole_race
+from ..racing import all_with, in_fp32
 from .roofline import floor, token_seconds
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
@@ -57,7 +59,7 @@ class BatchTimes:
     draft: Spread
 
     def speedup(self, alpha: float, gamma: int) -> float:
-        """The expected speed-up at this gamma, from the median times: `theory.speedup_at`."""
+        """The expected speed-up at this gamma, from the median times: `speedup_at`."""
         one, wide = self.target[0].median, self.target[gamma].median
         return speedup_at(alpha, gamma, step=self.draft.median, one=one, wide=wide)
 
@@ -68,13 +70,13 @@ class BatchTimes:
 
     def cells(self, alpha: float) -> list[str]:
         """Its row of the table; the rates are expected tokens per second of all texts together."""
-        first, last, step = self.target[0].median, self.target[-1].median, self.draft.median
+        seconds = self.target[0].median, self.target[-1].median, self.draft.median
+        (first, last, step), (one, wide, draft) = seconds, map(shown_milliseconds, seconds)
         gamma, speedup = self.best(alpha)
         alone = self.batch / first
         return [
-            *(str(self.batch), shown_milliseconds(first), shown_milliseconds(last)),
-            *(f"{last / first:.2f}", shown_milliseconds(step), f"{step / first:.3f}", str(gamma)),
-            *(f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
+            *(str(self.batch), one, wide, f"{last / first:.2f}", draft, f"{step / first:.3f}"),
+            *(str(gamma), f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
         ]
 
 
@@ -101,16 +103,21 @@ class BatchReport:
     times: tuple[BatchTimes, ...]
 
     @property
+    def best(self) -> list[tuple[int, int, float]]:
+        """The measured batches, each with its best gamma and the speed-up there."""
+        return [(one.batch, *one.best(self.alpha)) for one in self.times]
+
+    @property
     def break_even(self) -> float | None:
         """The batch at which the best speed-up falls to 1: None if it does not within the measured
         batches, the smallest batch if drafts do not pay even there.
 
         Between two batches it is interpolated, linear in the logarithm of the batch.
         """
-        points = [(one.batch, one.best(self.alpha)[1]) for one in self.times]
-        if points[0][1] <= 1:
-            return float(points[0][0])
-        for (batch, high), (larger, low) in pairwise(points):
+        first, _, speedup = self.best[0]
+        if speedup <= 1:
+            return float(first)
+        for (batch, _, high), (larger, _, low) in pairwise(self.best):
             if low <= 1:
                 return float(batch * (larger / batch) ** ((high - 1) / (high - low)))
         return None
@@ -124,12 +131,11 @@ class BatchReport:
             return f"Drafts do not pay here, even at batch {first}."
         return f"Drafts stop paying at a batch of about {where:.1f}."
 
-    def to_json(self) -> str:
-        """The measured values, and under "derived" what follows from them, as JSON."""
-        best = [(one.batch, *one.best(self.alpha)) for one in self.times]
-        named = [dict(zip(("batch", "gamma", "speedup"), one, strict=True)) for one in best]
+    def to_dict(self) -> dict[str, Any]:
+        """The measured values, and under "derived" what follows from them, ready for JSON."""
+        named = [{"batch": n, "gamma": gamma, "speedup": most} for n, gamma, most in self.best]
         derived = {"break_even": self.break_even, "best": named}
-        return json.dumps({"schema": 1, **asdict(self), "derived": derived}, indent=1) + "\n"
+        return {"schema": 1, **asdict(self), "derived": derived}
 
     def lines(self) -> Iterator[str]:
         """The measurement as a Markdown table, a bar for each batch, and a sentence."""
@@ -141,9 +147,8 @@ class BatchReport:
         heads = [head.format(widest + 1) for head in HEADS]
         yield from markdown(heads, [one.cells(alpha) for one in self.times])
         yield ""
-        for one in self.times:
-            gamma, speedup = one.best(alpha)
-            yield f"{one.batch:5} │{'█' * round(BAR * speedup)} {speedup:.2f} at gamma {gamma}"
+        for batch, gamma, speedup in self.best:
+            yield f"{batch:5} │{'█' * round(BAR * speedup)} {speedup:.2f} at gamma {gamma}"
         yield f"{'':5} │{'─' * (BAR - 1)}┴ 1: no gain\n"
         # The longer of the two times is the bound (Williams et al. 2009, "Roofline").
         crossing = self.memory_seconds / self.token_seconds
@@ -193,57 +198,62 @@ class BatchedPasses:
 
 def batch_report(
     pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
-) -> None:
-    """Measure, print the table, and write the results to the file of --out.
+) -> dict[str, Any]:
+    """Measure, print the table, and return the results.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` at the first of --temperatures, one at a time.
     """
     settings = replace(settings, temperature=options.temperatures[0])
     batches = sorted(set(options.batch))
+    _check(pair, settings)
+    print(
+        f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
+        flush=True,
+    )
+    header, alpha = _measured_alpha(pair, prompts, settings, options.acceptance)
+    threads = options.threads[-1] if options.threads else most_threads()
+    machine = {"device": header.device, "processor": header.processor, "threads": threads}
+    with all_with(threads):
+        its = in_fp32(pair)
+        limits = filter(None, map(context_length, (its.target, its.draft_model)))
+        context = max(1, min([CONTEXT, *(limit - settings.gamma - 1 for limit in limits)]))
+        report = BatchReport(
+            target=str(header.target["name"]),
+            draft=model_name(its.draft_model),
+            form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
+            context=context,
+            alpha=alpha,
+            temperature=settings.temperature if options.acceptance is None else None,
+            times=batch_times(its, batches, settings.gamma + 1, context, options.repeats),
+            memory_seconds=floor(its.target, context, "eager", its.device).seconds,
+            token_seconds=token_seconds(its.target, its.device),
+            environment={**machine, **header.versions},
+        )
+    print(*report.lines(), sep="\n")
+    print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
+    return report.to_dict()
+
+
+def _check(pair: Pair, settings: Settings) -> None:
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
     drafts = drafter_kind(settings.drafter).needs == "draft"
     if pair.draft is None or settings.gamma < 1 or not drafts:
         raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
-    print(
-        f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
-        flush=True,
-    )
-    given = options.acceptance
-    traces = [
-        whole_race(pair, one, settings) for one in (prompts if given is None else prompts[:1])
-    ]
-    header, rounds = traces[0].header, [r for trace in traces for r in trace.rounds]
-    alpha = compute_metrics(Trace(header, rounds)).alpha if given is None else given
+
+
+def _measured_alpha(
+    pair: Pair, prompts: Sequence[str], settings: Settings, given: float | None
+) -> tuple[Header, float]:
+    """What a race says of pair and machine, and alpha: as `given`, or of races on all prompts."""
+    raced = prompts if given is None else prompts[:1]
+    traces = [Trace.from_events(race(pair, one, settings)) for one in raced]
+    pooled = Trace(traces[0].header, [r for trace in traces for r in trace.rounds])
+    alpha = compute_metrics(pooled).alpha if given is None else given
     if alpha is None:
         raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
-    threads = options.threads[-1] if options.threads else most_threads()
-    with all_with(threads):
-        its = in_fp32(pair) if pair.device.type == "cpu" else pair
-        limits = [context_length(model) for model in (its.target, its.draft_model)]
-        room = [limit - settings.gamma - 1 for limit in limits if limit]
-        context = max(1, min([CONTEXT, *room]))
-        times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
-        memory = floor(its.target, context, "eager", its.device).seconds
-        arithmetic = token_seconds(its.target, its.device)
-    machine = {"device": header.device, "processor": header.processor, "threads": threads}
-    report = BatchReport(
-        target=str(header.target["name"]),
-        draft=str(header.draft["name"]) if header.draft else "",
-        form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
-        context=context,
-        alpha=alpha,
-        temperature=settings.temperature if given is None else None,
-        memory_seconds=memory,
-        token_seconds=arithmetic,
-        environment={**machine, **header.versions},
-        times=times,
-    )
-    print(*report.lines(), sep="\n")
-    print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
-    if options.out:
-        options.out.write_text(report.to_json(), encoding="utf-8")
+    return pooled.header, alpha
 
 
 def batch_times(
@@ -258,12 +268,11 @@ def batch_times(
     models = {"target": (pair.target, range(1, widest + 1)), "draft": (pair.draft, (1,))}
     seconds: dict[tuple[int, str, int], list[float]] = defaultdict(list)
     for _ in tqdm(range(repeats), unit="turn", disable=None, leave=False):
-        for batch in batches:
-            for role, (model, widths) in models.items():
-                passes = BatchedPasses(model, _texts(pair, batch, context))
-                for width in widths:
-                    ids = _texts(pair, batch, width)
-                    seconds[batch, role, width] += _timed(passes, ids, pair.device)
+        for batch, (role, (model, widths)) in product(batches, models.items()):
+            passes = BatchedPasses(model, _texts(pair, batch, context))
+            for width in widths:
+                ids = _texts(pair, batch, width)
+                seconds[batch, role, width] += _timed(passes, ids, pair.device)
     return tuple(
         BatchTimes(
             batch,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,8 @@ from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, also_called, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
-from ...pairs.pair import Pair
 from ...pairs.spec import address_of, is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
-from ...settings import Settings
-from ..racing import all_with
 from .batch import LARGEST, batch_report
 from .drafters import comparison_report
 from .lanes import lanes_report
@@ -35,32 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     also_called(parser, "--models", pair, nargs=2)
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
-    add(
-        "--prompts", type=Path, help="a prompt in each line, JSON, or JSONL; default: held-out ones"
-    )
-    add(
-        "--count",
-        type=whole(1),
-        help="number of prompts, default 5; tables of variants have their own",
-    )
+    prompts = "a prompt in each line, JSON, or JSONL; default: held-out ones"
+    add("--prompts", type=Path, help=prompts)
+    count = "number of prompts, default 5; tables of variants have their own"
+    add("--count", type=whole(1), help=count)
     add("--repeats", type=whole(1), help="default 3; tables of variants have their own")
     add("--temperatures", type=float, nargs="+", help="default 0, 0.7 and 1, or those that matter")
-    add(
-        "--threads",
-        type=whole(1, 4096),
-        nargs="+",
-        help="default: powers of two up to the processors",
-    )
+    threads = "default: powers of two up to the processors"
+    add("--threads", type=whole(1, 4096), nargs="+", help=threads)
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
     out = add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
     also_called(parser, "--json", out)
-    add(
-        "--server-speculating",
-        nargs="+",
-        default=[],
-        metavar="URL",
-        help="beside --server: servers of the same target that speculate by themselves",
-    )
+    speculating = "beside --server: servers of the same target that speculate by themselves"
+    add("--server-speculating", nargs="+", default=[], metavar="URL", help=speculating)
     _add_modes(parser.add_mutually_exclusive_group())
     add_settings(parser)
 
@@ -70,26 +53,19 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     add("--drafters", action="store_true", help="only all drafters, also on the page's prompts")
     add("--policies", action="store_true", help="the same with every gamma policy")
     add("--verdicts", action="store_true", help="the same of all verdicts, with one drafter")
-    add(
-        "--server",
-        nargs="+",
-        metavar="URL",
-        help="only against servers on this machine that serve the same target alone, such as "
-        "http://127.0.0.1:8000/v1; see --server-speculating",
+    server = (
+        "only against servers on this machine that serve the same target alone, such as "
+        "http://127.0.0.1:8000/v1; see --server-speculating"
     )
-    add(
-        "--batch",
-        type=whole(1, LARGEST),
-        nargs="+",
-        metavar="ROWS",
-        help="only passes over several texts at once, and from which batch on drafts stop paying",
-    )
+    add("--server", nargs="+", metavar="URL", help=server)
+    batch = "only passes over several texts at once, and from which batch on drafts stop paying"
+    add("--batch", type=whole(1, LARGEST), nargs="+", metavar="ROWS", help=batch)
 
 
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
     mode = next((name for name in MODES if getattr(options, name)), "")
-    for name, usual in {**USUAL, **SIZES.get(mode, {})}.items():
+    for name, usual in SIZES.get(mode, USUAL).items():
         if getattr(options, name) is None:
             setattr(options, name, usual)
     if options.out:
@@ -103,7 +79,10 @@ def main(options: argparse.Namespace) -> None:
         prompts = _prompts(options)[: options.count]
         pair = load_pair(address_of(options.target_url, options.pair))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
-    MODES.get(mode, lanes_report)(pair, prompts, settings, options)
+    measured: Callable[..., Any] = MODES.get(mode, lanes_report)
+    results = measured(pair, prompts, settings, options)
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1, default=asdict) + "\n")
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
@@ -111,36 +90,18 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     own = ASSETS / options.pair / OWN_SET
     if options.prompts is None and is_row(options.pair) and own.is_file():
         return [one.text for one in in_turn(prompts_file(own))]
-    return _texts(options.prompts or ASSETS / "pair" / "prompts.json")
+    return [one.text for one in prompts_file(options.prompts or ASSETS / "pair" / "prompts.json")]
 
 
-def _texts(path: Path) -> list[str]:
-    return [question.text for question in prompts_file(path)]
-
-
-def _variants(
-    what: str, pair: Pair, prompts: list[str], settings: Settings, options: argparse.Namespace
-) -> None:
-    presets = {"presets": _texts(ASSETS / "pair" / "presets.json")}
-    groups = {} if options.prompts or options.shape else presets
-    groups["own" if options.prompts else "held-out"] = prompts
-    one = all_with(options.threads[0]) if options.threads else nullcontext()
-    with one:
-        rows = comparison_report(
-            what, pair, groups, settings, options.temperatures, options.repeats
-        )
-    if options.out:
-        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-
-
-MODES: dict[str, Callable[[Pair, list[str], Settings, argparse.Namespace], None]] = {
-    "drafters": partial(_variants, "drafters"),
-    "policies": partial(_variants, "policies"),
-    "verdicts": partial(_variants, "verdicts"),
+MODES: dict[str, Callable[..., Any]] = {
+    "drafters": partial(comparison_report, "drafters"),
+    "policies": partial(comparison_report, "policies"),
+    "verdicts": partial(comparison_report, "verdicts"),
     "server": servers_report,
     "batch": batch_report,
 }
-"""What is measured instead of the lanes, by the name of the option."""
+"""What is measured instead of the lanes, by the name of the option: prints it, and returns what
+--out keeps."""
 
 USUAL: dict[str, Any] = {"count": 5, "repeats": 3, "temperatures": [0.0, 0.7, 1.0]}
 SIZES: dict[str, dict[str, Any]] = {
@@ -154,4 +115,4 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def _number_prompts(count: int) -> list[str]:
     """Prompts of 32 tokens for a pair whose tokens are numbers."""
-    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
+    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(count)]

@@ -6,23 +6,27 @@ speed-up depend on the machine too.
 
 from __future__ import annotations
 
+import argparse
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
 
+from ...core.race import race
+from ...environment import ASSETS
 from ...kinds import swept_drafters, verdict_names
 from ...pairs.pair import Pair
+from ...prompts import prompts_file
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.tables import markdown, shown_number
+from ...runs.trace import Trace
 from ...runs.uncertainty import Estimate, geometric_mean, mean
 from ...settings import GAMMA_POLICIES, Settings
-from ..racing import by_prompt, seeded, whole_race
+from ..racing import all_with, over_prompts, seeded
 from ..sweep.agenda import impossible_drafters
-
-Groups = Mapping[str, Sequence[str]]
-"""Prompts by the name of their set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,83 +70,77 @@ def variants_of(
 
 
 def compare(
-    pair: Pair, variants: Mapping[str, Settings], groups: Groups, repeats: int
+    pair: Pair,
+    variants: Mapping[str, Settings],
+    groups: Mapping[str, Sequence[str]],
+    repeats: int,
 ) -> list[Figures]:
-    """The figures of every variant on every set of prompts.
+    """The figures of every variant on every set of prompts. groups: prompts by the name of their
+    set.
 
     All variants run in turn on each prompt, in one process, so that slow changes of the machine's
     speed affect all of them in the same way. Each race warms up by itself. Sampled repeats draw
     with other seeds.
     """
     runs: dict[tuple[str, str, str], list[Metrics]] = defaultdict(list)
-    for again in range(repeats):
-        for group, prompts in groups.items():
-            for prompt in prompts:
-                for name, settings in variants.items():
-                    trace = whole_race(pair, prompt, seeded(settings, again))
-                    runs[name, group, prompt].append(compute_metrics(trace))
-    return [
-        _figures(name, group, [runs[name, group, prompt] for prompt in prompts])
-        for name in variants
-        for group, prompts in groups.items()
-    ]
+    for again, (group, prompts) in product(range(repeats), groups.items()):
+        for prompt, (name, settings) in product(prompts, variants.items()):
+            trace = Trace.from_events(race(pair, prompt, seeded(settings, again)))
+            runs[name, group, prompt].append(compute_metrics(trace))
+    found: list[Figures] = []
+    for name, (group, prompts) in product(variants, groups.items()):
+        own = [runs[name, group, prompt] for prompt in prompts]
+        figures = {
+            "alpha": over_prompts(own, lambda m: m.alpha, mean, fmean),
+            "tau": over_prompts(own, lambda m: m.tau, mean, fmean),
+            "drafted": over_prompts(own, lambda m: m.drafted / max(1, m.rounds), mean, fmean),
+            "c": over_prompts(own, lambda m: m.c, mean),
+            "speedup": over_prompts(own, lambda m: m.speedup, _geometric),
+        }
+        found.append(Figures(name, group, **figures))
+    return found
+
+
+def _geometric(speedups: list[float]) -> Estimate:
+    return geometric_mean([*map(math.log, speedups)])
 
 
 def comparison_report(
-    what: str,
-    pair: Pair,
-    groups: Groups,
-    settings: Settings,
-    temperatures: Sequence[float],
-    repeats: int,
+    what: str, pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
 ) -> list[Figures]:
-    """Compare all of `variants_of(what)` and print a Markdown table for each temperature."""
+    """Compare all of `variants_of(what)`, print a Markdown table for each temperature, and return
+    all rows. Beside held-out prompts the page's own are used."""
+    groups: dict[str, Sequence[str]] = {}
+    if not options.prompts and not options.shape:
+        presets = prompts_file(ASSETS / "pair" / "presets.json")
+        groups["presets"] = [question.text for question in presets]
+    groups["own" if options.prompts else "held-out"] = prompts
     first = next(iter(groups.values()))[0]
-    sets = " and ".join(f"{len(prompts)} prompts of {name}" for name, prompts in groups.items())
+    sets = " and ".join(f"{len(some)} prompts of {name}" for name, some in groups.items())
     found: list[Figures] = []
-    for temperature in temperatures:
-        at = replace(settings, temperature=temperature)
-        variants, left_out = variants_of(what, pair, first, at)
-        print(f"temperature {temperature:g}, gamma {at.gamma}, {at.max_new_tokens} tokens", end="")
-        print(f", {repeats} runs of each of {sets}\n", flush=True)
-        rows = compare(pair, variants, groups, repeats)
-        print(*table_lines(rows), *left_out, "", sep="\n", flush=True)
-        found += rows
+    with all_with(options.threads[0]) if options.threads else nullcontext():
+        for temperature in options.temperatures:
+            at = replace(settings, temperature=temperature)
+            variants, left_out = variants_of(what, pair, first, at)
+            print(
+                f"temperature {temperature:g}, gamma {at.gamma}, {at.max_new_tokens} tokens, "
+                f"{options.repeats} runs of each of {sets}\n",
+                flush=True,
+            )
+            rows = compare(pair, variants, groups, options.repeats)
+            print(*table_lines(rows), *left_out, "", sep="\n", flush=True)
+            found += rows
     return found
 
 
 def table_lines(rows: Iterable[Figures]) -> Iterator[str]:
     """A Markdown table."""
+    cells = []
+    for row in rows:
+        estimates = (row.alpha, row.tau, row.speedup)
+        alpha, tau, speedup = (one.shown() if one else "–" for one in estimates)
+        drafted = shown_number(row.drafted.value if row.drafted else None, 1)
+        c = shown_number(row.c.value if row.c else None, 3)
+        cells.append([f"`{row.variant}`", row.prompts, alpha, tau, drafted, c, speedup])
     head = ("", "prompts", "alpha", "tau", "drafted per pass", "c", "speed-up")
-    yield from markdown(head, [_cells(row) for row in rows])
-
-
-def _cells(row: Figures) -> list[str]:
-    alpha, tau, speedup = (
-        "–" if one is None else one.shown() for one in (row.alpha, row.tau, row.speedup)
-    )
-    drafted, c = (None if one is None else one.value for one in (row.drafted, row.c))
-    shown = shown_number(drafted, 1), shown_number(c, 3)
-    return [f"`{row.variant}`", row.prompts, alpha, tau, *shown, speedup]
-
-
-def _figures(variant: str, prompts: str, runs: Sequence[Sequence[Metrics]]) -> Figures:
-    """runs: of each prompt."""
-
-    def mean_of(
-        figure: Callable[[Metrics], float | None],
-        middle: Callable[[list[float]], float] = statistics.fmean,
-    ) -> Estimate | None:
-        values = by_prompt(runs, figure, middle)
-        return mean(values) if values else None
-
-    logs = [math.log(speed) for speed in by_prompt(runs, lambda m: m.speedup) if speed > 0]
-    return Figures(
-        variant,
-        prompts,
-        alpha=mean_of(lambda m: m.alpha),
-        tau=mean_of(lambda m: m.tau),
-        drafted=mean_of(lambda m: m.drafted / max(1, m.rounds)),
-        c=mean_of(lambda m: m.c, statistics.median),
-        speedup=geometric_mean(logs) if logs else None,
-    )
+    yield from markdown(head, cells)

@@ -4,30 +4,32 @@ measured, as tables and as JSON."""
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import platform
 import resource
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import truediv
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...core.engine import thread_counts
 from ...core.events import Header
-from ...lanes import LANE_LABELS, Lane
+from ...core.race import race
+from ...lanes import LANE_LABELS
 from ...pairs.pair import Pair
-from ...runs.metrics import Metrics, compute_metrics
+from ...runs.metrics import compute_metrics
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
-from ..racing import all_with, by_prompt, whole_race
+from ..racing import all_with, over_prompts
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
 from .random_models import scripted
 from .roofline import Floor, floors
@@ -40,6 +42,7 @@ COMPARED = (
     *((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (SPECULATIVE, LOOKUP)),
     (BASELINE, GENERATE),
 )
+POOLED = ("alpha", "beta", "efficiency", "tau")  # figures of the rounds of all prompts together
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +112,20 @@ def measured(
     ways = other_ways(pair, settings) if with_generate else {}
     rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
     runs: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
-    for again in range(repeats + 1):
-        for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
-            for count in threads:
-                with all_with(count):
-                    others = {name: rate(prompt) for name, rate in ways.items()}
-                    trace = whole_race(pair, prompt, settings, decider)
-                if again == 0:
-                    continue
-                runs[count][index].append(trace)
-                for name, value in {**_lane_rates(trace), **others}.items():
-                    rates[count][name].append(value)
+    for turn, index in enumerate([0, *repeats * [*range(len(prompts))]]):
+        for count in threads:
+            with all_with(count):
+                others = {name: rate(prompts[index]) for name, rate in ways.items()}
+                trace = Trace.from_events(race(pair, prompts[index], settings, decider=decider))
+            if turn == 0:  # it warmed up
+                continue
+            runs[count][index].append(trace)
+            m = compute_metrics(trace)
+            for lane, name in LANE_LABELS.items():
+                prefill = sum(trace.header.prefill_seconds[lane].values())
+                rates[count][name].append(m.tokens[lane] / (m.seconds[lane] + prefill))
+            for name, value in others.items():
+                rates[count][name].append(value)
     rows = [_row(settings, count, runs[count], rates[count]) for count in threads]
     return rows, best_of(settings.temperature, rates), runs[threads[0]][0][0].header
 
@@ -135,19 +141,11 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     }
     best = {name: rates[count][name] for name, count in threads.items()}
     ratios = {
-        f"{a} / {b}": spread(one / other for one, other in zip(best[a], best[b], strict=True))
+        f"{a} / {b}": spread(map(truediv, best[a], best[b]))
         for a, b in COMPARED
         if {a, b} <= best.keys()
     }
     return Best(temperature, threads, {name: spread(best[name]) for name in best}, ratios)
-
-
-def _lane_rates(trace: Trace) -> dict[str, float]:
-    m, prefill = compute_metrics(trace), trace.header.prefill_seconds
-    return {
-        name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
-        for lane, name in LANE_LABELS.items()
-    }
 
 
 def _row(
@@ -155,65 +153,53 @@ def _row(
 ) -> BenchRow:
     """runs: of each prompt."""
     metrics = [[compute_metrics(trace) for trace in again] for again in runs]
-    firsts = [again[0] for again in runs]
+    every, firsts = list(chain(*metrics)), [again[0] for again in runs]
     rounds = [r for trace in firsts for r in trace.rounds]
     pooled = compute_metrics(Trace(firsts[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
+    steps = [r.draft_seconds / len(r.drafted) for r in drafting]
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
-
-    def over_prompts(figure: Callable[[Metrics], float | None]) -> Spread | None:
-        values = by_prompt(metrics, figure)
-        return spread(values) if values else None
-
-    def wall_rate(m: Metrics, lane: Lane) -> float:
-        return m.tokens[lane] / (m.wall_seconds[lane] or math.inf)
-
-    c, drafted = over_prompts(lambda m: m.c), [r.draft_seconds / len(r.drafted) for r in drafting]
+    contexts = [
+        len(one.header.prompt_ids) + sum(len(r.emitted) for r in one.lane("baseline")) // 2
+        for one in firsts
+    ]
+    same = [one.end is not None and one.end.identical is True for one in firsts]
     return BenchRow(
         temperature=settings.temperature,
         threads=threads,
         prompts=len(runs),
-        context=statistics.median_low(map(_middle, firsts)),
+        context=statistics.median_low(contexts),
         tokens_per_second={name: spread(values) for name, values in rates.items()},
-        speedup=over_prompts(lambda m: m.speedup),
+        speedup=over_prompts(metrics, lambda m: m.speedup, spread),
         wall_rates={
-            name: spread(wall_rate(m, lane) for again in metrics for m in again)
+            name: spread(m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in every)
             for lane, name in LANE_LABELS.items()
         },
-        speedup_wall=over_prompts(lambda m: m.speedup_wall),
-        alpha=pooled.alpha,
-        beta=pooled.beta,
-        efficiency=pooled.efficiency,
-        tau=pooled.tau,
-        c=c.median if c else None,
-        draft_step_seconds=statistics.median(drafted) if drafted else None,
+        speedup_wall=over_prompts(metrics, lambda m: m.speedup_wall, spread),
+        **{name: getattr(pooled, name) for name in POOLED},
+        c=over_prompts(metrics, lambda m: m.c, statistics.median),
+        draft_step_seconds=statistics.median(steps) if steps else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
-        identical=sum(bool(one.end and one.end.identical) for one in firsts)
-        if settings.greedy
-        else None,
+        identical=sum(same) if settings.greedy else None,
     )
-
-
-def _middle(trace: Trace) -> int:
-    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
 
 
 def lanes_report(
     pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
-) -> None:
-    """Measure at every temperature, print tables, floors and the environment, and write all
-    results to the file of --out."""
-    decider = scripted(options.acceptance) if options.acceptance is not None else None
+) -> dict[str, Any]:
+    """Measure at every temperature, print tables, floors and the environment, and return them."""
+    given = options.acceptance
+    decider = scripted(given) if given is not None else None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
     if decider:
         print(
-            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            f"verdicts are scripted: every draft is kept with probability {given}, "
             "so text, alpha and tau say nothing about these models\n"
         )
     threads = options.threads or thread_counts()
@@ -232,22 +218,12 @@ def lanes_report(
         print(*_lines(some, one), "", sep="\n", flush=True)
         rows += some
         best.append(one)
-    # Startup: the seconds of capturing and compiling, if an engine did that.
-    startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
-    environment = _environment(header) | ({"startup_seconds": round(startup, 2)} if startup else {})
+    environment = _environment(pair, header)
     least = floors(pair, rows[0].context, settings.drafter)
     print(*(_floor_line(role, floor, rows) for role, floor in least.items()), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
-    if options.out:
-        result = {
-            "settings": asdict(settings),
-            "environment": environment,
-            "scripted_acceptance": options.acceptance,
-            "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
-            "rows": [asdict(row) for row in rows],
-            "best": [asdict(one) for one in best],
-        }
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    how = {"settings": settings, "environment": environment, "scripted_acceptance": given}
+    return how | {"floors": least, "rows": rows, "best": best}
 
 
 def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
@@ -269,7 +245,7 @@ def _lines(rows: Sequence[BenchRow], best: Best) -> Iterator[str]:
     for row in rows:
         yield f"temperature {row.temperature}, threads: {row.threads}"
         yield from (rate_line(name, rate, 24) for name, rate in row.tokens_per_second.items())
-        yield from (f"  {name:24} {value}" for name, value in _figures(row).items())
+        yield from (f"  {name:24} {value}" for name, value in _figures(row))
         yield ""
     yield f"temperature {best.temperature}, each way with the threads that suit it best"
     for name, rate in best.tokens_per_second.items():
@@ -277,38 +253,39 @@ def _lines(rows: Sequence[BenchRow], best: Best) -> Iterator[str]:
     yield from (f"  {names}: {ratio.shown()}" for names, ratio in best.ratios.items())
 
 
-def _figures(row: BenchRow) -> dict[str, str]:
-    short, widths = "too short to compare", row.pass_seconds.items()
-    figures = {
-        "speed-up": row.speedup.shown() if row.speedup else short,
-        "speed-up, wall": row.speedup_wall.shown() if row.speedup_wall else short,
-        "tokens/s, wall": ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items()),
-        "alpha": shown_number(row.alpha, 3),
-        "beta": shown_number(row.beta, 3),
-        "efficiency": shown_number(row.efficiency, 3),
-        "tau": shown_number(row.tau, 2),
-        "c": shown_number(row.c, 3),
-        "draft step": shown_milliseconds(row.draft_step_seconds),
-        "other work": f"{shown_milliseconds(row.overhead_seconds)} per round",
-        "target pass": ", ".join(f"{width}: {shown_milliseconds(one)}" for width, one in widths),
-    }
-    same = {"same text": f"{row.identical}/{row.prompts} prompts"}
-    return figures if row.identical is None else figures | same
+def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
+    for name, ratio in (("speed-up", row.speedup), ("speed-up, wall", row.speedup_wall)):
+        yield name, ratio.shown() if ratio else "too short to compare"
+    yield "tokens/s, wall", ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items())
+    for name, places in (("alpha", 3), ("beta", 3), ("efficiency", 3), ("tau", 2), ("c", 3)):
+        yield name, shown_number(getattr(row, name), places)
+    yield "draft step", shown_milliseconds(row.draft_step_seconds)
+    yield "other work", f"{shown_milliseconds(row.overhead_seconds)} per round"
+    widths = row.pass_seconds.items()
+    yield "target pass", ", ".join(f"{width}: {shown_milliseconds(one)}" for width, one in widths)
+    if row.identical is not None:
+        yield "same text", f"{row.identical}/{row.prompts} prompts"
 
 
-def _environment(header: Header) -> dict[str, Any]:
+def _environment(pair: Pair, header: Header) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     # Linux counts the resident set in KiB, macOS in bytes.
     unit = 1 if platform.system() == "Darwin" else 1024
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    target, draft = (
+        f"{one['name']} ({one['form']})" if one else None for one in (header.target, header.draft)
+    )
+    # Of capturing and compiling, if an engine did that.
+    startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
     return {
         "device": header.device,
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "processor": header.processor,
         "dtype": header.dtype,
-        "target": f"{header.target['name']} ({header.target['form']})",
-        "draft": f"{header.draft['name']} ({header.draft['form']})" if header.draft else None,
+        "target": target,
+        "draft": draft,
         "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
         **header.versions,
+        **({"startup_seconds": round(startup, 2)} if startup else {}),
     }

@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
-    PreTrainedConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
 )
@@ -28,34 +27,39 @@ from ...train.models import PRESETS, Shape
 if TYPE_CHECKING:
     from ...core.protocols import Decide, RandomSource
 
-# Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.
-Size = tuple[int, int, int, int, int, bool]
+SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "tie_word_embeddings"),
+)
+"""What the numbers of a size are in a config. Logits may be padded: to more than the tokenizer has
+ids."""
+
+Size = tuple[int, int, int, int, int, int, bool]
 
 
 def _trained(shape: Shape) -> Size:
     """The size of a model that `train` makes."""
-    return (shape.width, shape.feed_forward, shape.layers, shape.heads, shape.kv_heads, True)
+    return (4096, shape.width, shape.feed_forward, shape.layers, shape.heads, shape.kv_heads, True)
 
 
-# name: (vocabulary, target, draft)
-LLAMA: dict[str, tuple[int, Size, Size]] = {
-    **{name: (4096, _trained(pair.target), _trained(pair.draft)) for name, pair in PRESETS.items()},
+# name: (family, ids of the tokenizer, target, draft)
+SHAPES: dict[str, tuple[Any, int, Size, Size]] = {
+    **{
+        name: (LlamaConfig, 4096, _trained(pair.target), _trained(pair.draft))
+        for name, pair in PRESETS.items()
+    },
     "llama-3.1-8b+3.2-1b": (
-        128256,
-        (4096, 14336, 32, 32, 8, False),
-        (2048, 8192, 16, 32, 8, True),
+        *(LlamaConfig, 128256),
+        (128256, 4096, 14336, 32, 32, 8, False),
+        (128256, 2048, 8192, 16, 32, 8, True),
     ),
-}
-QWEN: dict[str, tuple[int, Size, Size]] = {
     "qwen2.5-7b+0.5b": (
-        151665,
-        (3584, 18944, 28, 28, 4, False),
-        (896, 4864, 24, 14, 2, True),
+        *(Qwen2Config, 151665),
+        (152064, 3584, 18944, 28, 28, 4, False),
+        (151936, 896, 4864, 24, 14, 2, True),
     ),
 }
-SHAPES = (*LLAMA, *QWEN)
-# The padded number of logits of Qwen2.5's target and draft; the tokenizer has fewer ids.
-QWEN_ROWS = (152064, 151936)
+CPU = torch.device("cpu")
 CONTEXT = 2048  # positions, enough for any benchmark
 
 
@@ -66,15 +70,12 @@ def shaped_pair(name: str) -> Pair:
     """
     if name not in SHAPES:
         raise SpecvizError(f"{name!r} is not a known shape: use one of {', '.join(SHAPES)}.")
-    vocab, *sizes = LLAMA[name] if name in LLAMA else QWEN[name]
-    rows = (vocab, vocab) if name in LLAMA else QWEN_ROWS
-    family = LlamaConfig if name in LLAMA else Qwen2Config
-    configs = [_config(family, count, size) for count, size in zip(rows, sizes, strict=True)]
+    family, vocab, *sizes = SHAPES[name]
     try:
-        target, draft = (_random_model(config) for config in configs)
+        target, draft = (random_model(family, size, best_device()) for size in sizes)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         raise SpecvizError(f"{name} does not fit into this device's memory.") from error
-    return Pair(target=target, draft=draft, tokenizer=_numbers(vocab), name=f"{name}, random")
+    return Pair(target=target, draft=draft, tokenizer=numbers(vocab), name=f"{name}, random")
 
 
 def scripted(acceptance: float) -> Decide:
@@ -94,34 +95,23 @@ def scripted(acceptance: float) -> Decide:
     return decided
 
 
-def _config(family: Any, rows: int, size: Size) -> PreTrainedConfig:
-    width, inner, layers, heads, kv_heads, tied = size
-    config: PreTrainedConfig = family(
-        vocab_size=rows,
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=tied,
-        eos_token_id=None,
-        bos_token_id=None,
-        pad_token_id=None,
-    )
-    return config
-
-
-def _random_model(config: PreTrainedConfig) -> Any:
-    device = best_device()
+def random_model(
+    family: Any, size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any
+) -> Any:
+    """A model of this size whose random weights repeat with their seed, and whose texts have no
+    end: in fp32 on a processor, else in bf16. family: the class of its config, which takes `more`
+    too."""
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    torch.manual_seed(0)
+    ends = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
+    named = dict(zip(SIZES, size, strict=True)) | {"max_position_embeddings": CONTEXT}
     # Created on the device and in the dtype: moving or converting large models takes long.
-    with torch.device(device):
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(seed)
+        config = family(**named, **ends, **more)
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def _numbers(vocab: int) -> Any:
+def numbers(vocab: int) -> Any:
     """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
     words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

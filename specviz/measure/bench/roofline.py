@@ -32,20 +32,16 @@ WARM = 2  # of them are not counted
 class Floor:
     """The least time of one pass of a model, for any number of tokens.
 
-    bytes: of all weights that a pass reads, and of the keys and values of `cached` tokens.
-    bytes_per_second: measured by summing a buffer of that size repeatedly. A model that fits into
-    the processor's cache is thus compared with the bandwidth of that cache, any other model with
-    that of the memory.
+    seconds: bytes / bytes_per_second. bytes: of all weights that a pass reads, and of the keys and
+    values of `cached` tokens. bytes_per_second: measured by summing a buffer of that size
+    repeatedly. A model that fits into the processor's cache is thus compared with the bandwidth of
+    that cache, any other model with that of the memory.
     """
 
+    seconds: float
     bytes: int
     cached: int
     bytes_per_second: float
-
-    @property
-    def seconds(self) -> float:
-        """bytes / bytes_per_second."""
-        return self.bytes / self.bytes_per_second
 
 
 def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
@@ -61,22 +57,20 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
         first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
         found["draft"] = floor(first, cached, form, pair.device)
     elif part == "head" and pair.head is not None:
-        found["draft"] = _head_floor(pair, cached)
+        size = sum(map(parameter_bytes, pair.head.step_parts)) + cached * _head_cache_bytes(pair)
+        found["draft"] = _measured(size, cached, pair.device)
     return found
 
 
-def _head_floor(pair: Pair, cached: int) -> Floor:
-    head, numbers, width = pair.head, 0, torch.float32
-    assert head is not None
-    if head.kind == EAGLE:  # what other heads read of caches differs from place to place
-        layer = head.config.layer
-        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
-        engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
-        width = torch.float32 if engine.form == "compiled" else next(head.parameters()).dtype
-    size = (
-        sum(parameter_bytes(part) for part in head.step_parts) + cached * numbers * width.itemsize
-    )
-    return _measured_floor(size, cached, pair.device)
+def _head_cache_bytes(pair: Pair) -> int:
+    """As `cache_bytes`; what other heads than EAGLE read of caches differs from place to place."""
+    head = pair.head
+    if head is None or head.kind != EAGLE:
+        return 0
+    engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
+    width = 4 if engine.form == "compiled" else next(head.parameters()).dtype.itemsize
+    layer = head.config.layer
+    return 2 * int(layer.num_key_value_heads * layer.head_dim * width)  # keys and values
 
 
 def cache_bytes(model: Any, form: str) -> int:
@@ -84,20 +78,19 @@ def cache_bytes(model: Any, form: str) -> int:
 
     form: of the engine that runs the model. The compiled form caches fp32, whatever the weights.
     """
-    layers = configured_caches(text_config(model)).layers
-    dtype = torch.float32 if form == "compiled" else model.dtype
-    return int(sum(layer.numbers for layer in layers) * dtype.itemsize)
+    width = 4 if form == "compiled" else model.dtype.itemsize
+    return int(sum(layer.numbers for layer in configured_caches(text_config(model)).layers) * width)
 
 
 def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
     """The floor of a pass of this model after `cached` tokens. form: of its engine."""
-    size = pass_bytes(model) + cached * cache_bytes(model, form)
-    return _measured_floor(size, cached, device)
+    return _measured(pass_bytes(model) + cached * cache_bytes(model, form), cached, device)
 
 
-def _measured_floor(size: int, cached: int, device: torch.device) -> Floor:
+def _measured(size: int, cached: int, device: torch.device) -> Floor:
     buffer = torch.ones(max(1, size // 4), device=device)
-    return Floor(size, cached, size / _least_seconds(buffer.sum, device))
+    rate = size / _least_seconds(buffer.sum, device)
+    return Floor(size / rate, size, cached, rate)
 
 
 def token_seconds(model: Any, device: torch.device) -> float:

@@ -8,24 +8,23 @@ less that of one with a single token; and from the server's own clock, where it 
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from operator import truediv
 from typing import Any
 
 from tqdm import tqdm
 
 from ...core.engine import thread_counts
-from ...core.events import Round
-from ...core.loop import decode
 from ...errors import PairError, ServerError
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...pairs.pair import Pair
 from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server
+from ...result import baseline, speculate
 from ...runs.tables import rate_line
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
@@ -59,14 +58,13 @@ class ServerComparison:
     """What was measured on `prompts` prompts.
 
     rates: tokens per second without prefill, by way; the samples of all ways are in one order.
-    same_texts: the number of prompts to which each engine wrote the text that was written here.
-    parted: for the other prompts, at which token the texts part, from 0.
+    parted: by engine, at which token its text parts from the one that was written here, from 0, for
+    each prompt to which it wrote another.
     """
 
     rates: dict[Way, list[float]]
-    same_texts: dict[str, int]
+    parted: dict[str, list[int]]
     prompts: int
-    parted: dict[str, list[int]] = field(default_factory=dict)
 
     def best(self, whos: Sequence[str], lane: Lane | None = None) -> Way:
         """The way with the highest median among these names, of one lane or of both."""
@@ -75,39 +73,38 @@ class ServerComparison:
 
     def ratio(self, one: Way, other: Way) -> Spread:
         """The rate of `one` over that of `other`, sample by sample."""
-        pairs = zip(self.rates[one], self.rates[other], strict=True)
-        return spread(a / b for a, b in pairs)
+        return spread(map(truediv, self.rates[one], self.rates[other]))
 
     def lines(self) -> Iterator[str]:
         """All ways, on how many prompts the texts are the same, and the ratios of the best."""
         order = sorted(self.rates, key=lambda way: (LANES.index(way.lane), way.who, way.threads))
         for way in order:
             yield rate_line(str(way), spread(self.rates[way]), 76)
-        for who, count in self.same_texts.items():
-            where = ", ".join(str(index + 1) for index in self.parted.get(who, []))
+        for who, places in self.parted.items():
+            where = ", ".join(str(place + 1) for place in places)
             apart = f"; the others part at token {where}" if where else ""
-            prompts = f"{count}/{self.prompts} prompts{apart}"
+            prompts = f"{self.prompts - len(places)}/{self.prompts} prompts{apart}"
             yield f"  {who} wrote the text that was written here on {prompts}"
         yield "\nbest against best, tokens/s"
-        yield self._ratio_line(self.best([HERE]), self.best([HERE], BASELINE))
+        yield self._against(self.best([HERE]), self.best([HERE], BASELINE))
         others = sorted({way.who for way in self.rates if way.who != HERE})
         for _, some in groupby(others, key=lambda who: who.split()[0]):
             whos = [*some]  # those of one engine
-            has = {way.lane for way in self.rates if way.who in whos}
-            lanes = [lane for lane in LANES[::-1] if lane in has]
-            for lane in lanes:
-                yield self._ratio_line(self.best([HERE], lane), self.best(whos, lane))
-            if len(lanes) == len(LANES):
-                yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+            lanes = {way.lane for way in self.rates if way.who in whos}
+            for lane in sorted(lanes):
+                yield self._against(self.best([HERE], lane), self.best(whos, lane))
+            if lanes == {*LANES}:
+                yield self._against(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
 
-    def to_json(self) -> str:
-        """All ways with their spreads, and where texts part, as JSON."""
-        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in self.rates.items()]
-        texts = {"same_texts": self.same_texts, "parted": self.parted, "prompts": self.prompts}
-        return json.dumps({"rows": rows, **texts}, indent=1) + "\n"
-
-    def _ratio_line(self, one: Way, other: Way) -> str:
+    def _against(self, one: Way, other: Way) -> str:
         return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All ways with their spreads, and where texts part, ready for JSON."""
+        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in self.rates.items()]
+        same = {who: self.prompts - len(places) for who, places in self.parted.items()}
+        texts = {"same_texts": same, "parted": self.parted, "prompts": self.prompts}
+        return {"rows": rows, **texts}
 
 
 class RivalServer:
@@ -120,15 +117,15 @@ class RivalServer:
     def __init__(self, address: str, lane: Lane) -> None:
         url, _, model = address.partition("#")
         self._address, self.lane = server_address(url), lane
-        self._server = self._connected()
-        self._model = model or next(iter(served_models(self._server)), "")
+        self._model = model or next(iter(served_models(self._connected())), "")
         engine = recognised(self._address, self._model)
-        self.who = f"{engine.identity.software} at {self._server.shown}"
+        self.who = f"{engine.identity.software} at {self._address.shown}"
 
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
         rates, text = self._streamed(ids, count)
-        short, long = self._seconds(ids, 1), self._seconds(ids, count)
+        bodies = [self._body(ids, most) for most in (1, count)]
+        short, long = (self._connected().post("completions", body).seconds for body in bodies)
         if long > short:
             rates[WHOLE] = (count - 1) / (long - short)
         return rates, text
@@ -142,40 +139,38 @@ class RivalServer:
         greedy = {"temperature": 0.0, "ignore_eos": True}
         return {"model": self._model, "prompt": list(ids), "max_tokens": count, **greedy}
 
-    def _seconds(self, ids: Sequence[int], count: int) -> float:
-        return self._connected().post("completions", self._body(ids, count)).seconds
-
     def _streamed(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second without the first token, and the text of a streamed answer."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         body = self._body(ids, count) | options | {"return_token_ids": True}  # nosec B105
-        texts: list[str] = []
-        times: list[float] = []
-        tokens, first, rates = count, 1, {}
-        for at, chunk in self._connected().stream("completions", body):
-            for choice in chunk.get("choices", ()):
-                texts.append(str(choice.get("text", "")))
-                times.append(at)
-                if len(times) == 1:  # a step that speculates may bring several
-                    first = len(choice.get("token_ids") or [0])
-            tokens = _whole(chunk.get("usage"), "completion_tokens") or tokens
-            if (rate := _own_clock(chunk.get("timings"))) is not None:
-                rates[OWN_CLOCK] = rate
-        if len(times) < 2 or tokens != count:
+        server = self._connected()
+        told: dict[str, Any] = {}
+        pieces: list[tuple[float, dict[str, Any]]] = []
+        for at, chunk in server.stream("completions", body):
+            pieces += [(at, choice) for choice in chunk.get("choices", ())]
+            told |= {name: chunk[name] for name in ("usage", "timings") if chunk.get(name)}
+        tokens = told.get("usage", {}).get("completion_tokens") or count
+        if len(pieces) < 2 or tokens != count:
             raise ServerError(
-                f"{self._server.shown} streamed {tokens if times else 0} tokens instead of "
+                f"{server.shown} streamed {tokens if pieces else 0} tokens instead of "
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
-        if times[-1] > times[0]:
-            rates[STREAMED] = (tokens - first) / (times[-1] - times[0])
-        return rates, "".join(texts)
+        rates: dict[str, float] = {}
+        if milliseconds := told.get("timings", {}).get("predicted_ms"):
+            # llama.cpp's own clock, which starts when the first token is there.
+            rates[OWN_CLOCK] = (told["timings"]["predicted_n"] - 1) / (milliseconds / 1e3)
+        (begin, first), (end, _) = pieces[0], pieces[-1]
+        if end > begin:
+            # A step that speculates may bring several tokens.
+            rates[STREAMED] = (tokens - len(first.get("token_ids") or [0])) / (end - begin)
+        return rates, "".join(str(piece.get("text", "")) for _, piece in pieces)
 
 
 def servers_report(
     pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
-) -> None:
-    """Compare with the servers of the options, print all ways and the ratios of the best, and write
-    them to the file of --out as JSON."""
+) -> dict[str, Any]:
+    """Compare with the servers of the options, print all ways and the ratios of the best, and
+    return them."""
     print(
         f"greedy, {len(prompts)} prompts, {options.repeats} repeats, {settings.max_new_tokens} "
         "tokens each; all ways take turns on each prompt; prefill is not counted\n",
@@ -184,8 +179,7 @@ def servers_report(
     servers = (options.server, options.server_speculating)
     found = compare_with_servers(*servers, pair, prompts, settings, options.repeats)
     print(*found.lines(), sep="\n")
-    if options.out:
-        options.out.write_text(found.to_json(), encoding="utf-8")
+    return found.to_dict()
 
 
 def compare_with_servers(
@@ -206,45 +200,50 @@ def compare_with_servers(
         raise PairError("--server compares the target with drafts and without: choose a drafter.")
     if settings.max_new_tokens < 2:
         raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
-    lanes: dict[Lane, Sequence[str]] = {"baseline": alone, "speculative": speculating}
+    lanes: dict[Lane, Sequence[str]] = {BASELINE: alone, SPECULATIVE: speculating}
     servers = [RivalServer(one, lane) for lane, some in lanes.items() for one in some]
     gammas = {BASELINE: 0, SPECULATIVE: settings.gamma}
     ways = [Way(HERE, lane, n, gammas[lane]) for n in thread_counts() for lane in LANES]
     rates: dict[Way, list[float]] = defaultdict(list)
     parted: dict[str, dict[str, int | None]] = {server.who: {} for server in servers}
     # What is compiled, allocated or read once is not measured.
-    for way in ways:
-        own_run(pair, prompts[0], settings, way)
-    for server in servers:
-        server.runs(pair.encode(prompts[0], chat=settings.chat), settings.max_new_tokens)
+    _turn(pair, prompts[0], settings, ways, servers)
     for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
-        tokens: list[str] = []
-        for way in ways:
-            rate, tokens = own_run(pair, prompt, settings, way)
+        timed, places = _turn(pair, prompt, settings, ways, servers)
+        for way, rate in timed.items():
             rates[way].append(rate)
-        for server in servers:
-            ids = pair.encode(prompt, chat=settings.chat)
-            timed, text = server.runs(ids, settings.max_new_tokens)
-            for how, rate in timed.items():
-                rates[Way(f"{server.who}, {how}", server.lane, 0, 0)].append(rate)
-            parted[server.who][prompt] = parts_at(tokens, text)
+        for who, place in places.items():
+            parted[who][prompt] = place
     # Ways that could not be timed each time are left out.
     complete = {way: some for way, some in rates.items() if len(some) == repeats * len(prompts)}
-    places = {
-        who: [place for place in some.values() if place is not None] for who, some in parted.items()
-    }
-    same = {who: len(prompts) - len(some) for who, some in places.items()}
-    return ServerComparison(complete, same, len(prompts), places)
+    apart = {who: [n for n in some.values() if n is not None] for who, some in parted.items()}
+    return ServerComparison(complete, apart, len(prompts))
+
+
+def _turn(
+    pair: Pair, prompt: str, settings: Settings, ways: list[Way], servers: list[RivalServer]
+) -> tuple[dict[Way, float], dict[str, int | None]]:
+    """The rates of all ways on a prompt, and where each server's text parts from ours."""
+    rates: dict[Way, float] = {}
+    parted: dict[str, int | None] = {}
+    for way in ways:
+        rates[way], tokens = own_run(pair, prompt, settings, way)
+    ids = pair.encode(prompt, chat=settings.chat)
+    for server in servers:
+        timed, text = server.runs(ids, settings.max_new_tokens)
+        for how, rate in timed.items():
+            rates[Way(f"{server.who}, {how}", server.lane, 0, 0)] = rate
+        parted[server.who] = parts_at(tokens, text)
+    return rates, parted
 
 
 def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:
     """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
-    ids = pair.encode(prompt, chat=settings.chat)
+    decoded = baseline if way.lane == BASELINE else speculate
     with all_with(way.threads):
-        events = list(decode(pair, ids, settings, way.lane))
-    rounds = [event for event in events if isinstance(event, Round)]
-    tokens = [token for one in rounds for token in one.emitted]
-    return len(tokens) / rounds[-1].clock, [token.text for token in tokens]
+        rounds = list(decoded(pair, prompt, settings))
+    tokens = [token.text for one in rounds for token in one.emitted]
+    return len(tokens) / rounds[-1].clock, tokens
 
 
 def parts_at(tokens: Sequence[str], text: str) -> int | None:
@@ -255,17 +254,3 @@ def parts_at(tokens: Sequence[str], text: str) -> int | None:
             return index
         place += len(token)
     return None
-
-
-def _own_clock(timings: Any) -> float | None:
-    """llama.cpp's own figure; its clock starts when the first token is there."""
-    count = _whole(timings, "predicted_n")
-    milliseconds = timings.get("predicted_ms") if isinstance(timings, dict) else None
-    if not count or count < 2 or not isinstance(milliseconds, int | float) or milliseconds <= 0:
-        return None
-    return (count - 1) / (milliseconds / 1e3)
-
-
-def _whole(value: Any, name: str) -> int | None:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if type(found) is int else None
