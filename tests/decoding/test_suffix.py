@@ -151,7 +151,7 @@ def test_one_text_is_not_continued_by_the_next():
 @pytest.mark.parametrize(("size", "chance"), [(1, 1 / 2), (3, 3 / 4)])
 def test_a_short_run_says_less_than_a_long_one(size: int, chance: float):
     followers = suffix.Followers([5], [2], 2, 0)
-    assert suffix.chance_of_likeliest(suffix.Context(0, size), followers) == chance
+    assert suffix.chance_of_likeliest(size, followers) == chance
 
 
 @pytest.mark.parametrize("text", [[1, 2, 1, 3, 1], [1, 3, 1, 2, 1]])
