@@ -123,13 +123,13 @@ def run_draft(boxes, first, following, numbers, greedy, tie, uniforms, ids, logi
             ids[step] = _draw(logits[step], uniforms[step], scratch, q[step])
 
 
-Plan = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class _Worker:
     """One thread and its box."""
 
-    def __init__(self, index: int, box: Plan) -> None:
+    def __init__(self, index: int, box: Integers) -> None:
         self._index, self._box = index, box
         self._asleep = False
         self._wake = threading.Semaphore(0)
@@ -166,7 +166,7 @@ class Crew:
         self._workers: list[_Worker] = []
 
     @contextmanager
-    def gathered(self, threads: int, *plans: Plan) -> Iterator[Plan]:
+    def gathered(self, threads: int, *plans: Integers) -> Iterator[Integers]:
         """Within, so many threads, this one among them, wait for passes of these plans; yields the
         boxes of the others, for `box.lead`."""
         with self._one_at_a_time:

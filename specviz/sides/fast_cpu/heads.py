@@ -25,7 +25,7 @@ def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateRead
     """
     if not _suits(head) or not has_compiler():
         return None
-    from .head import CompiledHeadEngine  # which imports numba
+    from .engine import CompiledHeadEngine  # which imports numba
 
     if head not in _checked:
         plain = head.make_engine(vocab, target)
