@@ -27,6 +27,9 @@ RETRIES = 2  # where nothing is timed
 MOST_SHOWN = 200  # characters of a question in a sentence
 RIGHT_AFTER = 10.0  # seconds
 
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
+"""What is raised where an answer has another form than the one that is read."""
+
 Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 """The chunks of a streamed answer, each with the seconds from the request to its arrival."""
 

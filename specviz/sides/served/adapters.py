@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import PairError
-from ...remote.wire import RefusedError
+from ...remote.wire import ANOTHER_FORM, RefusedError
 from ...settings import Settings
-from .interface import ANOTHER_FORM, Drawn, TargetServer, UnsuitedError
+from .interface import Drawn, TargetServer, UnsuitedError
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0

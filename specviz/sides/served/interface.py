@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import PairError
-from ...remote.wire import Server
+from ...remote.wire import ANOTHER_FORM, Server
 from ...settings import Settings
 
 
@@ -157,10 +157,6 @@ class TargetServer:
         ):
             raise UnsuitedError(self.server.rubbish())
         return found
-
-
-ANOTHER_FORM = (KeyError, IndexError, TypeError, ValueError, AttributeError)
-"""What is raised where an answer has another form."""
 
 
 def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:
