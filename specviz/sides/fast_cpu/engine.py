@@ -17,7 +17,7 @@ from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
 from . import forward as f
-from .crew import MOST_THREADS, Integers, crew, lead, run_draft
+from .crew import MOST_THREADS, Integers, gathered, lead, run_draft
 from .rows import Sizes
 from .support import forget_stale_code
 from .vector import BYTES, KINDS
@@ -99,7 +99,7 @@ class Passes:
 
     def run(self, plan: Integers) -> None:
         """One pass."""
-        with crew().gathered(self.sizes.threads, plan) as boxes:
+        with gathered(self.sizes.threads, plan) as boxes:
             lead(boxes, plan, self.numbers)
 
     def reserve(self, length: int, used: int) -> None:
@@ -230,7 +230,7 @@ class CompiledEngine(OwnEngine):
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
         how = passes.numbers, rows.greedy, np.float32(TIE), uniforms
-        with crew().gathered(self.threads, first, following) as boxes:
+        with gathered(self.threads, first, following) as boxes:
             run_draft(boxes, first, following, *how, drafted, logits, rows.rows(n))
         self.length = end + n - 1
         rows.take(drafted)

@@ -225,7 +225,9 @@ def forget_stale_code(folder: Path = HERE) -> None:
     of a checkout, a pass could thus be made of old and of new code.
     """
     kept = folder / "__pycache__"
-    mark, sources = kept / "compiled-from", _digest(folder)
+    mark, paths = kept / "compiled-from", sorted(folder.glob("*.py"))
+    found = b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in paths)
+    sources = hashlib.sha256(found).hexdigest()
     # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
     # installed, and so dated, together.
     with contextlib.suppress(OSError):
@@ -235,10 +237,3 @@ def forget_stale_code(folder: Path = HERE) -> None:
         for path in (*kept.glob("*.nbi"), *kept.glob("*.nbc")):
             path.unlink(missing_ok=True)  # another process may do the same
         mark.write_text(sources, "ascii")
-
-
-def _digest(folder: Path) -> str:
-    made = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        made.update(path.name.encode() + b"\0" + path.read_bytes())
-    return made.hexdigest()
