@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,16 +38,9 @@ SEPARATOR = -1  # stands between texts; never an id
 ROOT = 0
 
 
-class Context(NamedTuple):
-    """A run of ids that stood in the text before: places of the tree, for each of its ends, the
-    empty run first."""
-
-    runs: Sequence[int]
-
-    @property
-    def size(self) -> int:
-        """Its ids."""
-        return len(self.runs) - 1
+Context: TypeAlias = Sequence[int]
+"""A run of ids that stood in the text before: the places in the tree of all its ends, the shortest
+first, so as many as it has ids."""
 
 
 class Followers(NamedTuple):
@@ -79,7 +72,7 @@ class SuffixIndex:
         self._count = [0]
         self._latest = [0]
         self._next: list[dict[int, int]] = [{}]
-        self._ends = [ROOT]  # of the text, by size, that occurred before
+        self._ends: list[int] = []  # of the text, the shortest first, that occurred before
 
     @property
     def size(self) -> int:
@@ -90,8 +83,8 @@ class SuffixIndex:
         """Add ids at the end of the text."""
         for token_id in ids:
             self._ids.append(token_id)
-            ends = [ROOT]
-            for run in self._ends[:DEPTH]:
+            ends = []
+            for run in (ROOT, *self._ends)[:DEPTH]:
                 longer = self._next[run].get(token_id)
                 if longer is None:
                     self._add(run, token_id, self.size)
@@ -105,32 +98,31 @@ class SuffixIndex:
     def separate(self) -> None:
         """End a text: what is added next does not follow from it."""
         self._ids.append(SEPARATOR)
-        del self._ends[1:]
+        self._ends = []
 
     def context(self) -> Context:
-        """The longest run at the text's end that was followed by something before; of size 0 if
-        there is none."""
+        """The longest run at the text's end that was followed by something before; empty if there
+        is none."""
         return self._followed(self._ends)
 
     def after(self, context: Context, token_id: int) -> Context:
-        """The longest run that ends `context` and `token_id`, and was followed by something; of
-        size 0, which all ids follow, if there is none."""
-        longer = [self._followers(run)[token_id] for run in context.runs]
-        return self._followed([ROOT, *longer])
+        """The longest run that ends `context` and `token_id`, and was followed by something; the
+        empty one, which all ids follow, if there is none."""
+        return self._followed([self._followers(run)[token_id] for run in (ROOT, *context)])
 
     def followers(self, context: Context) -> Followers:
         """What followed a run that `context` or `after` returned."""
-        found = self._followers(context.runs[-1])
+        found = self._followers(context[-1] if context else ROOT)
         counts = [self._count[run] for run in found.values()]
         ranks = list(zip(counts, map(self._latest.__getitem__, found.values()), strict=True))
         return Followers(list(found), counts, sum(counts), ranks.index(max(ranks)))
 
-    def _followed(self, ends: Sequence[int]) -> Context:
+    def _followed(self, ends: Context) -> Context:
         # With what follows it, a run must still be short enough to be counted.
-        size = min(len(ends), DEPTH) - 1
-        while size and not self._followers(ends[size]):
+        size = min(len(ends), DEPTH - 1)
+        while size and not self._followers(ends[size - 1]):
             size -= 1
-        return Context(ends[: size + 1])
+        return ends[:size]
 
     def _followers(self, run: int) -> dict[int, int]:
         found, place = self._next[run], self._latest[run]
@@ -184,9 +176,9 @@ class SuffixDrafter(Drafter):
         """
         context, chance = self._index.context(), 1.0
         found: list[Followers] = []
-        while context.size and len(found) < most:
+        while context and len(found) < most:
             followers = self._index.followers(context)
-            chance *= chance_of_likeliest(context.size, followers)
+            chance *= chance_of_likeliest(len(context), followers)
             if chance < LEAST_CHANCE:
                 break
             found.append(followers)

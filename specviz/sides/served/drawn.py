@@ -77,7 +77,9 @@ class DrawnPath(NumpyPath):
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
         drafted = [] if draft is None else draft.ids.tolist()
-        first = self._server.draw([ids[-1], *drafted], self._run.settings, self._seed())
+        self._server.append([ids[-1], *drafted])
+        lengths, settings = range(len(ids), len(ids) + len(drafted) + 1), self._run.settings
+        first = [one for (one,) in self._server.drawn(lengths, drafted, settings, self._seed())]
         u = self._source.numbers(len(drafted))
         p = [place.asked[token_id] for place, token_id in zip(first, drafted, strict=False)]
         known = torch.zeros(len(first), self._run.vocab)  # 0 where nothing is known
@@ -102,8 +104,8 @@ class DrawnPath(NumpyPath):
         count = MORE[-1]
         while True:
             count = next(sizes, count)
-            settings = self._run.settings
-            yield from self._server.draw_again(length, settings, self._seed(), count)
+            here, settings = range(length, length + 1), self._run.settings
+            yield from self._server.drawn(here, (), settings, self._seed(), count)[0]
 
     def _seed(self) -> int:
         return int(self._source.numbers(1)[0] * 2**53)
