@@ -10,7 +10,7 @@ from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.engines import WatchedEngine
-from ..sides.watched.watching import tells_steps, watched_pair
+from ..sides.watched.watching import load_watched, tells_steps
 from .doctor import Report, examine_pair, shown_model
 from .findings import Findings, good, stop, warning
 from .hub import find_source
@@ -71,7 +71,7 @@ def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
     """The report on a server that speculates by itself."""
     model = spec.engine.model
     try:
-        pair = watched_pair(spec)
+        pair = load_watched(spec)
         found = watched_findings(pair.stream, pair.alone, told=tells_steps(pair.stream))
         return Report(model, None, tuple(found))
     except (PairError, ServerError) as error:

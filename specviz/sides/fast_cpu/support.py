@@ -99,14 +99,11 @@ def _is_as_published(model: Any) -> bool:
         and not any(getattr(m, hook) for hook in hooks)
         for m in modules
     )
-    linears = (
-        layer for m in model.model.layers for layer in (*_linears(m.self_attn), *_linears(m.mlp))
+    parts = (part for layer in model.model.layers for part in (layer.self_attn, layer.mlp))
+    children = (named for part in parts for named in part.named_children())
+    return own and all(
+        type(child) is torch.nn.Linear for name, child in children if name.endswith("_proj")
     )
-    return own and all(type(layer) is torch.nn.Linear for layer in linears)
-
-
-def _linears(module: Any) -> list[Any]:
-    return [child for name, child in module.named_children() if name.endswith("_proj")]
 
 
 def _has_fitting_sizes(model: Any) -> bool:

@@ -23,8 +23,6 @@ MOST_TRIES = 2**16
 
 MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each place
 
-Uniforms = Callable[[], float]
-
 
 def decide_by_draws(
     p: Sequence[float],
@@ -32,7 +30,7 @@ def decide_by_draws(
     drafted: Sequence[int],
     u: Sequence[float],
     draws: Callable[[int], Iterator[Drawn]],
-    uniform: Uniforms,
+    uniform: Callable[[], float],
 ) -> tuple[int, Drawn]:
     """The token rule of `verdict.decided` without the target's distributions: how many drafts are
     kept, and the token that follows them.

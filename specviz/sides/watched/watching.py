@@ -199,8 +199,11 @@ class Watched:
         return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
 
 
-def watched_pair(spec: WatchedSpec) -> Watched:
-    """The engines of such a name. Raises `PairError` and `ServerError`."""
+def load_watched(spec: WatchedSpec, asked: Any = None) -> Watched:
+    """The engines of such a name. asked: by who loads it as a pair; no option of that concerns it.
+    Raises `PairError` and `ServerError`."""
+    if asked is not None and asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
     addresses = [one for one in (spec.engine, spec.alone) if one is not None]
     engines = [recognised(server_address(one.url), one.model) for one in addresses]
     alone = engines[1] if engines[1:] else None
@@ -210,13 +213,6 @@ def watched_pair(spec: WatchedSpec) -> Watched:
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
-
-
-def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
-    """The same as a source of pairs; no option of loading concerns it."""
-    if asked.on_progress is not None:
-        asked.on_progress(Progress("asking the server of the target"))
-    return watched_pair(spec)
 
 
 def recognised(address: ServerAddress, model: str) -> WatchedEngine:
