@@ -27,6 +27,16 @@ class Drawn(NamedTuple):
     asked: dict[int, float]
 
 
+class Wanted(NamedTuple):
+    """What is drawn after each prefix: so many tokens, under the temperature, top-k and top-p
+    of the settings. asked: ids of tokens whose probabilities there are told."""
+
+    asked: Sequence[int]
+    settings: Settings
+    seed: int
+    tokens: int = 1
+
+
 class Spent(NamedTuple):
     """What requests have cost. exchanged: bytes sent and received. server: the seconds that the
     server says it worked on them; None if it does not tell."""
@@ -72,18 +82,9 @@ class TargetServer:
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
         return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
 
-    def draws(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int = 1,
-    ) -> list[list[Drawn]]:
-        """`count` tokens drawn after each prefix under the temperature, top-k and top-p of
-        `settings`, and the probabilities of the tokens `asked`. Those after one prefix are
-        independent; those after different ones need not be. Raises `ServerError`, and `PairError`
-        if the server cannot draw."""
+    def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
+        """What is wanted. Tokens after one prefix are independent; those after different ones need
+        not be. Raises `ServerError`, and `PairError` if the server cannot draw."""
         raise PairError("this server does not tell the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:

@@ -22,7 +22,7 @@ from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
 from .adapters import Completions, LlamaTarget
-from .interface import Drawn, Spent, TargetServer, UnsuitedError
+from .interface import Drawn, Spent, TargetServer, UnsuitedError, Wanted
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -168,13 +168,10 @@ class RemoteEngine(OwnEngine):
         """Append `ids` to the cache without asking for their logits."""
         self._ids += ids
 
-    def drawn(
-        self, lengths: range, asked: Sequence[int], settings: Settings, seed: int, count: int = 1
-    ) -> list[list[Drawn]]:
-        """`count` tokens that the server drew after the first n tokens in the cache, for each n of
-        `lengths`, with the probabilities there of the tokens `asked`."""
+    def drawn(self, lengths: range, wanted: Wanted) -> list[list[Drawn]]:
+        """What the server drew after the first n tokens in the cache, for each n of `lengths`."""
         server = self._target.server
-        found = server.draws(self._prefixes(lengths), asked, settings, seed, count)
+        found = server.draws(self._prefixes(lengths), wanted)
         self._spent = self._spent.plus(server.spent)
         return found
 
