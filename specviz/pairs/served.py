@@ -9,7 +9,7 @@ from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.watching import tells_steps, watched_pair
+from ..sides.watched.watching import load_watched, tells_steps
 from .doctor import Report, examine_pair, shown_model
 from .findings import Findings, good, stop, warning
 from .hub import find_source
@@ -76,7 +76,7 @@ def _report(target: str, draft: str | None, findings: Findings) -> Report:
 def watched_findings(spec: WatchedSpec) -> Findings:
     """What can be seen of a server that speculates by itself. Raises `PairError` and
     `ServerError`."""
-    pair = watched_pair(spec)
+    pair = load_watched(spec)
     told = tells_steps(pair.stream)
     yield good(
         "server", f"{pair.stream.identity.software} answers; its own speculation is watched."

@@ -27,6 +27,9 @@ RETRIES = 2  # where nothing is timed
 MOST_SHOWN = 200  # characters of a question in a sentence
 RIGHT_AFTER = 10.0  # seconds
 
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
+"""What is raised where an answer has another form than the one that is read."""
+
 Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 """The chunks of a streamed answer, each with the seconds from the request to its arrival."""
 
@@ -76,20 +79,20 @@ class Server:
     def get(self, path: str) -> Any:
         """The JSON at a path below the interface, or at "/path" of the server. Raises
         `ServerError`."""
-        return self._patiently("GET", path, None).value
+        return self._patiently(path, None)
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        return str(self._once("GET", path, None, lambda raw: raw.decode("utf-8", "replace")).value)
+        return str(self._once(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
-        return self._patiently("POST", path, body).value
+        return self._patiently(path, body)
 
     def post(self, path: str, body: dict[str, Any]) -> Reply:
         """One POST and its cost, never asked again: for what a clock counts. Raises
         `ServerError`."""
-        return self._once("POST", path, body)
+        return self._once(path, body)
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
         """The chunks of an answer as they come.
@@ -122,7 +125,7 @@ class Server:
 
     def _chunks(self, path: str, body: dict[str, Any]) -> Stream:
         start = time.perf_counter()
-        with self._begun("POST", path, orjson.dumps(body), _question(path, body)) as response:
+        with self._begun(path, body) as response:
             for line in response.iter_lines():
                 told = line.removeprefix("data:").strip()
                 if not line.startswith("data:") or told == "[DONE]":
@@ -135,42 +138,46 @@ class Server:
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
 
-    def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Reply:
+    def _patiently(self, path: str, body: dict[str, Any] | None) -> Any:
         for _ in range(RETRIES):
             try:
-                return self._once(method, path, body)
+                return self._once(path, body).value
             except _BusyError as busy:
                 if busy.wait > MOST_WAIT:
                     raise
                 time.sleep(busy.wait)
-        return self._once(method, path, body)
+        return self._once(path, body).value
 
     def _once(
         self,
-        method: str,
         path: str,
         body: dict[str, Any] | None,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> Reply:
-        content = None if body is None else orjson.dumps(body)
         start = time.perf_counter()
-        with self._begun(method, path, content, _question(path, body)) as response:
+        with self._begun(path, body) as response:
             raw = self._read(response)
             seconds = time.perf_counter() - start
-            return Reply(read(raw), seconds, len(content or b""), len(raw))
+            return Reply(read(raw), seconds, len(response.request.content), len(raw))
 
     @contextmanager
-    def _begun(
-        self, method: str, path: str, content: bytes | None, question: str
-    ) -> Iterator[httpx.Response]:
-        """The answer to a question, once it begins, if it is no refusal."""
-        with self._faults(question):
+    def _begun(self, path: str, body: dict[str, Any] | None) -> Iterator[httpx.Response]:
+        """The answer to a question, once it begins, if it is no refusal.
+
+        What httpx and parsers raise, also within, becomes a sentence, which holds neither key nor
+        address but host and port.
+        """
+        content, question = None if body is None else orjson.dumps(body), _question(path, body)
+        method = "GET" if body is None else "POST"
+        try:
             request = self._client.build_request(method, self._at(path), content=content)
             with closing(self._sent(request)) as response:
                 if response.status_code != httpx.codes.OK:
                     raise self._refusal(response, question, self._read(response))
                 yield response
-            self._last = question, time.monotonic()
+        except (httpx.HTTPError, ValueError) as error:
+            raise ServerError(self._fault(error, question)) from error
+        self._last = question, time.monotonic()
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         """The answer once it begins. A server may end a kept connection while a request is on its
@@ -197,15 +204,6 @@ class Server:
                     "smaller gamma, or top_k."
                 )
         return bytes(raw)
-
-    @contextmanager
-    def _faults(self, question: str) -> Iterator[None]:
-        """Turns what httpx and parsers raise into sentences, which hold neither key nor address
-        but host and port. question: what is asked inside the block."""
-        try:
-            yield
-        except (httpx.HTTPError, ValueError) as error:
-            raise ServerError(self._fault(error, question)) from error
 
     def _fault(self, error: Exception, question: str) -> str:
         if isinstance(error, httpx.TimeoutException):

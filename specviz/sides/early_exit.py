@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..core.cost import extra_token_cost, pass_cost
-from ..core.drafting import Drafter
+from ..core.drafting import UNLIMITED, Drafter
 from ..core.engine import make_engine
 from ..core.header import described
 from ..core.policy import best_gamma
@@ -56,12 +56,11 @@ class EarlyExitDrafter(Drafter):
         self._path = target
         self._model = pair.target
         self._length = run.settings.max_new_tokens
-        self._limit = context_length(pair.target)
+        self._limit = context_length(pair.target) or UNLIMITED
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
-        most = length + self._length
-        self._path.prepare("draft", length, min(most, self._limit or most), self.layers)
+        self._path.prepare("draft", length, min(length + self._length, self._limit), self.layers)
         return 0.0  # the target has read the prompt for both
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:

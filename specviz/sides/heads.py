@@ -98,10 +98,9 @@ class HeadEngine(StateReader):
         self._cache = DynamicLayer()
         self._unread = weight.new_empty(0, head.fc.in_features)
         self._output = weight.new_empty(0, head.fc.out_features)  # of the last place
-        targets = head.targets
         # Ids of the target that its tokenizer lacks are never drafted.
-        self._known = None if bool((targets < vocab).all()) else (targets < vocab).nonzero()[:, 0]
-        self._targets = targets if self._known is None else targets[self._known]
+        self._known = (head.targets < vocab).nonzero()[:, 0]
+        self._targets = head.targets[self._known]
 
     @property
     def length(self) -> int:
@@ -126,10 +125,8 @@ class HeadEngine(StateReader):
     def _spread(self, logits: Tensor) -> Tensor:
         """Logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n, vocab]:
         -inf elsewhere, so that the probability there is 0."""
-        if self._known is not None:
-            logits = logits[:, self._known]
         whole = logits.new_full((len(logits), self._vocab), -torch.inf)
-        whole[:, self._targets] = logits
+        whole[:, self._targets] = logits[:, self._known]
         return whole
 
 

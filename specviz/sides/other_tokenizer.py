@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core.cost import pass_cost
-from ..core.drafting import Drafter
+from ..core.drafting import UNLIMITED, Drafter
 from ..core.engine import host_ids, make_engine, prefill
 from ..core.sampling import greedy_ids, sample, uniforms
 from ..core.types import Draft, RunContext
@@ -84,29 +84,26 @@ class TranslatedDrafter(Drafter):
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         assert pair.shared is not None
-        shared = self._shared = pair.shared
+        self._shared = pair.shared
         self._pair, self._run = pair, run
         self.engine: Engine = make_engine(pair.draft_model, pair.draft_vocab)
         self.form = self.engine.form
-        self._limit = context_length(pair.draft_model)
-        self._text = DraftText(pair, shared, [])
+        self._limit = context_length(pair.draft_model) or UNLIMITED
+        self._text = DraftText(pair, pair.shared, [])
         self._proposed: Tensor | None = None
 
     def prefill(self, ids: Sequence[int]) -> float:
         self._text = DraftText(self._pair, self._shared, ids)
         read = self._text.ids[:-1]
-        if self._limit is not None and len(read) > self._limit:
-            return 0.0
-        return prefill(self.engine, read)
+        return prefill(self.engine, read) if len(read) <= self._limit else 0.0
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         text, proposed = self._text.ids, [] if self._proposed is None else self._proposed.tolist()
         known = len(text)
         self._text.extend(ids, proposed)
         self._proposed = None
-        if self._limit is not None:
-            # The last drafted token is never fed, so it may lie one past the context.
-            count = min(count, self._limit - len(text) + 1)
+        # The last drafted token is never fed, so it may lie one past the context.
+        count = min(count, self._limit - len(text) + 1)
         if count < 1:
             return None
         pairs = enumerate(zip(proposed, text[known:], strict=False))
@@ -138,25 +135,21 @@ class TextDrafter(TranslatedDrafter):
             if proposed[-1] not in self._shared.draft.texts:
                 break  # a special token: what could follow it is no text
         found = self._encoded(ids, proposed)[:count]
-        own = torch.tensor(proposed)
-        if not found:
-            return None, own
-        return Draft.certain(found, self._run), own
+        return Draft.certain(found, self._run) if found else None, torch.tensor(proposed)
 
     def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
         """The target's ids for what the draft proposes to follow the committed `ids`."""
         shared = self._shared
         text = b"".join(shared.draft.texts.get(i, b"") for i in proposed)
         found = self._aligned(ids[-TAIL:], text)
-        if (
-            found is None
-        ):  # the text before would be cut into other tokens, or a character is not whole
+        if found is None:
             found = shared.target.spell(text)
         end = shared.to_target.get(proposed[-1]) if proposed[-1] not in shared.draft.texts else None
         return [i for i in found if i < self._run.vocab] + ([] if end is None else [end])
 
     def _aligned(self, tail: Sequence[int], text: bytes) -> list[int] | None:
-        """The ids of `text` after `tail`; None if both together are not `tail` and some more."""
+        """The ids of `text` after `tail`; None where the tail would be cut otherwise, or
+        a character is not whole."""
         known, tokenizer = self._shared.target.texts, self._pair.tokenizer
         if any(i not in known for i in tail):  # special tokens would be read as text
             return None

@@ -121,7 +121,7 @@ def test_greedy_text_is_the_targets_own_from_any_prompt(form: str, tmp_path: Pat
 def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
     publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    module = pytest.importorskip("specviz.sides.fast_cpu.head")
+    module = pytest.importorskip("specviz.sides.fast_cpu.engine")
     _, pair = publish(tmp_path / "head")
     ids, rows = torch.tensor(PROMPT), []
     for threads in (1, 2, 3):

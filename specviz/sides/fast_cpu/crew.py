@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import numpy as np
 from numba import carray, njit
@@ -123,13 +122,13 @@ def run_draft(boxes, first, following, numbers, greedy, tie, uniforms, ids, logi
             ids[step] = _draw(logits[step], uniforms[step], scratch, q[step])
 
 
-Plan = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class _Worker:
     """One thread and its box."""
 
-    def __init__(self, index: int, box: Plan) -> None:
+    def __init__(self, index: int, box: Integers) -> None:
         self._index, self._box = index, box
         self._asleep = False
         self._wake = threading.Semaphore(0)
@@ -156,36 +155,26 @@ class _Worker:
             self._asleep = False
 
 
-class Crew:
-    """All threads of this process that share passes; more are started when a pass wants more."""
+_meeting = np.zeros(BOX, np.int64)
+_boxes = np.zeros((MOST_THREADS, BOX), np.int64)
+_workers: list[_Worker] = []  # of this process; more are started when a pass wants more
+_one_at_a_time = threading.Lock()
 
-    def __init__(self) -> None:
-        self._meeting = np.zeros(BOX, np.int64)
-        self._one_at_a_time = threading.Lock()
-        self._boxes = np.zeros((MOST_THREADS, BOX), np.int64)
-        self._workers: list[_Worker] = []
 
-    @contextmanager
-    def gathered(self, threads: int, *plans: Plan) -> Iterator[Plan]:
-        """Within, so many threads, this one among them, wait for passes of these plans; yields the
-        boxes of the others, for `box.lead`."""
-        with self._one_at_a_time:
-            while len(self._workers) < threads - 1:
-                index = len(self._workers)
-                self._workers.append(_Worker(index + 1, self._boxes[index]))
-            for plan in plans:
-                plan[MEETING] = self._meeting.ctypes.data
-            workers = self._workers[: threads - 1]
+@contextmanager
+def gathered(threads: int, *plans: Integers) -> Iterator[Integers]:
+    """Within, so many threads, this one among them, wait for passes of these plans; yields the
+    boxes of the others, for `lead`."""
+    with _one_at_a_time:
+        for index in range(len(_workers), threads - 1):
+            _workers.append(_Worker(index + 1, _boxes[index]))
+        for plan in plans:
+            plan[MEETING] = _meeting.ctypes.data
+        workers = _workers[: threads - 1]
+        for worker in workers:
+            worker.hold()
+        try:
+            yield _boxes[: threads - 1]
+        finally:
             for worker in workers:
-                worker.hold()
-            try:
-                yield self._boxes[: threads - 1]
-            finally:
-                for worker in workers:
-                    worker.release()
-
-
-@cache
-def crew() -> Crew:
-    """The crew of this process."""
-    return Crew()
+                worker.release()

@@ -1,7 +1,5 @@
-"""Which models can run as compiled passes, and whether they then give their own logits.
-
-`heads` says the same of heads on a target.
-"""
+"""Which models, and heads on them, can run as compiled passes, and whether they then give their own
+logits."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import copy
 import hashlib
 import logging
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor
 
 from ...environment import has_numba
-from ...pairs.pair import context_length, parameter_count
+from ...pairs.pair import context_length
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
+    from ...core.states import DraftHead, StateReader
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
     first for a model tries it against the model's own logits; a warning says if they differ.
     """
-    if not suits(model) or not has_compiler():
+    if not suits(model) or not _has_compiler():
         return None
     from .engine import CompiledEngine  # which imports numba
 
@@ -53,7 +53,19 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     return CompiledEngine(model, vocab) if _checked[model] else None
 
 
-def has_compiler() -> bool:
+def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
+    """The same for a head on a target, which is tried against torch's own outputs."""
+    if not _suits_as_head(head) or not _has_compiler():
+        return None
+    from .head import CompiledHeadEngine
+
+    if head not in _checked:
+        plain = head.make_engine(vocab, target)
+        _checked[head] = _same_logits(plain, CompiledHeadEngine(head, vocab), head)
+    return CompiledHeadEngine(head, vocab) if _checked[head] else None
+
+
+def _has_compiler() -> bool:
     """Whether numba is there, and works."""
     if not has_numba():
         return False
@@ -67,8 +79,7 @@ def has_compiler() -> bool:
 
 def suits(model: Any) -> bool:
     """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
-    placed = all(p.device.type == "cpu" and p.is_contiguous() for p in model.parameters())
-    return placed and is_read_in_place(model)
+    return _lie_here(model.parameters()) and is_read_in_place(model)
 
 
 def is_read_in_place(model: Any) -> bool:
@@ -88,38 +99,54 @@ def _is_as_published(model: Any) -> bool:
         and not any(getattr(m, hook) for hook in hooks)
         for m in modules
     )
-    linears = (
-        layer for m in model.model.layers for layer in (*_linears(m.self_attn), *_linears(m.mlp))
+    parts = (part for layer in model.model.layers for part in (layer.self_attn, layer.mlp))
+    children = (named for part in parts for named in part.named_children())
+    return own and all(
+        type(child) is torch.nn.Linear for name, child in children if name.endswith("_proj")
     )
-    return own and all(type(layer) is torch.nn.Linear for layer in linears)
-
-
-def _linears(module: Any) -> list[Any]:
-    return [child for name, child in module.named_children() if name.endswith("_proj")]
 
 
 def _has_fitting_sizes(model: Any) -> bool:
-    config, parameters = model.config, list(model.parameters())
-    dtypes = {p.dtype for p in parameters}
-    widths = (
-        config.hidden_size,
-        config.intermediate_size,
-        model.model.layers[0].self_attn.head_dim,
-    )
-    rotary, limit = model.model.rotary_emb, context_length(model)
+    config, rotary, limit = model.config, model.model.rotary_emb, context_length(model)
     eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
     window = getattr(config, "sliding_window", None)
     return (
-        len(dtypes) == 1
-        and dtypes <= {torch.float32, torch.bfloat16, torch.float16}
-        and all(width % UNIT == 0 for width in widths)
-        and parameter_count(model) <= MOST_PARAMETERS
+        _fits(model.parameters(), config, model.model.layers[0].self_attn.head_dim, rotary)
         and bool(limit)
         and (not window or not getattr(config, "use_sliding_window", True) or window >= limit)
-        and config.hidden_act == "silu"
         and len(eps) == 1
-        and getattr(rotary, "rope_type", "default") in STATIC_ROPE
         and rotary.inv_freq.dtype == torch.float32
+    )
+
+
+def _suits_as_head(head: Any) -> bool:
+    from ...core.states import EAGLE  # which few runs load
+
+    if head.kind != EAGLE or head.embedding is None:
+        return False
+    layer, tensors = head.config.layer, [*head.parameters(), head.embedding]
+    return (
+        _lie_here(tensors)
+        and _fits(tensors, layer, layer.head_dim, head.rotary)
+        and head.fc.in_features % UNIT == 0
+        and not layer.mlp_bias
+    )
+
+
+def _lie_here(tensors: Iterable[Tensor]) -> bool:
+    return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
+
+
+def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) -> bool:
+    """Whether weights and layers of this config are of the sizes and kinds that a pass knows."""
+    tensors = list(tensors)
+    widths = (config.hidden_size, config.intermediate_size, head_dim)
+    return (
+        {t.dtype for t in tensors} in ({torch.float32}, {torch.bfloat16}, {torch.float16})
+        and all(width % UNIT == 0 for width in widths)
+        and sum(t.numel() for t in tensors) <= MOST_PARAMETERS
+        and config.hidden_act == "silu"
+        and getattr(rotary, "rope_type", "default") in STATIC_ROPE
     )
 
 
@@ -129,18 +156,31 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     many = engine.forward(ids, keep=len(ids))
     engine.rollback(len(ids) - 1)
     one = engine.forward(ids[-1:], keep=1)
-    wanted = fp32_logits(model, ids)[:, : engine.vocab]
+    wanted = _fp32_logits(model, ids)[:, : engine.vocab]
     if not torch.isfinite(wanted).all():
         return False  # the plain engine then says what is wrong
-    found = torch.cat([many, one])
-    if are_close(found, torch.cat([wanted, wanted[-1:]]), torch.float32):
-        return True
-    warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
-    return False
+    why = "pass gave other logits; using transformers' modules"
+    wanted = torch.cat([wanted, wanted[-1:]])
+    return _are_close(torch.cat([many, one]), wanted, torch.float32, why)
 
 
 @torch.inference_mode()
-def fp32_logits(model: Any, ids: Tensor) -> Tensor:
+def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
+    """Whether both give the same logits for several tokens, and for one more after them."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(TRIED, head.fc.in_features, generator=generator)
+    ids = torch.arange(TRIED + 1) % head.config.layer.vocab_size
+    rows = []
+    for engine in (plain, compiled):
+        engine.receive(states)
+        many = engine.forward(ids[:-1], keep=TRIED)
+        rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
+    wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
+    return _are_close(found, wanted, head.dtype, "head gave other logits; using torch's modules")
+
+
+@torch.inference_mode()
+def _fp32_logits(model: Any, ids: Tensor) -> Tensor:
     """The logits [tokens, vocab] of a model's own modules and weights, computed in fp32.
 
     One layer at a time is widened, so that memory does not double.
@@ -163,11 +203,14 @@ def _widened(module: Any) -> Any:
     return module if dtypes == {torch.float32} else copy.deepcopy(module).float()
 
 
-def are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
-    """Whether logits differ no more than by rounding, for weights of `dtype`."""
+def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype, why: str) -> bool:
+    """Whether logits differ no more than by rounding, for weights of `dtype`; else a warning."""
     scale = wanted.abs().max().clamp(min=1.0)
     allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
-    return bool((found - wanted).abs().max() <= allowed * scale)
+    if (found - wanted).abs().max() <= allowed * scale:
+        return True
+    warnings.warn(f"the compiled {why}", stacklevel=4)
+    return False
 
 
 def forget_stale_code(folder: Path = HERE) -> None:
@@ -179,7 +222,9 @@ def forget_stale_code(folder: Path = HERE) -> None:
     of a checkout, a pass could thus be made of old and of new code.
     """
     kept = folder / "__pycache__"
-    mark, sources = kept / "compiled-from", _digest(folder)
+    mark, paths = kept / "compiled-from", sorted(folder.glob("*.py"))
+    found = b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in paths)
+    sources = hashlib.sha256(found).hexdigest()
     # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
     # installed, and so dated, together.
     with contextlib.suppress(OSError):
@@ -189,10 +234,3 @@ def forget_stale_code(folder: Path = HERE) -> None:
         for path in (*kept.glob("*.nbi"), *kept.glob("*.nbc")):
             path.unlink(missing_ok=True)  # another process may do the same
         mark.write_text(sources, "ascii")
-
-
-def _digest(folder: Path) -> str:
-    made = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        made.update(path.name.encode() + b"\0" + path.read_bytes())
-    return made.hexdigest()

@@ -124,19 +124,15 @@ class StaticEngine(OwnEngine):
         assert self._cache is not None, "room is reserved before a program is asked for"
         programs = self._cache.programs
         if key not in programs:
-            programs[key] = self._made(function, inputs)
+            with memory_limited(), compiled(self._layers) if self._layers else nullcontext():
+                made = programs[key] = Program(function, inputs)
+            self._pool.seconds += made.seconds
+            if self.device.type == "cuda" and not made.graphed:
+                self._pool.reason = "its passes could not be captured"
             if len(programs) > MOST_PROGRAMS:
                 programs.popitem(last=False)
         programs.move_to_end(key)
         return programs[key]
-
-    def _made(self, function: Function, inputs: Sequence[Tensor]) -> Program:
-        with memory_limited(), nullcontext() if self._layers is None else compiled(self._layers):
-            program = Program(function, inputs)
-        self._pool.seconds += program.seconds
-        if self.device.type == "cuda" and not program.graphed:
-            self._pool.reason = "its passes could not be captured"
-        return program
 
 
 _pools: weakref.WeakKeyDictionary[Any, CachePool] = weakref.WeakKeyDictionary()

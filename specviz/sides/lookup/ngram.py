@@ -1,7 +1,8 @@
 """Drafts from the text so far: what followed the last occurrence of its last tokens.
 
 Prompt lookup decoding, without any draft model: the tokens are certain, so q is one-hot, and the
-verdict keeps each with the target's own probability of it.
+verdict keeps each with the target's own probability of it. A head on the target may draft where the
+text does not repeat itself.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...core.drafting import Drafter
+from ...core.kinds import resolved
 from ...core.types import Draft, RunContext
+from ...kinds import drafter_kind
 from ...pairs.pair import Pair
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
 SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
+BEFORE_A_HEAD = (4,)  # where fewer agree, a head guesses better
+SHARE = 3  # a head drafts a third of the tokens that are due: its steps cost, copies do not
 
 
 class NgramIndex:
@@ -66,3 +71,28 @@ class NgramDrafter(Drafter):
         if not found:
             return None
         return Draft.certain(found, self._run)
+
+
+class NgramHeadDrafter(Drafter):
+    """Copies, which cost nothing and hold for longer than the chain of a head; else the head's.
+
+    Which of both drafts depends on committed tokens alone, so q is what each token was drawn from.
+    """
+
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        self._copies = NgramDrafter(pair, run, target, BEFORE_A_HEAD)
+        self._head: Drafter = resolved(drafter_kind("head").make)(pair, run, target)
+        self.form = self._head.form
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        return self._head.prefill(ids)
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        copied = self._copies.draft(ids, count)
+        return self._head.draft(ids, -(-count // SHARE)) if copied is None else copied
+
+    def rollback(self, length: int) -> None:
+        self._head.rollback(length)
+
+    def step_cost(self) -> float:
+        return self._head.step_cost()

@@ -5,19 +5,18 @@ After Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975) and Hu et al. 2024 (
 arXiv 2411.10666). Unlike there, a sampled draft is drawn from the shares with which tokens
 followed: these shares are q, so the verdict corrects them by the ordinary rule.
 
-Runs are counted by a suffix automaton, which grows by one id at a time as Blumer et al. 1985
-describe ("The smallest automaton recognizing the subwords of a text"). Its states stand for the
-runs of ids with the same set of end places. Counting all of them would take a step per state on the
-way to the root, which for a text that repeats one id is as long as the text: so only runs of up to
-`DEPTH` ids are counted.
+Runs of up to `DEPTH` ids are counted in a tree. A run that occurred once is a leaf: what followed
+it stands in the text, and is looked up when the run occurs again or is asked about. So the tree
+grows by what repeats itself.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -39,11 +38,9 @@ SEPARATOR = -1  # stands between texts; never an id
 ROOT = 0
 
 
-class Context(NamedTuple):
-    """A run of `size` ids that stood in the text before, as a state of the automaton."""
-
-    state: int
-    size: int
+Context: TypeAlias = Sequence[int]
+"""A run of ids that stood in the text before: the places in the tree of all its ends, the shortest
+first, so as many as it has ids."""
 
 
 class Followers(NamedTuple):
@@ -66,116 +63,79 @@ class Followers(NamedTuple):
 class SuffixIndex:
     """Counts of all runs of up to `DEPTH` ids in the texts that were added.
 
-    Adding an id takes at most `DEPTH` steps and a constant number on average; memory is linear in
-    the number of ids.
+    Adding an id takes at most `DEPTH` steps.
     """
 
     def __init__(self) -> None:
-        self._next: list[dict[int, int]] = [{}]
-        self._link = [ROOT]
-        self._length = [0]  # of the longest run of each state
+        self._ids: list[int] = []
+        # Of each run: how often it occurred, the place after its last occurrence, what followed.
         self._count = [0]
-        self._latest = [0]  # the place of each state's last occurrence
-        self._last = ROOT  # the state of the whole text
-        self._end = Context(ROOT, 0)  # of its last ids, up to `DEPTH`
-        self.size = 0  # ids added
+        self._latest = [0]
+        self._next: list[dict[int, int]] = [{}]
+        self._ends: list[int] = []  # of the text, the shortest first, that occurred before
+
+    @property
+    def size(self) -> int:
+        """Ids added, and ends of texts."""
+        return len(self._ids)
 
     def extend(self, ids: Iterable[int]) -> None:
         """Add ids at the end of the text."""
         for token_id in ids:
-            self._grow(token_id)
-            self._count_end(token_id)
+            self._ids.append(token_id)
+            ends = []
+            for run in (ROOT, *self._ends)[:DEPTH]:
+                longer = self._next[run].get(token_id)
+                if longer is None:
+                    self._add(run, token_id, self.size)
+                    continue
+                self._followers(longer)  # while its count and place are those of its first time
+                self._count[longer] += 1
+                self._latest[longer] = self.size
+                ends.append(longer)
+            self._ends = ends
 
     def separate(self) -> None:
         """End a text: what is added next does not follow from it."""
-        self.extend((SEPARATOR,))
-        self._end = Context(ROOT, 0)
+        self._ids.append(SEPARATOR)
+        self._ends = []
 
     def context(self) -> Context:
-        """The longest run at the text's end that was followed by something before; of size 0 if
-        there is none."""
-        return self._followed(*self._end)
+        """The longest run at the text's end that was followed by something before; empty if there
+        is none."""
+        return self._followed(self._ends)
 
     def after(self, context: Context, token_id: int) -> Context:
-        """The longest run that ends `context` and `token_id`, and was followed by something; of
-        size 0, which all ids follow, if there is none."""
-        return self._followed(self._next[context.state][token_id], context.size + 1)
+        """The longest run that ends `context` and `token_id`, and was followed by something; the
+        empty one, which all ids follow, if there is none."""
+        return self._followed([self._followers(run)[token_id] for run in (ROOT, *context)])
 
     def followers(self, context: Context) -> Followers:
         """What followed a run that `context` or `after` returned."""
-        ids: list[int] = []
-        counts: list[int] = []
-        best, highest = 0, (0, 0)
-        for token_id, state in self._next[context.state].items():
-            if token_id == SEPARATOR:
-                continue
-            rank = self._count[state], self._latest[state]
-            if rank > highest:
-                best, highest = len(ids), rank
-            ids.append(token_id)
-            counts.append(rank[0])
-        return Followers(ids, counts, sum(counts), best)
+        found = self._followers(context[-1] if context else ROOT)
+        counts = [self._count[run] for run in found.values()]
+        ranks = list(zip(counts, map(self._latest.__getitem__, found.values()), strict=True))
+        return Followers(list(found), counts, sum(counts), ranks.index(max(ranks)))
 
-    def _followed(self, state: int, size: int) -> Context:
-        """The longest run of up to `size` ids, at or above `state`, that something followed."""
+    def _followed(self, ends: Context) -> Context:
         # With what follows it, a run must still be short enough to be counted.
-        found = self._settled(state, min(size, DEPTH - 1))
-        while found.size:
-            moves = self._next[found.state]
-            if len(moves) > (SEPARATOR in moves):
-                return found
-            shorter = self._link[found.state]
-            found = Context(shorter, self._length[shorter])
+        size = min(len(ends), DEPTH - 1)
+        while size and not self._followers(ends[size - 1]):
+            size -= 1
+        return ends[:size]
+
+    def _followers(self, run: int) -> dict[int, int]:
+        found, place = self._next[run], self._latest[run]
+        is_leaf = not found and self._count[run] == 1 and place < self.size
+        if is_leaf and self._ids[place] != SEPARATOR:
+            self._add(run, self._ids[place], place + 1)
         return found
 
-    def _state(self, length: int, link: int, followers: dict[int, int], count: int) -> int:
-        self._next.append(followers)
-        self._link.append(link)
-        self._length.append(length)
-        self._count.append(count)
-        self._latest.append(self.size)
-        return len(self._link) - 1
-
-    def _grow(self, token_id: int) -> None:
-        """The automaton of the text with one more id."""
-        place, links, moves = self._last, self._link, self._next
-        self._last = state = self._state(self._length[place] + 1, ROOT, {}, 0)
-        while token_id not in moves[place]:
-            moves[place][token_id] = state
-            if place == ROOT:
-                return
-            place = links[place]
-        found = moves[place][token_id]
-        if self._length[found] == self._length[place] + 1:
-            links[state] = found
-            return
-        # The shorter runs of `found` occur here too and its longer ones do not: they part.
-        count, length = self._count[found], self._length[place] + 1
-        clone = self._state(length, links[found], dict(moves[found]), count)
-        links[found] = links[state] = clone
-        while moves[place].get(token_id) == found:
-            moves[place][token_id] = clone
-            if place == ROOT:
-                return
-            place = links[place]
-
-    def _count_end(self, token_id: int) -> None:
-        """Count the runs of up to `DEPTH` ids at the text's end, to which `token_id` was added."""
-        self.size += 1
-        # Its state may just have parted: both parts go on to the same state with this id.
-        state, size = self._end
-        self._end = self._settled(self._next[state][token_id], min(size + 1, DEPTH))
-        state = self._end.state
-        while state != ROOT:
-            self._count[state] += 1
-            self._latest[state] = self.size
-            state = self._link[state]
-
-    def _settled(self, state: int, size: int) -> Context:
-        """The state of the last `size` ids, at or above `state`."""
-        while state != ROOT and self._length[self._link[state]] >= size:
-            state = self._link[state]
-        return Context(state, size)
+    def _add(self, run: int, token_id: int, place: int) -> None:
+        self._next[run][token_id] = len(self._count)
+        self._count.append(1)
+        self._latest.append(place)
+        self._next.append({})
 
 
 class SuffixDrafter(Drafter):
@@ -192,22 +152,20 @@ class SuffixDrafter(Drafter):
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids[self._index.size - self._before :])
-        seen = self._confident(count)
+        seen, run = self._confident(count), self._run
         if not seen:
             return None
-        run = self._run
         if run.settings.greedy:
-            drafted = [followers.ids[followers.likeliest] for followers in seen]
-            q = _rows([[i] for i in drafted], [[1.0]] * len(drafted), run)
+            draft = Draft.certain([found.ids[found.likeliest] for found in seen], run)
+            rows: Sequence[Tensor] | None = _Shares(seen, run.vocab, run.device)
         else:
             drafted, seen = self._drawn(len(seen))
-            q = _rows([f.ids for f in seen], [f.shares for f in seen], run)
-        return Draft(
-            torch.tensor(drafted, device=run.device),
-            q,
-            _Shares(seen, run.vocab, run.device) if run.settings.greedy else None,
-            [followers.total for followers in seen],
-        )
+            q = torch.zeros(len(seen), run.vocab)
+            for row, found in zip(q.numpy(), seen, strict=True):
+                row[found.ids] = found.shares
+            draft = Draft(torch.tensor(drafted, device=run.device), q.to(run.device))
+            rows = None
+        return replace(draft, rows=rows, seen=[found.total for found in seen])
 
     def _confident(self, most: int) -> list[Followers]:
         """What the likeliest continuation is drawn from, as far as it is likely to hold: so many
@@ -218,9 +176,9 @@ class SuffixDrafter(Drafter):
         """
         context, chance = self._index.context(), 1.0
         found: list[Followers] = []
-        while context.size and len(found) < most:
+        while context and len(found) < most:
             followers = self._index.followers(context)
-            chance *= chance_of_likeliest(context, followers)
+            chance *= chance_of_likeliest(len(context), followers)
             if chance < LEAST_CHANCE:
                 break
             found.append(followers)
@@ -240,25 +198,17 @@ class SuffixDrafter(Drafter):
         return drafted, seen
 
 
-def chance_of_likeliest(context: Context, followers: Followers) -> float:
+def chance_of_likeliest(size: int, followers: Followers) -> float:
     """An estimate of the chance that the likeliest follower of a run holds: its share, discounted
-    for short runs. A run of one id says as much as no run at all, so it counts half."""
+    for runs of a small size. A run of one id says as much as no run at all, so it counts half."""
     share = followers.counts[followers.likeliest] / followers.total
-    return share * context.size / (context.size + 1)
+    return share * size / (size + 1)
 
 
 def _drawn_place(followers: Followers, uniform: float) -> int:
     """A place among the followers, drawn with their shares."""
     # The product is below the sum, because a draw is below 1.
     return bisect_right(list(accumulate(followers.counts)), uniform * followers.total)
-
-
-def _rows(ids: list[list[int]], shares: list[list[float]], run: RunContext) -> Tensor:
-    """fp32 [n, vocab]: in each row the shares of its ids, and 0 elsewhere."""
-    rows = torch.zeros(len(ids), run.vocab)
-    for row, some, values in zip(rows.numpy(), ids, shares, strict=True):
-        row[some] = values
-    return rows.to(run.device)
 
 
 class _Shares(Sequence[Tensor]):

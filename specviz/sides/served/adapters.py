@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import PairError
-from ...remote.wire import RefusedError
+from ...remote.wire import ANOTHER_FORM, RefusedError
 from ...settings import Settings
-from .interface import ANOTHER_FORM, Drawn, TargetServer, UnsuitedError
+from .interface import Drawn, TargetServer, UnsuitedError, Wanted
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0
@@ -56,29 +56,22 @@ class Completions(TargetServer):
                     raise UnsuitedError(str(refused)) from refused
         raise AssertionError("the last attempt returns or raises")
 
-    def draws(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int = 1,
-    ) -> list[list[Drawn]]:
-        if settings.temperature < LEAST_TEMPERATURE:
+    def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
+        if wanted.settings.temperature < LEAST_TEMPERATURE:
             raise PairError(
                 f"this server draws at a temperature of {LEAST_TEMPERATURE:g} or more: set "
                 "temperature to 0 for a greedy run."
             )
-        answer = self._posted(self._draw_question(prefixes, asked, settings, seed, count))
-        return self._drawn(answer, len(prefixes), count)
+        answer = self._posted(self._draw_question(prefixes, wanted))
+        return self._drawn(answer, len(prefixes), wanted.tokens)
 
     def can_draw(self, vocab: int) -> bool:
         """Under a top-k of 1 at least one of two tokens has no probability, which no softmax of a
         whole vocabulary ever says. A repeated seed must draw the same token again."""
-        settings = Settings(temperature=1.0, top_k=1)
+        wanted = Wanted((0, 1), Settings(temperature=1.0, top_k=1), seed=1, tokens=2)
         if vocab < 2:
             return False
-        question = self._draw_question([[0], [0, 0]], (0, 1), settings, seed=1, count=2)
+        question = self._draw_question([[0], [0, 0]], wanted)
         try:
             found = self._drawn(self.server.ask(self.path, question), 2, 2)
         except PairError:
@@ -105,23 +98,17 @@ class Completions(TargetServer):
         names = {"logprobs": listed, "return_tokens_as_token_ids": True}  # nosec B105
         return self._body([list(ids) for ids in prefixes], 1) | names
 
-    def _draw_question(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int,
-    ) -> dict[str, Any]:
-        ids = sorted(set(asked)) or [0]  # an empty list would be no question at all
+    def _draw_question(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> dict[str, Any]:
+        ids = sorted(set(wanted.asked)) or [0]  # an empty list would be no question at all
+        settings = wanted.settings
         return {
             **self._question(prefixes, len(ids)),
             "logprob_token_ids": ids,
             "temperature": settings.temperature,
             "top_k": settings.top_k,
             "top_p": settings.top_p,
-            "seed": seed,
-            "n": count,
+            "seed": wanted.seed,
+            "n": wanted.tokens,
         }
 
     def _choices(self, answer: Any, count: int) -> Iterator[dict[str, Any]]:

@@ -9,21 +9,19 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice, repeat
 
 import torch
 
 from ...core.numpy_path import NumpyPath
 from ...core.types import Draft, Floats, Judged, RunContext, Verdict
-from .interface import Drawn
+from .interface import Drawn, Wanted
 from .target import RemoteEngine
 
 MOST_TRIES = 2**16
 """Proposals after which rounding is held to have left no difference between p and q."""
 
 MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each place
-
-Uniforms = Callable[[], float]
 
 
 def decide_by_draws(
@@ -32,7 +30,7 @@ def decide_by_draws(
     drafted: Sequence[int],
     u: Sequence[float],
     draws: Callable[[int], Iterator[Drawn]],
-    uniform: Uniforms,
+    uniform: Callable[[], float],
 ) -> tuple[int, Drawn]:
     """The token rule of `verdict.decided` without the target's distributions: how many drafts are
     kept, and the token that follows them.
@@ -77,7 +75,9 @@ class DrawnPath(NumpyPath):
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
         drafted = [] if draft is None else draft.ids.tolist()
-        first = self._server.draw([ids[-1], *drafted], self._run.settings, self._seed())
+        self._server.append([ids[-1], *drafted])
+        lengths = range(len(ids), len(ids) + len(drafted) + 1)
+        first = [one for (one,) in self._server.drawn(lengths, self._wanted(drafted))]
         u = self._source.numbers(len(drafted))
         p = [place.asked[token_id] for place, token_id in zip(first, drafted, strict=False)]
         known = torch.zeros(len(first), self._run.vocab)  # 0 where nothing is known
@@ -98,12 +98,8 @@ class DrawnPath(NumpyPath):
 
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
         yield first
-        sizes = iter(MORE)
-        count = MORE[-1]
-        while True:
-            count = next(sizes, count)
-            settings = self._run.settings
-            yield from self._server.draw_again(length, settings, self._seed(), count)
+        for count in chain(MORE, repeat(MORE[-1])):
+            yield from self._server.drawn(range(length, length + 1), self._wanted((), count))[0]
 
-    def _seed(self) -> int:
-        return int(self._source.numbers(1)[0] * 2**53)
+    def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:
+        return Wanted(asked, self._run.settings, int(self._source.numbers(1)[0] * 2**53), count)

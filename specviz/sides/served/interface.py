@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import PairError
-from ...remote.wire import Server
+from ...remote.wire import ANOTHER_FORM, Server
 from ...settings import Settings
 
 
@@ -25,6 +25,16 @@ class Drawn(NamedTuple):
     id: int
     p: float
     asked: dict[int, float]
+
+
+class Wanted(NamedTuple):
+    """What is drawn after each prefix: so many tokens, under the temperature, top-k and top-p
+    of the settings. asked: ids of tokens whose probabilities there are told."""
+
+    asked: Sequence[int]
+    settings: Settings
+    seed: int
+    tokens: int = 1
 
 
 class Spent(NamedTuple):
@@ -72,18 +82,9 @@ class TargetServer:
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
         return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
 
-    def draws(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int = 1,
-    ) -> list[list[Drawn]]:
-        """`count` tokens drawn after each prefix under the temperature, top-k and top-p of
-        `settings`, and the probabilities of the tokens `asked`. Those after one prefix are
-        independent; those after different ones need not be. Raises `ServerError`, and `PairError`
-        if the server cannot draw."""
+    def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
+        """What is wanted. Tokens after one prefix are independent; those after different ones need
+        not be. Raises `ServerError`, and `PairError` if the server cannot draw."""
         raise PairError("this server does not tell the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:
@@ -157,10 +158,6 @@ class TargetServer:
         ):
             raise UnsuitedError(self.server.rubbish())
         return found
-
-
-ANOTHER_FORM = (KeyError, IndexError, TypeError, ValueError, AttributeError)
-"""What is raised where an answer has another form."""
 
 
 def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:

@@ -22,7 +22,7 @@ from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
 from .adapters import Completions, LlamaTarget
-from .interface import Drawn, Spent, TargetServer, UnsuitedError
+from .interface import Drawn, Spent, TargetServer, UnsuitedError, Wanted
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -135,10 +135,7 @@ class RemoteTarget(ModelElsewhere):
 
 
 class RemoteEngine(OwnEngine):
-    """A `RemoteTarget` that has read some tokens.
-
-    draws: the server draws, and logits are not known (see `ask_for`).
-    """
+    """A `RemoteTarget` that has read some tokens."""
 
     form = SERVER
     partial = True
@@ -147,21 +144,12 @@ class RemoteEngine(OwnEngine):
         self._target, self._vocab = target, vocab
         self._ids: list[int] = []
         self._listed = LISTED
-        self.draws = False
         self.device = target.device
         self._spent = Spent()  # since `told` was last asked
 
     @property
     def length(self) -> int:
         return len(self._ids)
-
-    def ask_for(self, settings: Settings) -> None:
-        """Ask for as many log-probabilities as these settings need, or let the server draw where
-        it does not list them. Raises `PairError` if it can do neither."""
-        listed = self._target.listed_for(settings)
-        self.draws = listed is None
-        self._listed = listed or LISTED
-        self.partial = self._listed < self._vocab
 
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
@@ -170,28 +158,29 @@ class RemoteEngine(OwnEngine):
             raise PairError(
                 "a target on a server cannot draft with its first layers: choose another drafter."
             )
-        whole = [*self._ids, *ids.tolist()]
-        server = self._target.server
-        rows = server.rows(prefixes_of(whole, keep), self._listed, self._vocab)
+        self.append(ids.tolist())
+        server, lengths = self._target.server, range(self.length - keep + 1, self.length + 1)
+        rows = server.rows(self._prefixes(lengths), self._listed, self._vocab)
         self._spent = self._spent.plus(server.spent)
-        self._ids = whole
         return rows if temperature == 1.0 else rows / torch.tensor(temperature)
 
-    def draw(self, ids: Sequence[int], settings: Settings, seed: int) -> list[Drawn]:
-        """Append `ids` to the cache; returns a token that the server drew after each of them, with
-        the probabilities there of all of them but the first."""
-        whole = [*self._ids, *ids]
-        found = self._draws(prefixes_of(whole, len(ids)), ids[1:], settings, seed, 1)
-        self._ids = whole
-        return [drawn[0] for drawn in found]
+    def append(self, ids: Sequence[int]) -> None:
+        """Append `ids` to the cache without asking for their logits."""
+        self._ids += ids
 
-    def draw_again(self, length: int, settings: Settings, seed: int, count: int) -> list[Drawn]:
-        """`count` more tokens, drawn after the first `length` tokens in the cache."""
-        return self._draws([self._ids[:length]], (), settings, seed, count)[0]
+    def drawn(self, lengths: range, wanted: Wanted) -> list[list[Drawn]]:
+        """What the server drew after the first n tokens in the cache, for each n of `lengths`."""
+        server = self._target.server
+        found = server.draws(self._prefixes(lengths), wanted)
+        self._spent = self._spent.plus(server.spent)
+        return found
 
     def path(self, run: RunContext) -> DecodingPath:
-        self.ask_for(run.settings)
-        if not self.draws:
+        # The server draws where it does not list as many log-probabilities as are needed.
+        listed = self._target.listed_for(run.settings)
+        self._listed = listed or LISTED
+        self.partial = self._listed < self._vocab
+        if listed is not None:
             return NumpyPath(self, run)
         if run.decide is not None:
             raise PairError("a benchmark of speed needs whole distributions from the server.")
@@ -206,18 +195,8 @@ class RemoteEngine(OwnEngine):
     def rollback(self, length: int) -> None:
         del self._ids[length:]
 
-    def _draws(
-        self,
-        prefixes: list[list[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int,
-    ) -> list[list[Drawn]]:
-        server = self._target.server
-        found = server.draws(prefixes, asked, settings, seed, count)
-        self._spent = self._spent.plus(server.spent)
-        return found
+    def _prefixes(self, lengths: range) -> list[list[int]]:
+        return [self._ids[:length] for length in lengths]
 
 
 def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteTarget:
@@ -257,8 +236,3 @@ def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
             f"{server.model} on {server.server.shown} has another tokenizer than the "
             f"draft, whose vocabulary has {vocab} tokens: choose a draft of its family."
         )
-
-
-def prefixes_of(ids: Sequence[int], keep: int) -> list[list[int]]:
-    """The last `keep` prefixes of `ids`, the shortest first."""
-    return [list(ids[: len(ids) - back]) for back in range(keep - 1, -1, -1)]

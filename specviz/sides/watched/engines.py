@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...remote.identity import Identity
-from ...remote.wire import Server
+from ...remote.wire import ANOTHER_FORM, Server
 from ...settings import Settings
 from .steps import Counts, Step, Word
 
@@ -25,26 +25,36 @@ MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
 MOST_BLOCKS = 128
 BROKEN = "\ufffd"
-ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
+RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 
 
 class WatchedEngine:
     """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
-    otherwise a chunk is taken as a step."""
+    otherwise a chunk is taken as a step. path: where it is asked. reader: reads one of its
+    streams."""
 
     steps_told = False
+    path: str
+    reader: type[Reader]
+    texts: Mapping[int, str] = {}
+    """Of all tokens that are whole characters, by id, where chunks do not tell them."""
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
         self.server, self.model, self.identity = server, model, identity
 
-    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
-        """The address and the body that ask for a stream. Raises `SettingsError` for a setting that
-        this engine lacks."""
-        raise NotImplementedError
-
-    def reader(self, settings: Settings) -> Reader:
-        """A reader for one stream."""
-        raise NotImplementedError
+    def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+        """The body that asks for a stream. Raises `SettingsError` for a setting that this engine
+        lacks."""
+        return {
+            "prompt": prompt if isinstance(prompt, str) else list(prompt),
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "min_p": 0.0,
+            "seed": settings.seed,
+            "stop": list(settings.stop),
+            "ignore_eos": settings.ignore_eos,
+            "stream": True,
+        }
 
     def tokenize(self, prompt: str) -> list[int]:
         """The ids of a prompt as the engine reads it; empty if it does not tell."""
@@ -64,7 +74,7 @@ class Reader:
     all verify steps, once a chunk has told them."""
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
-        self._server, self._most = engine.server, settings.max_new_tokens
+        self._server, self._known, self._most = engine.server, engine.texts, settings.max_new_tokens
         self._count = 0  # tokens so far
         self.ended: EndReason | None = None
         self.counts: Counts | None = None
@@ -89,67 +99,11 @@ class Reader:
         return "length" if self._count >= self._most else "context"
 
 
-class VllmEngine(WatchedEngine):
-    """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
-
-    def __init__(self, server: Server, model: str, identity: Identity) -> None:
-        super().__init__(server, model, identity)
-        self.texts = self._vocabulary()
-
-    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
-        return "completions", {
-            "model": self.model,
-            "prompt": prompt if isinstance(prompt, str) else list(prompt),
-            "max_tokens": settings.max_new_tokens,
-            "temperature": settings.temperature,
-            "top_k": settings.top_k or -1,
-            "top_p": settings.top_p,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "seed": settings.seed,
-            "stop": list(settings.stop),
-            "include_stop_str_in_output": True,
-            "skip_special_tokens": False,
-            "ignore_eos": settings.ignore_eos,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,  # nosec B105
-        }
-
-    def reader(self, settings: Settings) -> Reader:
-        return VllmReader(self, settings)
-
-    def tokenize(self, prompt: str, *, special: bool = True) -> list[int]:
-        body = {"model": self.model, "prompt": prompt, "add_special_tokens": special}
-        return self.told_ids(body)
-
-    def _vocabulary(self) -> dict[int, str]:
-        """The texts of all tokens that are whole characters, by id; empty if the server does not
-        tell. It is asked before any clock runs, since chunks tell only the text of all their
-        tokens."""
-        mark = self.tokenize(MARK, special=False)
-        texts: dict[int, str] = {}
-        for block in range(MOST_BLOCKS if mark else 0):
-            ids = range(block * BLOCK, (block + 1) * BLOCK)
-            marked = [part for one in ids for part in (*mark, one)] + mark
-            body = {"model": self.model, "tokens": marked}
-            with suppress(PairError, RuntimeError, *ANOTHER_FORM):
-                _, *found, _ = self.server.ask("/detokenize", body)["prompt"].split(MARK)
-                if len(found) == len(ids) and any(found):
-                    texts |= {one: text for one, text in zip(ids, found, strict=True) if text}
-                    continue
-            break
-        return {one: text for one, text in texts.items() if BROKEN not in text}
-
-
 class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
     string: a token's text is then the vocabulary's."""
 
-    def __init__(self, engine: VllmEngine, settings: Settings) -> None:
-        super().__init__(engine, settings)
-        self._known = engine.texts
-        self._lag = ""  # told by tokens, but not yet by the server
+    _lag = ""  # told by tokens, but not yet by the server
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         choices = chunk.get("choices")
@@ -204,47 +158,55 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     return Counts(*lists)
 
 
-RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
+class VllmEngine(WatchedEngine):
+    """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
+    path = "completions"
+    reader = VllmReader
 
-class LlamaEngine(WatchedEngine):
-    """A model on llama.cpp's server."""
+    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+        super().__init__(server, model, identity)
+        self.texts = self._vocabulary()
 
-    steps_told = True
-
-    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
-        if settings.seed >= RANDOM_SEED:
-            raise SettingsError(
-                f"llama.cpp takes seeds below {RANDOM_SEED}: choose a smaller seed."
-            )
-        return "/completion", {
-            "prompt": prompt if isinstance(prompt, str) else list(prompt),
-            "n_predict": settings.max_new_tokens,
-            "temperature": settings.temperature,
-            "top_k": settings.top_k,
-            "top_p": settings.top_p,
-            "min_p": 0.0,
-            "repeat_penalty": 1.0,
-            "samplers": ["temperature", "top_k", "top_p"],
-            "seed": settings.seed,
-            "stop": list(settings.stop),
-            "ignore_eos": settings.ignore_eos,
-            "stream": True,
-            "timings_per_token": True,  # nosec B105
-            "return_tokens": True,  # nosec B105
+    def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+        return super().question(prompt, settings) | {
+            "model": self.model,
+            "max_tokens": settings.max_new_tokens,
+            "top_k": settings.top_k or -1,
+            "repetition_penalty": 1.0,
+            "include_stop_str_in_output": True,
+            "skip_special_tokens": False,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,  # nosec B105
         }
 
-    def reader(self, settings: Settings) -> Reader:
-        return LlamaReader(self, settings)
+    def tokenize(self, prompt: str, *, special: bool = True) -> list[int]:
+        body = {"model": self.model, "prompt": prompt, "add_special_tokens": special}
+        return self.told_ids(body)
 
-    def tokenize(self, prompt: str) -> list[int]:
-        return self.told_ids({"content": prompt, "add_special": True})
+    def _vocabulary(self) -> dict[int, str]:
+        """The texts of all tokens that are whole characters, by id; empty if the server does not
+        tell. It is asked before any clock runs, since chunks tell only the text of all their
+        tokens."""
+        mark = self.tokenize(MARK, special=False)
+        texts: dict[int, str] = {}
+        for block in range(MOST_BLOCKS if mark else 0):
+            ids = range(block * BLOCK, (block + 1) * BLOCK)
+            marked = [part for one in ids for part in (*mark, one)] + mark
+            body = {"model": self.model, "tokens": marked}
+            with suppress(PairError, RuntimeError, *ANOTHER_FORM):
+                _, *found, _ = self.server.ask("/detokenize", body)["prompt"].split(MARK)
+                if len(found) == len(ids) and any(found):
+                    texts |= {one: text for one, text in zip(ids, found, strict=True) if text}
+                    continue
+            break
+        return {one: text for one, text in texts.items() if BROKEN not in text}
 
 
 class LlamaReader(Reader):
     """Reads one stream. A token that holds a part of a character is not sent, only counted."""
 
-    def __init__(self, engine: LlamaEngine, settings: Settings) -> None:
+    def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
         self._words: list[Word] = []  # of the step that is coming
         self._step: object = None  # the same for all its tokens
@@ -286,3 +248,28 @@ class LlamaReader(Reader):
         self._before = self._so_far
         adds_up = 0 <= accepted <= drafted and len(words) <= accepted + 1
         return [Step(words, drafted, accepted) if adds_up else Step(words)]
+
+
+class LlamaEngine(WatchedEngine):
+    """A model on llama.cpp's server."""
+
+    steps_told = True
+    path = "/completion"
+    reader = LlamaReader
+
+    def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+        if settings.seed >= RANDOM_SEED:
+            raise SettingsError(
+                f"llama.cpp takes seeds below {RANDOM_SEED}: choose a smaller seed."
+            )
+        return super().question(prompt, settings) | {
+            "n_predict": settings.max_new_tokens,
+            "top_k": settings.top_k,
+            "repeat_penalty": 1.0,
+            "samplers": ["temperature", "top_k", "top_p"],
+            "timings_per_token": True,  # nosec B105
+            "return_tokens": True,  # nosec B105
+        }
+
+    def tokenize(self, prompt: str) -> list[int]:
+        return self.told_ids({"content": prompt, "add_special": True})

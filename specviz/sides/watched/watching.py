@@ -48,7 +48,7 @@ def watch(
     settings = served_settings(settings)
     engines = {SPECULATIVE: watched} | ({BASELINE: alone} if alone else {})
     for engine in engines.values():
-        engine.request(prompt, settings)
+        engine.question(prompt, settings)
         _warm_up(engine, settings)
     ids = watched.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
     shown = prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
@@ -101,7 +101,7 @@ class _Lane:
         if not self._settings.max_new_tokens:
             self.reason = "length"
             return
-        reader = self._engine.reader(self._settings)
+        reader = self._engine.reader(self._engine, self._settings)
         with closing(self._coming(prompt, reader)) as coming:
             for one in rounds_of(coming, self._lane):
                 self.emitted.append(one)
@@ -119,8 +119,8 @@ class _Lane:
 
     def _coming(self, prompt: Prompt, reader: Reader) -> Generator[Step]:
         """The steps as they come."""
-        path, body = self._engine.request(prompt, self._settings)
-        with closing(self._engine.server.stream(path, body)) as chunks:
+        engine, body = self._engine, self._engine.question(prompt, self._settings)
+        with closing(engine.server.stream(engine.path, body)) as chunks:
             for at, chunk in chunks:
                 for step in reader.read(chunk, at):
                     self._steps.append(step)
@@ -137,9 +137,8 @@ def tells_steps(engine: WatchedEngine) -> bool:
 def _warm_up(engine: WatchedEngine, settings: Settings) -> bool:
     """Let an engine write a few tokens; returns whether it tells what its steps draft."""
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
-    path, body = engine.request(WARM_PROMPT, few)
-    reader = engine.reader(few)
-    for at, chunk in engine.server.stream(path, body):
+    reader = engine.reader(engine, few)
+    for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few)):
         reader.read(chunk, at)
     return engine.steps_told or reader.counts is not None
 
@@ -200,8 +199,11 @@ class Watched:
         return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
 
 
-def watched_pair(spec: WatchedSpec) -> Watched:
-    """The engines of such a name. Raises `PairError` and `ServerError`."""
+def load_watched(spec: WatchedSpec, asked: Any = None) -> Watched:
+    """The engines of such a name. asked: by who loads it as a pair; no option of that concerns it.
+    Raises `PairError` and `ServerError`."""
+    if asked is not None and asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
     addresses = [one for one in (spec.engine, spec.alone) if one is not None]
     engines = [recognised(server_address(one.url), one.model) for one in addresses]
     alone = engines[1] if engines[1:] else None
@@ -211,13 +213,6 @@ def watched_pair(spec: WatchedSpec) -> Watched:
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
-
-
-def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
-    """The same as a source of pairs; no option of loading concerns it."""
-    if asked.on_progress is not None:
-        asked.on_progress(Progress("asking the server of the target"))
-    return watched_pair(spec)
 
 
 def recognised(address: ServerAddress, model: str) -> WatchedEngine:
