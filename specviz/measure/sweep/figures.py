@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runs.charts import FONT, PALETTE
+from ...runs.charts import PALETTE, plain_axis, plain_layout
 from .types import Row, SweepResult
 
 FASTER = "times as fast as the target alone"
@@ -143,8 +143,7 @@ def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 
 
 def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
-    axis = {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
-    axis |= {"fixedrange": True, "automargin": True}
+    axis = {**plain_axis(ink), "automargin": True}
     x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in CHARTS[name][1:])
     if name == "speedup":
         gammas = sorted({row.configuration.gamma for row in rows})
@@ -156,13 +155,10 @@ def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
         y["rangemode"] = "tozero"
         lines = _break_even(ink["soft"])
     return {
-        "font": {"family": FONT, "size": 12, "color": ink["ink"]},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        **plain_layout(ink["ink"], 12),
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
         "barmode": "stack" if name == "parts" else "group",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "dragmode": False,
         **lines,
         "xaxis": x,
         "yaxis": y,
