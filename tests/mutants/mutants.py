@@ -171,7 +171,7 @@ MUTANTS = [
     Mutant("recordings", "_token_fault", "return \"\" if plain else", "return \"\" if True else", "watched"),
     Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
     Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
-    Mutant("recordings", "_alike", "same and same.text != choice.text", "False", "rerun"),
+    Mutant("recordings", "_alike", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
     # What a sweep measures next, and what it predicts
     Mutant("sweep", "due", "now.time_for <= len(owed) + 1", "False", "agenda"),
