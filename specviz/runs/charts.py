@@ -10,46 +10,43 @@ from typing import Any
 
 from ..lanes import BASELINE, SPECULATIVE, label_of
 
+_COLOURS = {  # on light, on dark
+    "page": ("#ffffff", "#0f1217"),
+    "panel": ("#f8f9fa", "#151920"),
+    "ink": ("#16181d", "#eef0f4"),
+    "soft": ("#5b6270", "#9aa3b2"),
+    "line": ("#e3e6ea", "#272d37"),
+    "track": ("#e9ecf0", "#242a34"),
+    "draft": ("#838c9a", "#8a94a5"),
+    "accepted": ("#0072B2", "#3d9bdc"),
+    "rejected": ("#D55E00", "#f0803c"),
+    "corrected": ("#C8709F", "#e8a8cc"),
+    "bonus": ("#009E73", "#45d6a0"),
+}
 PALETTE: dict[str, dict[str, str]] = {
-    "light": {
-        "page": "#ffffff",
-        "panel": "#f8f9fa",
-        "ink": "#16181d",
-        "soft": "#5b6270",
-        "line": "#e3e6ea",
-        "track": "#e9ecf0",
-        "draft": "#838c9a",
-        "accepted": "#0072B2",
-        "rejected": "#D55E00",
-        "corrected": "#C8709F",
-        "bonus": "#009E73",
-    },
-    "dark": {
-        "page": "#0f1217",
-        "panel": "#151920",
-        "ink": "#eef0f4",
-        "soft": "#9aa3b2",
-        "line": "#272d37",
-        "track": "#242a34",
-        "draft": "#8a94a5",
-        "accepted": "#3d9bdc",
-        "rejected": "#f0803c",
-        "corrected": "#e8a8cc",
-        "bonus": "#45d6a0",
-    },
+    theme: {name: both[i] for name, both in _COLOURS.items()}
+    for i, theme in enumerate(("light", "dark"))
 }
 """The colours of outcomes follow Okabe and Ito, whose palette is safe for colour blindness. The
 pink is darker here, for a contrast of 3:1 on the lanes; the dark theme has lighter colours."""
 
-CHARTS: dict[str, str] = {
-    "tokens": "Tokens against clock",
-    "rates": "α and efficiency so far",
-    "tau": "τ measured and predicted",
-    "speed": "Tokens per second",
-    "parts": "Where a round's time goes",
-    "positions": "α by position",
-    "requests": "A round’s request: ms by kB",
+_FROM_ZERO = {"rangemode": "tozero"}
+_ROUNDS = {"tickformat": "d"}
+_CHARTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "tokens": ("Tokens against clock", "clock, s", _FROM_ZERO, {}),
+    "rates": ("α and efficiency so far", "round", _ROUNDS, {"range": [0, 1.04]}),
+    "tau": ("τ measured and predicted", "round", _ROUNDS, {}),
+    "speed": ("Tokens per second", "clock, s", _FROM_ZERO, {}),
+    "parts": (
+        *("Where a round's time goes", "ms per round"),
+        *({**_FROM_ZERO, "showgrid": True}, {"showgrid": False}),
+    ),
+    "positions": ("α by position", "place in the draft", {"dtick": 1}, {"range": [0, 1.3]}),
+    "requests": ("A round’s request: ms by kB", "kB there and back", _FROM_ZERO, {}),
 }
+"""Title, words below the horizontal axis, and what is special of both axes."""
+
+CHARTS: dict[str, str] = {name: title for name, (title, *_) in _CHARTS.items()}
 """The titles of the charts by name, in the order of the page. The last one is only of runs whose
 target is on a server."""
 
@@ -100,14 +97,17 @@ def _styles(name: str, theme: str, lanes: Sequence[tuple[str, str, str]]) -> lis
         return [_line("measured", ink["accepted"]), _line("predicted", ink["soft"], "dash")]
     if alone and name == "positions":
         return [_bar("α", ink["accepted"], "v")]
-    lines = [_line(label, ink[colour], dash) for label, colour, dash in lanes]
-    if name == "positions":
-        return [{**line, "mode": "lines+markers"} for line in lines]
     if name in ("tokens", "speed", "requests"):
-        lines.append(_line(label_of(BASELINE), ink["soft"], "dot"))
-    if name == "tokens":
-        return [{**line, "line": {**line["line"], "shape": "hv"}} for line in lines]
-    return [_points(line) for line in lines] if name == "requests" else lines
+        lanes = [*lanes, (label_of(BASELINE), "soft", "dot")]
+    if name == "requests":
+        return [_points(label, ink[colour]) for label, colour, _ in lanes]
+    lines = [_line(label, ink[colour], dash) for label, colour, dash in lanes]
+    for line in lines:
+        if name == "positions":
+            line["mode"] = "lines+markers"
+        elif name == "tokens":
+            line["line"]["shape"] = "hv"
+    return lines
 
 
 def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:
@@ -116,95 +116,80 @@ def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:
         "mode": "lines",
         "name": label,
         "line": {"color": colour, "width": 2, "dash": dash},
-        "hovertemplate": "%{y:.3~f}<extra>" + label + "</extra>",
+        "hovertemplate": f"%{{y:.3~f}}<extra>{label}</extra>",
     }
 
 
-def _points(line: dict[str, Any]) -> dict[str, Any]:
-    """The style of a line's points, one for each round."""
+def _points(label: str, colour: str) -> dict[str, Any]:
+    """A point for each round."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": line["name"],
-        "marker": {"color": line["line"]["color"], "size": 6, "opacity": 0.7},
-        "hovertemplate": "%{x:.3~s} kB, %{y:.0f} ms<extra>" + line["name"] + "</extra>",
+        "name": label,
+        "marker": {"color": colour, "size": 6, "opacity": 0.7},
+        "hovertemplate": f"%{{x:.3~s}} kB, %{{y:.0f}} ms<extra>{label}</extra>",
     }
-
-
-_OVER_BAR = {
-    "texttemplate": "%{y:.2f}",
-    "textposition": "outside",
-    "textangle": 0,
-    "cliponaxis": False,
-    "textfont": {"size": 10},
-}
 
 
 def _bar(label: str, colour: str, orientation: str) -> dict[str, Any]:
     value = "%{x:.2f} ms" if orientation == "h" else "%{y:.2f}"
+    above = {
+        "texttemplate": value,
+        "textposition": "outside",
+        "textangle": 0,
+        "cliponaxis": False,
+        "textfont": {"size": 10},
+    }
     return {
         "type": "bar",
         "name": label,
         "orientation": orientation,
         "marker": {"color": colour, "line": {"width": 0}, "cornerradius": 2},
-        "hovertemplate": value + "<extra>" + label + "</extra>",
-        **(_OVER_BAR if orientation == "v" else {}),
+        "hovertemplate": f"{value}<extra>{label}</extra>",
+        **(above if orientation == "v" else {}),
     }
 
 
 def _layout(name: str, theme: str) -> dict[str, Any]:
     """The layout of a chart, for a small size: the page shows six or seven charts side by side."""
     ink = PALETTE[theme]
-    axis: dict[str, Any] = {
-        "color": ink["soft"],
-        "gridcolor": ink["line"],
-        "zeroline": False,
-        "nticks": 4,
-        "fixedrange": True,
-        "automargin": False,
-        "title": {"standoff": 2, "font": {"size": 11}},
-    }
-    x, y = {**axis, "showgrid": False}, {**axis, "rangemode": "tozero"}
-    x["title"] = {**axis["title"], "text": _X_TITLES[name]}
-    if name in ("rates", "positions"):
-        y["range"] = [0, 1.04 if name == "rates" else 1.3]
-    if name == "positions":
-        x["dtick"] = 1
-    if name in ("tokens", "speed"):
-        x["rangemode"] = "tozero"
-    if name in ("rates", "tau"):
-        x["tickformat"] = "d"
-    if name == "requests":
-        x["rangemode"] = "tozero"
-    if name == "parts":
-        x, y = {**x, "showgrid": True, "rangemode": "tozero"}, {**y, "showgrid": False}
+    _, words, x, y = _CHARTS[name]
+    title = {"standoff": 2, "font": {"size": 11}}
+    axis = {**plain_axis(ink), "nticks": 4, "automargin": False, "title": title}
     return {
-        "font": {"family": FONT, "size": 11, "color": ink["soft"]},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        **plain_layout(ink["soft"], 11),
         "margin": {"l": 78 if name == "parts" else 32, "r": 10, "t": 6, "b": 34},
         "showlegend": False,
         "barmode": "stack",
         "uniformtext": {"mode": "hide", "minsize": 9},
         "bargap": 0.32,
-        "dragmode": False,
         "hovermode": "closest" if name in ("parts", "positions", "requests") else "x unified",
         "hoverlabel": {
             "bgcolor": ink["page"],
             "bordercolor": ink["line"],
             "font": {"family": FONT, "size": 12, "color": ink["ink"]},
         },
-        "xaxis": x,
-        "yaxis": y,
+        "xaxis": {**axis, "title": {**title, "text": words}, "showgrid": False, **x},
+        "yaxis": {**axis, **_FROM_ZERO, **y},
     }
 
 
-_X_TITLES = {
-    "tokens": "clock, s",
-    "rates": "round",
-    "tau": "round",
-    "speed": "clock, s",
-    "parts": "ms per round",
-    "positions": "place in the draft",
-    "requests": "kB there and back",
-}
+def plain_axis(ink: dict[str, str]) -> dict[str, Any]:
+    """What the axes of all charts have. ink: the palette of a theme."""
+    return {
+        "color": ink["soft"],
+        "gridcolor": ink["line"],
+        "zeroline": False,
+        "fixedrange": True,
+    }
+
+
+def plain_layout(colour: str, size: int) -> dict[str, Any]:
+    """What the layouts of all charts have. colour, size: of the text."""
+    clear = "rgba(0,0,0,0)"
+    return {
+        "font": {"family": FONT, "size": size, "color": colour},
+        "paper_bgcolor": clear,
+        "plot_bgcolor": clear,
+        "dragmode": False,
+    }

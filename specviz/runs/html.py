@@ -13,7 +13,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -105,7 +105,8 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
         modules=packed,
         brand=_read("brand.html").replace('href="."', ""),
-        tools=_tools(),
+        # Without the button for settings.
+        tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
         player=_read("player.html"),
         config=_json(_config()),
         trace=_json(trace.to_dict()),
@@ -140,11 +141,6 @@ def styles(sheets: Sequence[str]) -> str:
 
 def _read(name: str) -> str:
     return (PAGE / name).read_text("utf-8")
-
-
-def _tools() -> str:
-    """The buttons of the page without the one for settings."""
-    return re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html"))
 
 
 def _config() -> dict[str, Any]:
@@ -201,18 +197,14 @@ def first_modules(start: str = "specviz/player.js") -> list[Path]:
 def served_map(folder: str) -> str:
     """The import map of a page on a server. folder: the address of `PAGE`, with a stroke at its
     end, as seen from the page."""
-    return _import_map({"specviz/": f"./{folder}"})
+    return _json({"imports": {"specviz/": f"./{folder}"}})
 
 
 def packed_map() -> str:
     """The import map of a page without a server: every module is in it, as a data: address."""
     packed = {
-        name: base64.b64encode(path.read_bytes()).decode()
+        name: f"data:text/javascript;base64,{base64.b64encode(path.read_bytes()).decode()}"
         for name, path in modules().items()
         if not name.startswith(f"specviz/{SERVED}/")
     }
-    return _import_map({name: f"data:text/javascript;base64,{one}" for name, one in packed.items()})
-
-
-def _import_map(imports: Mapping[str, str]) -> str:
-    return json.dumps({"imports": imports}).replace("<", "\\u003c")
+    return _json({"imports": packed})

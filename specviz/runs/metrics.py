@@ -90,7 +90,6 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     judged = counts["accepted"] + counts["rejected"]
     alpha = ratio(counts["accepted"], judged) if is_told else None
     betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
-    emitted = sum(len(r.emitted) for r in rounds)
     c = _cost_ratio(rounds, alone)
     tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
     own = {one: [r for r in of_lane[one] if not r.reads_prompt] for one in both}
@@ -103,7 +102,7 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     return Metrics(
         counts=counts,
         drafted=len(drafted),
-        emitted=emitted,
+        emitted=tokens[name],
         rounds=len(rounds),
         alpha=alpha,
         efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,

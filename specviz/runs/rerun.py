@@ -20,11 +20,10 @@ from ..pairs.pair import Pair
 from ..pairs.table import named_pairs
 from .metrics import compute_metrics
 from .tables import shown_number
-from .trace import Trace
+from .trace import TOPS, Trace
 
 EXACT = ("id", "text", "outcome", "seen")
 NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
-TOPS = ("top_p", "top_q", "top_residual")
 LEAST = 1e-6  # deviations of listed probabilities below this say nothing
 MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
 MOST_HALF = 0.05  # and of 16 bits or fewer
@@ -55,20 +54,13 @@ class Rerun:
     """A recording beside a second run of it.
 
     recorded, again: both runs. changes: in the order of the file; empty if they are the same.
-    elsewhere: what the recording says of its machine that is different here. rounding: how far
-    apart two probabilities may be to count as the same.
+    elsewhere: what the recording says of its machine that is different here.
     """
 
     recorded: Trace
     again: Trace
     changes: tuple[Change, ...]
     elsewhere: tuple[str, ...]
-    rounding: float
-
-    @property
-    def runs(self) -> tuple[Trace, Trace]:
-        """Both runs."""
-        return self.recorded, self.again
 
     @property
     def same(self) -> bool:
@@ -80,8 +72,7 @@ class Rerun:
         """The answer in a sentence or two."""
         if self.same:
             return "The same run, token for token."
-        first = self.changes[0]
-        return f"Not the same run. First {first}. {self.cause}"
+        return f"Not the same run. First {self.changes[0]}. {self.cause}"
 
     @property
     def cause(self) -> str:
@@ -114,11 +105,8 @@ class Rerun:
         """Whether the first tokens that differ were as good as equally likely, or drawn where
         both runs list the same probabilities."""
         lane, index = self.changes[0].lane or "", self.changes[0].index
-        both = [[r for r in run.lane(lane) if r.index == index] for run in self.runs]
-        for ours, theirs in zip(*both, strict=False):
-            for (_, one), (_, other) in zip(_tokens(ours), _tokens(theirs), strict=False):
-                if (one.id, one.outcome) == (other.id, other.outcome):
-                    continue
+        for at, _, one, other in _pairs(self.recorded.lane(lane), self.again.lane(lane)):
+            if at == index and (one.id, one.outcome) != (other.id, other.outcome):
                 if not self.recorded.header.settings.greedy:
                     return True  # all before it agreed, or it would be the first change
                 margin = margin_of(other)
@@ -175,13 +163,12 @@ def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
     """Compare a recording with a second run of the same prompt, settings and lanes. lists: whether
     the recording has the likeliest tokens of each place."""
     rounding = _rounding(recorded, again)
-    changes = [*_changed("header", _facts(recorded.header), _facts(again.header))]
+    changes = list(_changed("header", _facts(recorded.header), _facts(again.header)))
     for lane in recorded.lanes:
         changes += _lane_changes(recorded, again, lane, rounding, TOPS if lists else ())
     if not changes:
         changes += _changed("end", _said_at_the_end(recorded), _said_at_the_end(again))
-    elsewhere = _elsewhere(recorded.header, again.header)
-    return Rerun(recorded, again, tuple(changes), elsewhere, rounding)
+    return Rerun(recorded, again, tuple(changes), _elsewhere(recorded.header, again.header))
 
 
 def rerun_lines(found: Rerun) -> Iterator[str]:
@@ -193,11 +180,12 @@ def rerun_lines(found: Rerun) -> Iterator[str]:
         yield f"  and {len(found.changes) - SHOWN} more"
     if found.same and found.elsewhere:
         yield f"  although {'; '.join(found.elsewhere)}"
+    runs = (found.recorded, found.again)
     for lane in found.recorded.lanes:
-        was, now = (max((r.clock for r in run.lane(lane)), default=0.0) for run in found.runs)
+        was, now = (max((r.clock for r in run.lane(lane)), default=0.0) for run in runs)
         yield f"  {label_of(lane):15} {was:.3f} s recorded, {now:.3f} s here"
     for lane in found.recorded.header.speculative:
-        said = [shown_number(compute_metrics(run, lane).speedup, 2) for run in found.runs]
+        said = [shown_number(compute_metrics(run, lane).speedup, 2) for run in runs]
         yield f"  {'speed-up':15} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
 
 
@@ -220,12 +208,11 @@ def _said_at_the_end(trace: Trace) -> dict[str, object]:
     end = trace.end
     if end is None or "stopped" in end.reasons.values():
         return {}
-    found: dict[str, object] = {
-        f"reason of the {lane} lane": reason for lane, reason in end.reasons.items()
+    lanes = trace.header.speculative
+    return {
+        **{f"reason of the {lane} lane": reason for lane, reason in end.reasons.items()},
+        **{f"identical of the {lane} lane": end.agreement(lane).identical for lane in lanes},
     }
-    for lane in trace.header.speculative:
-        found[f"identical of the {lane} lane"] = end.agreement(lane).identical
-    return found
 
 
 def _changed(part: str, ours: dict[str, object], theirs: dict[str, object]) -> Iterator[Change]:
@@ -247,9 +234,18 @@ def _elsewhere(ours: Header, theirs: Header) -> tuple[str, ...]:
 
 def _tokens(r: Round) -> list[tuple[str, Token]]:
     """The tokens of a round by name, an accepted one once."""
-    own = [t for t in r.emitted if t.outcome != "accepted"]
     drafted = [(f"drafted token {i}", t) for i, t in enumerate(r.drafted, 1)]
-    return [*drafted, *((f"the {t.outcome} token", t) for t in own)]
+    own = [(f"the {t.outcome} token", t) for t in r.emitted if t.outcome != "accepted"]
+    return drafted + own
+
+
+def _pairs(
+    ours: Sequence[Round], theirs: Sequence[Round]
+) -> Iterator[tuple[int, str, Token, Token]]:
+    """The tokens that stand at one place in both: the round's index, their name, and they."""
+    for one, other in zip(ours, theirs, strict=False):
+        for (name, a), (_, b) in zip(_tokens(one), _tokens(other), strict=False):
+            yield one.index, name, a, b
 
 
 def _rounding(recorded: Trace, again: Trace) -> float:
@@ -257,11 +253,9 @@ def _rounding(recorded: Trace, again: Trace) -> float:
     (30 times what nine of ten stay below), but no further than it can."""
     apart: list[float] = []
     for lane in recorded.lanes:
-        for ours, theirs in zip(recorded.lane(lane), again.lane(lane), strict=False):
-            for (_, a), (_, b) in zip(_tokens(ours), _tokens(theirs), strict=False):
-                if a.id == b.id:
-                    values = [(getattr(a, name), getattr(b, name)) for name in ("p", "q", "beta")]
-                    apart += [abs(x - y) for x, y in values if x is not None and y is not None]
+        for *_, a, b in _pairs(recorded.lane(lane), again.lane(lane)):
+            values = ((a.p, b.p), (a.q, b.q), (a.beta, b.beta)) if a.id == b.id else ()
+            apart += [abs(x - y) for x, y in values if x is not None and y is not None]
     usual = sorted(apart)[len(apart) * 9 // 10] if apart else 0.0
     return max(LEAST, min(TIMES_USUAL * usual, MOST.get(recorded.header.dtype, MOST_HALF)))
 
@@ -288,8 +282,7 @@ def _round_changes(
     ours: Round, theirs: Round, rounding: float, lists: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Where in the round, and what both runs say."""
-    both = (_tokens(ours), _tokens(theirs))
-    for (name, a), (_, b) in zip(*both, strict=False):
+    for _, name, a, b in _pairs([ours], [theirs]):
         for field in EXACT:
             was, now = getattr(a, field), getattr(b, field)
             if was != now:
@@ -299,12 +292,14 @@ def _round_changes(
         for field in NUMBERS:
             x, y = getattr(a, field), getattr(b, field)
             if (x is None) != (y is None) or (x is not None and abs(x - y) > rounding):
-                yield f", {name}, {field}", _shown(x), _shown(y)
+                was, now = ("none" if one is None else f"{one:.6g}" for one in (x, y))
+                yield f", {name}, {field}", was, now
         for field in lists:
             if not _alike(getattr(a, field), getattr(b, field), rounding):
                 yield f", {name}, {field}", "another list", "its own"
-    if len(both[0]) != len(both[1]):
-        yield "", f"{len(both[0])} tokens", f"{len(both[1])}"
+    many, others = len(_tokens(ours)), len(_tokens(theirs))
+    if many != others:
+        yield "", f"{many} tokens", str(others)
 
 
 def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) -> bool:
@@ -315,12 +310,7 @@ def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) ->
     for one, other in ((ours, theirs), (theirs, ours)):
         known = {c.id: c for c in other}
         for choice in one:
-            same = known.get(choice.id)
-            value = same.probability if same else last
-            if abs(choice.probability - value) > rounding or (same and same.text != choice.text):
+            same = known.get(choice.id, Choice(choice.id, choice.text, last))
+            if abs(choice.probability - same.probability) > rounding or same.text != choice.text:
                 return False
     return True
-
-
-def _shown(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"

@@ -7,15 +7,15 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..core.events import UNKNOWN_ID, Round, Token
+from ..core.events import UNKNOWN_ID, Round
 from .trace import Trace
 from .uncertainty import Spread
 
-VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
+NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q")
+VERDICT_NUMBERS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (
     *("lane", "round", "place", "outcome", "position", "id", "text"),
-    *("p", "q", "u", "beta", "soft_p", "soft_q", "clock"),
-    *VERDICT_COLUMNS,
+    *(*NUMBERS, "clock", *VERDICT_NUMBERS),
 )
 ROUND_COLUMNS = (
     *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
@@ -31,8 +31,8 @@ def tokens_csv(trace: Trace) -> str:
 
     round, place, position: counted from 1: the round in its lane, the token in its round, and the
     token among all emitted tokens of its lane (empty if it was not emitted). id: empty if a watched
-    server did not tell it. clock: seconds at the
-    end of the round. A text that a spreadsheet would run as a formula gets an apostrophe in front.
+    server did not tell it. clock: seconds at the end of the round. A text that a spreadsheet would
+    run as a formula gets an apostrophe in front.
     """
     emitted: Counter[str] = Counter()
     rows: list[list[object]] = []
@@ -43,9 +43,12 @@ def tokens_csv(trace: Trace) -> str:
             if token.outcome not in ("rejected", "ignored"):
                 emitted[r.lane] += 1
                 position = emitted[r.lane]
-            own_numbers = [getattr(token, name) for name in VERDICT_COLUMNS]
-            cells = _token_cells(token, position)
-            rows.append([r.lane, r.index + 1, place, *cells, r.clock, *own_numbers])
+            known = None if token.id == UNKNOWN_ID else token.id
+            said = (token.outcome, position, known, harmless(token.text))
+            usual, own_numbers = (
+                [getattr(token, name) for name in names] for names in (NUMBERS, VERDICT_NUMBERS)
+            )
+            rows.append([r.lane, r.index + 1, place, *said, *usual, r.clock, *own_numbers])
     return csv_text(TOKEN_COLUMNS, rows)
 
 
@@ -55,12 +58,6 @@ def rounds_csv(trace: Trace) -> str:
     Texts that a spreadsheet would run as a formula get an apostrophe in front.
     """
     return csv_text(ROUND_COLUMNS, map(_round_cells, trace.rounds))
-
-
-def _token_cells(token: Token, position: int | None) -> list[object]:
-    numbers = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
-    known = None if token.id == UNKNOWN_ID else token.id
-    return [token.outcome, position, known, harmless(token.text), *numbers]
 
 
 def _round_cells(r: Round) -> list[object]:

@@ -153,8 +153,8 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
 
 def _threads(head: Header) -> str:
     by_lane = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
-    alone, *with_draft = (by_lane[lane] for lane in head.all_lanes[::-1])
-    counts = dict.fromkeys([alone, *with_draft[::-1]])
+    *with_draft, alone = (by_lane[lane] for lane in head.all_lanes)
+    counts = dict.fromkeys([alone, *with_draft])
     return f"threads: {' and '.join(map(str, counts))}"
 
 

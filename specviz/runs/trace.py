@@ -174,20 +174,20 @@ def digest_of(data: dict[str, Any]) -> str:
 def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
     only a race of named lanes, or with a server, has."""
-    if not isinstance(event, Round):
-        known = asdict(event)
-        return {k: v for k, v in known.items() if v is not None or k not in RARE}
-    values = {f.name: getattr(event, f.name) for f in fields(Round)}
-    for name in ("wall", "exchanged", "server_seconds"):
-        if values[name] is None:
-            del values[name]
-    # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
-    for name in ("drafted", "emitted"):
-        values[name] = [_token_dict(token) for token in values[name]]
-    return values
+    if isinstance(event, Round):
+        # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
+        values = {f.name: getattr(event, f.name) for f in fields(Round)}
+        for name in ("drafted", "emitted"):
+            values[name] = [_token_dict(token) for token in values[name]]
+    else:
+        values = asdict(event)
+    return {k: v for k, v in values.items() if v is not None or k not in RARE}
 
 
-RARE = ("lanes", "drafts", "source", "streaming_rate", "counted", "question")
+RARE = (
+    *("lanes", "drafts", "source", "streaming_rate", "counted", "question"),
+    *("wall", "exchanged", "server_seconds"),
+)
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

@@ -71,7 +71,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 def mean(values: Sequence[float]) -> Estimate:
     """The mean of one or more values with its interval."""
-    return Estimate(statistics.fmean(values), *(mean_interval(values) or (None, None)))
+    return Estimate(statistics.fmean(values), *(mean_interval(tuple(values)) or (None, None)))
 
 
 def geometric_mean(logarithms: Sequence[float]) -> Estimate:
@@ -81,13 +81,11 @@ def geometric_mean(logarithms: Sequence[float]) -> Estimate:
     return Estimate(float(np.exp(found.value)), *ends)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95% interval of the mean of some values; None for fewer than two."""
-    return _interval(tuple(values)) if len(values) > 1 else None
-
-
 @lru_cache(maxsize=4096)  # a sweep asks after every piece, mostly for the same values
-def _interval(values: tuple[float, ...]) -> tuple[float, float]:
+def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
+    """The 95% interval of the mean of some values; None for fewer than two."""
+    if len(values) < 2:
+        return None
     draws = np.random.default_rng(0)
     picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
     low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)

@@ -46,7 +46,6 @@ class ScriptedSweep:
         row = replace(self.rows[self.done], status="predicted", predicted=FOUND)
         self.rows[self.done] = row
         self.done += 1
-        yield row
         yield SweepProgress(self.done, len(self.rows), 1.0, "measuring")
 
     def result(self) -> SweepResult:

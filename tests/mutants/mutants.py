@@ -139,7 +139,7 @@ MUTANTS = [
     # What is counted from rounds
     Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "metrics"),
     Mutant("metrics", "compute_metrics", "t.beta if t.chance is None else t.chance", "t.beta", "metrics verdicts"),
-    Mutant("metrics", "compute_metrics", "ratio(timed[name], len(own[name]))", "ratio(emitted, len(rounds))", "metrics watched"),
+    Mutant("metrics", "compute_metrics", "ratio(timed[name], len(own[name]))", "ratio(tokens[name], len(rounds))", "metrics watched"),
     Mutant("metrics", "_counts", 'if t.outcome != "accepted"', "", "metrics"),
     Mutant("metrics", "_cost_ratio", "ratio(sum(r.verify_seconds for r in alone), len(alone))", "ratio(sum(r.verify_seconds for r in rounds), len(rounds))", "metrics"),
     Mutant("metrics", "_speedup", "slow / fast if", "fast / slow if", "metrics"),
@@ -171,7 +171,7 @@ MUTANTS = [
     Mutant("recordings", "_token_fault", "return \"\" if plain else", "return \"\" if True else", "watched"),
     Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
     Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
-    Mutant("recordings", "_alike", "same and same.text != choice.text", "False", "rerun"),
+    Mutant("recordings", "_alike", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
     # What a sweep measures next, and what it predicts
     Mutant("sweep", "due", "now.time_for <= len(owed) + 1", "False", "agenda"),

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runs.charts import FONT, PALETTE
-from .types import Row, SweepResult
+from ...runs.charts import PALETTE, plain_axis, plain_layout
+from .types import Measured, Row, SweepResult
 
 FASTER = "times as fast as the target alone"
 CHARTS = {
@@ -112,25 +112,24 @@ def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
         yield _chart("scatter", name, known, mode="lines+markers", line=line, hovertemplate=hover)
 
 
-def _leaders(rows: Sequence[Row]) -> Iterator[tuple[Row, str, int]]:
-    """The fastest measured row of each drafter and temperature, with its name and the drafter's
-    number."""
+def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
+    """The name of the fastest measured row of each drafter and temperature, what was measured, and
+    the drafter's number."""
     for (i, _), own in _groups(rows).items():
         best = max(own, key=lambda row: row.speedup.value if row.speedup else 0.0)
-        if best.speedup:
-            yield best, _named(best.configuration.label, best, rows), i
+        if best.measured and best.speedup:
+            yield _named(best.configuration.label, best, rows), best.measured, i
 
 
 def _kinds(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    for row, name, i in _leaders(rows):
-        found = row.measured.by_kind if row.measured else {}
-        points = [(kind, one.value) for kind, one in found.items()]
+    for name, measured, i in _leaders(rows):
+        points = [(kind, one.value) for kind, one in measured.by_kind.items()]
         marker, hover = {"color": ink[INKS[i % len(INKS)]]}, "%{y:.2f} on %{x}<extra></extra>"
         yield _chart("bar", name, points, marker=marker, hovertemplate=hover)
 
 
 def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    times = {name: row.measured.times for row, name, _ in _leaders(rows) if row.measured}
+    times = {name: measured.times for name, measured, _ in _leaders(rows)}
     colours = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
     for part, colour in colours.items():
         points = [(getattr(one, part), name) for name, one in times.items()]
@@ -143,8 +142,7 @@ def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 
 
 def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
-    axis = {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
-    axis |= {"fixedrange": True, "automargin": True}
+    axis = {**plain_axis(ink), "automargin": True}
     x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in CHARTS[name][1:])
     if name == "speedup":
         gammas = sorted({row.configuration.gamma for row in rows})
@@ -156,13 +154,10 @@ def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
         y["rangemode"] = "tozero"
         lines = _break_even(ink["soft"])
     return {
-        "font": {"family": FONT, "size": 12, "color": ink["ink"]},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        **plain_layout(ink["ink"], 12),
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
         "barmode": "stack" if name == "parts" else "group",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "dragmode": False,
         **lines,
         "xaxis": x,
         "yaxis": y,

@@ -81,7 +81,6 @@ class Sweep(Findings):
         self._length = self.request.base.max_new_tokens
         self._timed: set[str] = set()  # rows whose rounds were timed
         self._done = 0
-        self._told: tuple[Row, ...] = ()  # the table when it was last told
 
     @property
     def is_done(self) -> bool:
@@ -89,8 +88,7 @@ class Sweep(Findings):
         return self.queue == []
 
     def advance(self, pair: Pair, stop: Callable[[], bool] = lambda: False) -> Iterator[SweepEvent]:
-        """Do the next piece and yield its events: a `Plan` first, later rows with news and a
-        `SweepProgress`."""
+        """Do the next piece and yield its event: a `Plan` first, later a `SweepProgress`."""
         begin = time.perf_counter()
         if self.queue is None:
             yield self._plan(pair)  # engines are made here: the budget is for decoding
@@ -100,8 +98,7 @@ class Sweep(Findings):
         if not is_done:  # the same piece is due again
             return
         self._done += 1
-        before, left = self._told, self._look_ahead()
-        yield from (row for row, old in zip(self._told, before, strict=True) if row != old)
+        left = self._look_ahead(self.table())
         seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
         words = self._words(self.queue[0]) if self.queue else "done"
         yield SweepProgress(self._done, self._done + left, seconds, words)
@@ -122,12 +119,11 @@ class Sweep(Findings):
             notes=self.notes,
         )
 
-    def _look_ahead(self) -> int:
+    def _look_ahead(self, table: tuple[Row, ...]) -> int:
         """Settle which pieces come next; returns about how many are left."""
-        self._told = self.table()
         ran = Counter((run.key, run.question) for run in self.runs)
         times = (self.spent, self.request.seconds, self._done)
-        now = Standing(self._told, ran, self._timed, len(self.questions), *times)
+        now = Standing(table, ran, self._timed, len(self.questions), *times)
         self.queue = due(now)
         return pieces_left(now)
 
@@ -144,8 +140,9 @@ class Sweep(Findings):
         prompt, drafters = self.questions[0].text, self.request.drafters
         self.missing = impossible_drafters(pair, prompt, self.request.base, drafters)
         self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
-        pieces = self._look_ahead()
-        return Plan(self._told, kinds_of(self.questions), pieces, self.request.seconds)
+        table = self.table()
+        pieces = self._look_ahead(table)
+        return Plan(table, kinds_of(self.questions), pieces, self.request.seconds)
 
     def _keep_readable(self, pair: Pair) -> None:
         """Leave out the prompts that the target cannot read, with a note for each. Raises

@@ -238,7 +238,7 @@ def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, floa
     shared = sorted(one.keys() & other.keys())
     if len(shared) < fewest:
         return None
-    return mean_interval([one[question] - other[question] for question in shared])
+    return mean_interval(tuple(one[question] - other[question] for question in shared))
 
 
 def best_row(rows: Mapping[str, Values]) -> str | None:

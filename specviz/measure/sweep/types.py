@@ -281,6 +281,6 @@ class SweepResult:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-SweepEvent: TypeAlias = Plan | Row | SweepProgress | SweepResult
-"""A sweep yields its `Plan`, then each `Row` that has news and the `SweepProgress` after each
-piece, and at its end, also when it is stopped, the `SweepResult`."""
+SweepEvent: TypeAlias = Plan | SweepProgress | SweepResult
+"""A sweep yields its `Plan`, then a `SweepProgress` after each piece, and at its end, also when it
+is stopped, the `SweepResult`."""
