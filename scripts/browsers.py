@@ -69,9 +69,7 @@ def served_page(
     environment variables. Raises `SpecvizError` if the process ends, or does not answer within
     two minutes.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
     server = subprocess.Popen([sys.executable, *command], cwd=folder, env=os.environ | address)
     url = f"http://127.0.0.1:{port}"
@@ -81,6 +79,12 @@ def served_page(
     finally:
         server.terminate()
         server.wait(timeout=20)
+
+
+def free_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        return int(holder.getsockname()[1])
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:

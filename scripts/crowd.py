@@ -1,24 +1,28 @@
-"""A load test: many visitors over HTTP watch recordings, run, stop, and leave at any moment.
+"""The other process of `make soak`: visitors and strangers, who reach the page over HTTP.
 
-    python -m scripts.crowd http://127.0.0.1:7860 --visitors 50 --seconds 60
+Visitors watch recordings, run, stop, and leave at any moment; they send the same requests as the
+page in a browser, but draw nothing. Strangers send what the page never sends: runs that nobody
+reads, new sessions, malformed requests, and files that cost a parser dear.
 
-It prints one JSON object: counts, and the seconds until first events and replays. The visitors
-send the same requests as the page in a browser, but draw nothing.
+    python -m scripts.crowd '{"url": "http://127.0.0.1:7860", "visitors": 50, "seconds": 60}'
+
+takes the arguments of `crowd_figures` and prints its results.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
 import json
 import random
 import re
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import suppress
+from itertools import count, takewhile
 from typing import Any
 from uuid import uuid4
 
@@ -27,16 +31,27 @@ import httpx
 TIMEOUT = 120.0  # seconds; a request that takes longer is an error
 PROMPTS = ("Once upon a time", "The little dog", "Tom and Anna went to the park", "1 2 3 4")
 FULL = "runs are waiting already"
+ACTIONS = {"run": 30, "stop": 10, "leave": 20, "ask": 20, "": 20}
+"""What visitors do on the page, and of how many in a hundred."""
+
+PAUSE = 0.05  # seconds between two requests of a stranger
+EXPECTED = {200, 400, 413, 429, 503}
+BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 
 
 class Crowd:
-    """What all visitors share: the HTTP client, the page's config, counts, errors and waits."""
+    """What all share: the HTTP client, the page's config, and what was met.
+
+    counts, errors, waits: of visitors. statuses, failures: of strangers.
+    """
 
     def __init__(self, client: httpx.AsyncClient, config: dict[str, Any], tokens: int) -> None:
         self.client, self.tokens = client, tokens
         self.counts: Counter[str] = Counter()
         self.errors: list[str] = []
         self.waits: defaultdict[str, list[float]] = defaultdict(list)
+        self.statuses: Counter[int] = Counter()
+        self.failures: Counter[str] = Counter()
         named = {one["api_name"]: one for one in config["dependencies"]}
         self.start, self.halt = named["start"], named["halt"]
         parts = {one["id"]: one["props"] for one in config["components"]}
@@ -47,8 +62,14 @@ class Crowd:
         mount = str(parts[self.player]["js_on_load"])
         self.recordings = re.findall(r'gradio_api/file=[^"]+\.json\.gz', mount)
 
-    def fail(self, what: str) -> None:
-        self.errors.append(what)
+    async def watch(self, action: Awaitable[None]) -> None:
+        """Wait for what a visitor does; its failure is an error."""
+        try:
+            await asyncio.wait_for(action, TIMEOUT)
+        except (TimeoutError, asyncio.TimeoutError):
+            self.errors.append("nothing happened for too long")
+        except httpx.HTTPError as error:
+            self.errors.append(f"{type(error).__name__}: {error}")
 
 
 class Visitor:
@@ -69,207 +90,187 @@ class Visitor:
             raw = await self._get("/" + self.chance.choice(self.crowd.recordings))
             rounds = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)["rounds"]
             if not rounds:
-                self.crowd.fail("a recording without rounds")
+                self.crowd.errors.append("a recording without rounds")
             self.crowd.waits["replay"].append(time.perf_counter() - began)
         self.crowd.counts["visits"] += 1
 
     async def run(self) -> None:
         """Start a run and follow it to its end."""
-        over = False
-        async with aclosing(self._deltas()) as deltas:
-            async for delta in deltas:
-                over = delta["over"]
-        if not over:
-            self.crowd.fail("a run without an end")
+        if not await self._follow():
+            self.crowd.errors.append("a run without an end")
         self.crowd.counts["runs"] += 1
 
     async def stop(self) -> None:
         """Start a run and stop it, with two requests at the same time."""
-        deltas = 0
-        async with aclosing(self._deltas()) as heard:
-            async for delta in heard:
-                deltas += 1
-                if deltas == 3 and not delta["over"]:
-                    await asyncio.gather(
-                        self._join(self.crowd.halt, []), self._join(self.crowd.halt, [])
-                    )
+        await self._follow(stops=True)
         self.crowd.counts["stopped"] += 1
 
     async def leave(self) -> None:
         """Start a run and close the tab after a random time, perhaps before the first event."""
         moment = self.chance.choice([0.0, 0.01, 0.15, 0.5, 1.5])
         with suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._drain(), moment)
+            await asyncio.wait_for(self._follow(), moment)
         self.crowd.counts["left"] += 1
 
     async def ask(self) -> None:
         """Ask the server a question of the player that is not about a live run."""
         began = time.perf_counter()
-        missed = await self._question("missed", {"run": "", "seq": 0})
+        question = {"data": {"run": "", "seq": 0}, "fn_name": "missed"}
+        answer = await self._post("component_server", component_id=self.crowd.player, **question)
+        missed = answer.json()
         self.crowd.waits["question"].append(time.perf_counter() - began)
         if missed != []:
-            self.crowd.fail(f"a question got {missed!r}")
+            self.crowd.errors.append(f"a question got {missed!r}")
         self.crowd.counts["questions"] += 1
 
-    async def _drain(self) -> None:
-        async with aclosing(self._deltas()) as deltas:
-            async for _ in deltas:
-                pass
+    async def _follow(self, *, stops: bool = False) -> bool:
+        """Start a run and read its deltas, whose numbers must be consecutive; whether it ended.
 
-    async def _deltas(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Start a run and yield its deltas; their numbers must be consecutive."""
+        stops: after three deltas, ask twice that it stop.
+        """
         values = list(self.crowd.values)
         values[0] = self.chance.choice(PROMPTS)
         values[self.crowd.length] = self.crowd.tokens
-        began, expected, waited = time.perf_counter(), 0, set()
+        began, heard, expected, over = time.perf_counter(), Counter[str](), 0, False
         await self._join(self.crowd.start, values)
-        async with aclosing(self._messages()) as messages:
-            async for message in messages:
-                text = _newest(message)
-                if text is None:
-                    continue
-                delta = json.loads(text)
-                if delta["next"] < expected:
-                    continue
-                if delta["seq"] > expected:
-                    self.crowd.fail(f"a gap before event {delta['seq']}")
-                expected = delta["next"]
-                for kind, there in (("event", True), ("round", "rounds" in delta)):
-                    if there and kind not in waited:
-                        waited.add(kind)
-                        self.crowd.waits[kind].append(time.perf_counter() - began)
-                if delta.get("error"):
-                    self._refused(delta["error"])
-                yield delta
+        async for text in self._values():
+            delta = json.loads(text)
+            if delta["next"] < expected:
+                continue
+            if delta["seq"] > expected:
+                self.crowd.errors.append(f"a gap before event {delta['seq']}")
+            expected, over = delta["next"], delta["over"]
+            for kind in ("event", "round") if "rounds" in delta else ("event",):
+                heard[kind] += 1
+                if heard[kind] == 1:
+                    self.crowd.waits[kind].append(time.perf_counter() - began)
+            if FULL in (refusal := delta.get("error") or ""):
+                self.crowd.counts["refused"] += 1
+            elif refusal:
+                self.crowd.errors.append(refusal)
+            if stops and heard["event"] == 3 and not over:
+                await asyncio.gather(*(self._join(self.crowd.halt, []) for _ in range(2)))
+        return over
 
-    def _refused(self, sentence: str) -> None:
-        if FULL in sentence:
-            self.crowd.counts["refused"] += 1
-        else:
-            self.crowd.fail(sentence)
-
-    async def _messages(self) -> AsyncGenerator[dict[str, Any], None]:
+    async def _values(self) -> AsyncIterator[str]:
+        """The new values of the player, which come as whole ones or as changes of Gradio's."""
         address = f"/gradio_api/queue/data?session_hash={self.session}"
         async with self.crowd.client.stream("GET", address, headers=self.headers) as response:
             async for line in response.aiter_lines():
                 if not line.startswith("data:"):
                     continue
                 message = json.loads(line[5:])
-                if message["msg"] == "close_stream":
+                kind, output = message["msg"], message.get("output")
+                if kind == "close_stream":
                     return
-                if message["msg"] == "process_completed" and not message["success"]:
-                    self.crowd.fail(f"an event failed: {message['output']}")
-                yield message
+                if kind == "process_completed" and not message["success"]:
+                    self.crowd.errors.append(f"an event failed: {output}")
+                if kind not in ("process_generating", "process_completed"):
+                    continue
+                value = (output.get("data") or [None])[0]
+                if isinstance(value, list):
+                    whole = [new for action, path, new in value if action == "replace" and not path]
+                    value = whole[-1] if whole else None
+                if isinstance(value, str):
+                    yield value
 
     async def _join(self, event: dict[str, Any], values: list[Any]) -> None:
-        body = {"data": values, "fn_index": event["id"], "session_hash": self.session}
-        answer = await self._post("/gradio_api/queue/join", body)
-        answer.raise_for_status()
+        await self._post("queue/join", data=values, fn_index=event["id"])
 
-    async def _post(self, address: str, body: dict[str, Any]) -> httpx.Response:
-        return await self.crowd.client.post(address, json=body, headers=self.headers)
-
-    async def _question(self, name: str, data: dict[str, Any]) -> Any:
-        body = {
-            "data": data,
-            "fn_name": name,
-            "component_id": self.crowd.player,
-            "session_hash": self.session,
-        }
-        answer = await self._post("/gradio_api/component_server", body)
-        answer.raise_for_status()
-        return answer.json()
+    async def _post(self, endpoint: str, **body: Any) -> httpx.Response:
+        asked = {**body, "session_hash": self.session}
+        address = f"/gradio_api/{endpoint}"
+        answer = await self.crowd.client.post(address, json=asked, headers=self.headers)
+        return answer.raise_for_status()
 
     async def _get(self, address: str) -> bytes:
         answer = await self.crowd.client.get(address, headers=self.headers)
-        answer.raise_for_status()
-        return answer.content
+        return answer.raise_for_status().content
 
 
-def _newest(message: dict[str, Any]) -> str | None:
-    """The player's newest value in a message from Gradio, which sends only changes."""
-    if message["msg"] not in ("process_generating", "process_completed"):
-        return None
-    values = message["output"].get("data") or [None]
-    value = values[0]
-    if isinstance(value, list):
-        whole = [new for action, path, new in value if action == "replace" and path == []]
-        value = whole[-1] if whole else None
-    return value if isinstance(value, str) else None
-
-
-async def _visit_until(crowd: Crowd, deadline: float, chance: random.Random) -> None:
-    """Visits one after another, each with a random action."""
-    while time.monotonic() < deadline:
-        visitor = Visitor(crowd, chance)
-        actions = (visitor.run, visitor.stop, visitor.leave, visitor.ask, None)
-        action = chance.choices(actions, (30, 10, 20, 20, 20))[0]
-        await _watched(crowd, visitor.open)
-        if action is not None:
-            await _watched(crowd, action)
-        await asyncio.sleep(chance.uniform(0, 0.5))
-
-
-async def _run_many(crowd: Crowd, left: list[int], chance: random.Random) -> None:
-    """Start runs one after another until `left` is 0."""
-    while left[0] > 0:
-        left[0] -= 1
-        await _watched(crowd, Visitor(crowd, chance).run)
-
-
-async def _ask_many(crowd: Crowd, left: list[int], chance: random.Random) -> None:
-    """Make visits that only ask a question, one after another, until `left` is 0."""
-    while left[0] > 0:
-        left[0] -= 1
-        await _watched(crowd, Visitor(crowd, chance).ask)
-
-
-async def _watched(crowd: Crowd, action: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await asyncio.wait_for(action(), TIMEOUT)
-    except (TimeoutError, asyncio.TimeoutError):
-        crowd.fail("nothing happened for too long")
-    except httpx.HTTPError as error:
-        crowd.fail(f"{type(error).__name__}: {error}")
+async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
+    """Send something that the page never sends; the status of the answer."""
+    name = f"{chance.randrange(2**40):x}"
+    event = {"fn_index": 0, "session_hash": name}
+    question = {"component_id": crowd.player, "session_hash": name, "fn_name": "missed"}
+    asked: tuple[tuple[str, Any], ...] = (
+        ("/gradio_api/call/v2/generate", {"prompt": PROMPTS[0], "max_new_tokens": 512}),
+        ("/gradio_api/queue/join", {**event, "data": []}),
+        ("/gradio_api/queue/join", {**event, "data": [["x"] * 1000]}),
+        ("/gradio_api/component_server", {**question, "data": {"seq": name}}),
+        ("/files/trace", BOMB),
+    )
+    path, body = chance.choice(asked)
+    kind, content = ("octet-stream", body) if body is BOMB else ("json", json.dumps(body))
+    headers = {"X-Forwarded-For": address, "Content-Type": f"application/{kind}"}
+    return (await crowd.client.post(path, content=content, headers=headers)).status_code
 
 
 async def crowd_figures(
     url: str,
     visitors: int,
     *,
+    strangers: int = 0,
     seconds: float = 0.0,
-    runs: int = 0,
-    questions: int = 0,
+    only: str = "",
+    times: int = 0,
     tokens: int = 16,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Visit the page and return counts, errors and waits in seconds.
+    """Visit the page and return counts, errors and waits in seconds; of strangers, how often they
+    got each status, and what the page should not have answered.
 
-    visitors: at the same time. Mixed actions for `seconds`, unless `runs` or `questions` is above
-    0: then only so many of these. tokens: the length of a run.
+    visitors, strangers: at the same time. Mixed actions for `seconds`, or `only` one, so many
+    `times`. tokens: the length of a run.
     """
     # The server closes idle connections after five seconds, so they are not reused after two.
-    limits = httpx.Limits(max_connections=4 * visitors, keepalive_expiry=2.0)
+    limits = httpx.Limits(max_connections=4 * (visitors + strangers), keepalive_expiry=2.0)
     async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, limits=limits) as client:
-        config = (await client.get("/config")).json()
-        crowd = Crowd(client, config, tokens)
-        left, deadline = [runs or questions], time.monotonic() + seconds
-
-        def visits(chance: random.Random) -> Coroutine[Any, Any, None]:
-            if runs:
-                return _run_many(crowd, left, chance)
-            if questions:
-                return _ask_many(crowd, left, chance)
-            return _visit_until(crowd, deadline, chance)
-
+        crowd = Crowd(client, (await client.get("/config")).json(), tokens)
+        deadline = time.monotonic() + seconds
+        turns = takewhile(lambda n: n < times if only else time.monotonic() < deadline, count())
         chances = [random.Random(f"{seed} {number}") for number in range(visitors)]
-        await asyncio.gather(*map(visits, chances))
+        others = [random.Random(f"stranger {number}") for number in range(strangers)]
+        await asyncio.gather(
+            *(_visit(crowd, chance, turns, only) for chance in chances),
+            *(_disturb(crowd, chance, deadline) for chance in others),
+        )
+    unexpected = {str(one): n for one, n in crowd.statuses.items() if one not in EXPECTED}
     return {
         "counts": dict(crowd.counts),
         "errors": len(crowd.errors),
         "first_errors": crowd.errors[:5],
         "waits": {kind: _quantiles(waits) for kind, waits in crowd.waits.items()},
+        "strangers": {
+            "statuses": dict(crowd.statuses),
+            "errors": {**crowd.failures, **unexpected},
+        },
     }
+
+
+async def _visit(crowd: Crowd, chance: random.Random, turns: Iterator[int], only: str) -> None:
+    """Visits one after another while there are turns, each with a random action or the only one."""
+    for _ in turns:
+        visitor = Visitor(crowd, chance)
+        if only:
+            await crowd.watch(getattr(visitor, only)())
+            continue
+        (action,) = chance.choices([*ACTIONS], [*ACTIONS.values()])
+        await crowd.watch(visitor.open())
+        if action:
+            await crowd.watch(getattr(visitor, action)())
+        await asyncio.sleep(chance.uniform(0, 0.5))
+
+
+async def _disturb(crowd: Crowd, chance: random.Random, deadline: float) -> None:
+    """What one stranger does until the deadline, always from the same address."""
+    address = f"10.255.255.{chance.randrange(256)}"
+    while time.monotonic() < deadline:
+        try:
+            crowd.statuses[await _annoy(crowd, chance, address)] += 1
+        except httpx.HTTPError as error:
+            crowd.failures[type(error).__name__] += 1
+        await asyncio.sleep(PAUSE)
 
 
 def _quantiles(waits: list[float]) -> dict[str, float]:
@@ -278,30 +279,5 @@ def _quantiles(waits: list[float]) -> dict[str, float]:
     return {"p50": round(cuts[9], 3), "p95": round(cuts[18], 3)}
 
 
-def main() -> None:
-    """Run the load test of the command line and print its results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("url")
-    parser.add_argument("--visitors", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--runs", type=int, default=0, help="only so many runs, without a time limit"
-    )
-    parser.add_argument("--questions", type=int, default=0, help="only so many questions")
-    parser.add_argument("--tokens", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    figures = crowd_figures(
-        options.url,
-        options.visitors,
-        seconds=options.seconds,
-        runs=options.runs,
-        questions=options.questions,
-        tokens=options.tokens,
-        seed=options.seed,
-    )
-    print(json.dumps(asyncio.run(figures)))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(asyncio.run(crowd_figures(**json.loads(sys.argv[1])))))

@@ -1,7 +1,7 @@
 """Take the pictures of README and docs: a finished run in light and dark, a round, motion, a sweep,
 lanes, and a lane with a card for each drafter and verdict.
 
-python -m scripts.take_pictures [--out assets/pictures] [--recorded | --close-ups | --tree]
+python -m scripts.take_pictures [--out assets/pictures] [--tree]
 SPECVIZ_REMOTE=... python -m scripts.take_pictures --server NAME
 """
 
@@ -21,6 +21,7 @@ from scripts.browsers import chromium, served_page
 from specviz.environment import ASSETS, BUILTIN, SERVED
 from specviz.variables import PAIR
 
+READY = "[data-player][data-ready]"
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 RECORDED = '[data-player][data-source="recording"][data-state="ended"]'
 FRAMES = 48
@@ -53,19 +54,32 @@ ALONE = """body * { visibility: hidden; }
 """Only the lane and its card are in the picture."""
 
 
-def print_tree(page: Any) -> None:
-    """Print what a screen reader is told of the run: docs/accessibility.md has it."""
-    print(page.locator("main").aria_snapshot())
+def open_page(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector(READY)
+
+
+def race(page: Any, url: str, asked: str) -> None:
+    """Run what the address asks for, to its end."""
+    open_page(page, f"{url}/?__theme=light&{asked}")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
+    page.keyboard.press("End")
+    page.mouse.move(0, 0)
+
+
+def take(page: Any, path: Path) -> None:
+    """Take a picture of the window."""
+    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn and nothing moves
+    page.screenshot(path=path)
+    print(path)
 
 
 def take_stills(page: Any, out: Path) -> None:
     """Take a picture of the same run in each theme."""
-    for theme in ("light", "dark"):
-        if theme == "dark":
-            page.keyboard.press("t")
-        page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
-        page.screenshot(path=out / f"race-{theme}.png")
-        print(out / f"race-{theme}.png")
+    take(page, out / "race-light.png")
+    page.keyboard.press("t")
+    take(page, out / "race-dark.png")
     page.keyboard.press("t")
 
 
@@ -77,33 +91,15 @@ def take_round(page: Any, out: Path) -> None:
     while refused.get_attribute("aria-current") != "step":
         page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(500)  # milliseconds, for what moves
-    page.screenshot(path=out / "round.png")
-    print(out / "round.png")
+    take(page, out / "round.png")
     page.keyboard.press("Escape")
-
-
-def take_lanes(page: Any, url: str, out: Path) -> None:
-    """Take a picture of a race of three drafters and the target alone."""
-    page.goto(f"{url}/?__theme=light&lanes=drafters&length=64&temperature=0")
-    page.wait_for_selector("[data-player][data-ready]")
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_selector(FINISHED, timeout=120_000)  # milliseconds
-    page.keyboard.press("End")
-    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
-    page.screenshot(path=out / "lanes.png")
-    print(out / "lanes.png")
 
 
 def take_close_ups(page: Any, url: str, out: Path) -> None:
     """Take a small picture of a lane with an open card for each drafter and verdict."""
     page.set_viewport_size({"width": 1280, "height": 1200})  # so that cards open below
     for name, (asked, outcome) in CLOSE_UPS.items():
-        page.goto(f"{url}/?__theme=light&length=48&{asked}")
-        page.wait_for_selector("[data-player][data-ready]")
-        page.get_by_role("button", name="Run", exact=True).click()
-        page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
-        page.keyboard.press("End")
+        race(page, url, f"length=48&{asked}")
         page.add_style_tag(content=ALONE)
         page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").first.focus()
         page.wait_for_timeout(700)  # milliseconds, for what moves
@@ -119,31 +115,16 @@ def take_close_ups(page: Any, url: str, out: Path) -> None:
         print(out / f"{name}.png")
 
 
-def take_server(page: Any, url: str, out: Path, name: str) -> None:
-    """Take a picture of a race with the server that the operator has named."""
-    page.goto(f"{url}/?__theme=light&pair={SERVED}&length=64&temperature=0")
-    page.wait_for_selector("[data-player][data-ready]")
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
-    page.keyboard.press("End")
-    page.mouse.move(0, 0)
-    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
-    page.screenshot(path=out / f"{name}.png")
-    print(out / f"{name}.png")
-
-
-def take_choose(page: Any, out: Path) -> None:
+def take_choose(page: Any, url: str, out: Path) -> None:
     """Take a picture of the view Choose after a sweep of a minute."""
+    open_page(page, f"{url}/?__theme=light")
     page.keyboard.press("d")
     page.wait_for_selector("dialog.sv-choose[open]")
     page.get_by_label("Time to spend").select_option("60")
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_selector("dialog.sv-choose[data-state=over]", timeout=300_000)  # milliseconds
     page.mouse.move(0, 0)
-    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
-    page.screenshot(path=out / "choose.png")
-    print(out / "choose.png")
-    page.keyboard.press("Escape")
+    take(page, out / "choose.png")
 
 
 def take_motion(page: Any, out: Path) -> None:
@@ -166,52 +147,40 @@ def take_motion(page: Any, out: Path) -> None:
 @contextmanager
 def visited() -> Iterator[tuple[Any, str]]:
     """A window on a page that is served meanwhile, and its address."""
+    size = {"width": 1440, "height": 900}
     with served_page() as url, chromium() as browser:
-        yield (
-            browser.new_page(
-                viewport={"width": 1440, "height": 900},
-                color_scheme="light",
-                reduced_motion="reduce",
-            ),
-            url,
-        )
+        yield browser.new_page(viewport=size, color_scheme="light", reduced_motion="reduce"), url
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
-    parser.add_argument("--recorded", action="store_true", help="only of the first recording")
     parser.add_argument("--tree", action="store_true", help="print what a screen reader is told")
-    parser.add_argument("--close-ups", action="store_true", help="only drafters and verdicts")
     parser.add_argument("--server", metavar="NAME", help="only NAME.png, a race with a server")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    if not (options.close_ups or options.server):
+    if options.server:  # the one that the operator has named
         with visited() as (page, url):
-            page.goto(f"{url}/?__theme=light")
-            page.wait_for_selector("[data-player][data-ready]")
-            # The recording that a visit begins with: a picture of it depends on no machine's load.
-            page.wait_for_selector(RECORDED)
-            page.mouse.move(0, 0)
-            if options.tree:
-                print_tree(page)
-                return
-            take_stills(page, options.out)
-            take_round(page, options.out)
-            take_motion(page, options.out)
-        if options.recorded:
-            return
-    if not options.server:
-        os.environ[PAIR.name] = BUILTIN  # it has every drafter, and presets that show them
+            race(page, url, f"pair={SERVED}&length=64&temperature=0")
+            take(page, options.out / f"{options.server}.png")
+        return
     with visited() as (page, url):
-        if options.server:
-            take_server(page, url, options.out, options.server)
+        open_page(page, f"{url}/?__theme=light")
+        # The recording that a visit begins with: a picture of it depends on no machine's load.
+        page.wait_for_selector(RECORDED)
+        page.mouse.move(0, 0)
+        if options.tree:  # docs/accessibility.md has it
+            print(page.locator("main").aria_snapshot())
             return
-        if not options.close_ups:
-            take_lanes(page, url, options.out)  # first: a font is waited for only once
-            page.goto(f"{url}/?__theme=light")
-            page.wait_for_selector("[data-player][data-ready]")
-            take_choose(page, options.out)
+        take_stills(page, options.out)
+        take_round(page, options.out)
+        take_motion(page, options.out)
+    os.environ[PAIR.name] = BUILTIN  # it has every drafter, and presets that show them
+    with visited() as (page, url):
+        # First: a font is waited for only once.
+        race(page, url, "lanes=drafters&length=64&temperature=0")
+        take(page, options.out / "lanes.png")
+        take_choose(page, url, options.out)
         take_close_ups(page, url, options.out)
 
 
