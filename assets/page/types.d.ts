@@ -1,6 +1,6 @@
 // The types that the page's modules share. They are global: no module has to import them.
 
-// A trace, as specviz/runs/trace.py writes it (schema 1). Fields that are None or empty in Python's
+// A trace, as specviz/runs/trace.py writes it (schema 2). Fields that are None or empty in Python's
 // tokens are left out of the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
@@ -33,11 +33,11 @@ interface Token {
   chance?: number;
 }
 
-interface Round {
+interface FiledRound {
   lane: LaneName;
   index: number;
   drafted: Token[];
-  emitted: Token[];
+  last: Token | null; // behind the accepted ones, if the text had not ended
   draft_seconds: number;
   verify_seconds: number;
   overhead_seconds: number;
@@ -45,6 +45,10 @@ interface Round {
   wall?: number; // seconds
   exchanged?: number; // bytes, if the target is on a server
   server_seconds?: number; // of verify_seconds, if the server tells
+}
+
+interface Round extends FiledRound {
+  readonly emitted: Token[]; // the accepted ones and the last
 }
 
 interface Settings {
@@ -71,13 +75,13 @@ interface Model {
   shared?: number; // tokens in common with the target, if its tokenizer is another
 }
 
-interface Header {
+interface FiledHeader {
   prompt: string;
   question?: string | null; // what was asked, if it stands in a chat template within the prompt
   prompt_ids: number[];
-  settings: Settings;
+  lanes: Record<LaneName, Settings>; // of lanes with drafts
+  drafts: Record<LaneName, Model | null>;
   target: Model;
-  draft: Model | null;
   memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from
   device: string;
   processor: string;
@@ -89,9 +93,12 @@ interface Header {
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
   source?: string | null; // the serving engine that speculated by itself and was only watched
-  lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
-  drafts?: Record<LaneName, Model | null> | null;
   streaming_rate?: number | null; // tokens per second of the server's own stream
+}
+
+interface Header extends FiledHeader {
+  readonly settings: Settings; // of the first lane
+  readonly draft: Model | null;
 }
 
 interface Agreement {
@@ -100,10 +107,19 @@ interface Agreement {
   divergence: { index: number; margin: number | null } | null;
 }
 
-interface End extends Agreement {
+interface FiledEnd {
   reasons: Partial<Record<LaneName, EndReason>>;
   lanes?: Record<LaneName, Agreement> | null;
   counted?: { steps: number; drafted: number; accepted: number } | null; // by a watched server
+}
+
+interface End extends FiledEnd, Readonly<Agreement> {} // of the first lane
+
+interface FiledTrace {
+  schema: number;
+  header: FiledHeader;
+  rounds: FiledRound[];
+  end: FiledEnd | null;
 }
 
 interface Trace {
@@ -133,26 +149,21 @@ interface Shown {
   partial: Partial<Record<LaneName, PlayEvent | null>>;
 }
 
-// What travels from the server, as specviz/page/wire.py writes it.
+// What travels from the server, as specviz/page/delivery.py writes it.
 
 /** A token of a delta: what is missing is null or an empty list. */
 type WireToken = { [Name in keyof Token]: Token[Name] | null };
 
-/** The accepted tokens stand in `drafted` only: `emitted` begins with the first `kept` of them. */
-type WireRound = Omit<Round, "drafted" | "emitted"> & {
-  drafted: WireToken[];
-  emitted: WireToken[];
-  kept: number;
-};
+type WireRound = Omit<FiledRound, "drafted" | "last"> & { drafted: WireToken[]; last: WireToken | null };
 
 interface Delta {
   run: string;
   seq: number;
   next: number;
   over: boolean;
-  header?: Header;
+  header?: FiledHeader;
   rounds?: WireRound[];
-  end?: End;
+  end?: FiledEnd;
   status?: string;
   error?: string;
   fall_back?: boolean;
@@ -205,7 +216,7 @@ interface DifferenceResult {
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
-  opened?(file: Blob): Promise<{ trace?: Trace; error?: string }>;
+  opened?(file: Blob): Promise<{ trace?: FiledTrace; error?: string }>;
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
   begin_difference?(asked: RunWish): Promise<ExperimentState>;
   begin_rerun?(asked: RunWish): Promise<ExperimentState>;
@@ -295,7 +306,7 @@ interface Config {
   mostPacked: number; // bytes of a recording's file
   mostGamma: number; // the longest draft that is looked at for the best one
   draws: number; // of the sampling experiment, in each lane
-  trace?: Trace; // the run that was taken away
+  trace?: FiledTrace; // the run that was taken away
 }
 
 /** Name and parameters of the models of a pair that it has; parameters are null if unknown. */

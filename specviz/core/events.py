@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..lanes import BASELINE, LANES, Lane
+from ..lanes import BASELINE, Lane
 from ..settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
@@ -93,8 +93,7 @@ class Round:
 
     lane, index: which lane, and the round's number in it, from 0.
     drafted: all drafted tokens, in order; empty in the baseline lane.
-    emitted: the accepted tokens, then the corrected or bonus one; that one is missing if the text
-        ended before it.
+    last: the corrected or bonus token behind the accepted ones; None if the text ended before it.
     draft_seconds, verify_seconds: time of drafting; time of the target pass, its probabilities
         and the verdict.
     overhead_seconds: the rest of the round's time on the lane's clock.
@@ -110,7 +109,7 @@ class Round:
     lane: Lane
     index: int
     drafted: list[Token]
-    emitted: list[Token]
+    last: Token | None
     draft_seconds: float
     verify_seconds: float
     overhead_seconds: float
@@ -118,6 +117,16 @@ class Round:
     wall: float | None = None
     exchanged: int | None = None
     server_seconds: float | None = None
+
+    @property
+    def tokens(self) -> list[Token]:
+        """All its tokens: the drafted ones, then the last."""
+        return [*self.drafted, *([] if self.last is None else [self.last])]
+
+    @property
+    def emitted(self) -> list[Token]:
+        """The tokens that it added to the text: the accepted ones, then the last."""
+        return [token for token in self.tokens if token.outcome not in ("rejected", "ignored")]
 
     @property
     def text(self) -> str:
@@ -134,7 +143,7 @@ class Round:
     def untold(self) -> bool:
         """Whether a watched server does not tell how many tokens it drafted: `drafted` then has
         only the accepted ones."""
-        return bool(self.emitted) and self.emitted[-1].outcome == "untold"
+        return self.last is not None and self.last.outcome == "untold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +153,14 @@ class Header:
     prompt, prompt_ids: the text and the ids that the models read.
     question: the part of `prompt` that was asked, if the rest of it is the target's chat template;
         None if the text goes on from `prompt`.
-    target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
+    lanes: speculative lane -> its settings, in their order; one lane, "speculative", in the
+        ordinary race with the baseline.
+    drafts: speculative lane -> its draft model, described as the target; None without one.
+    target: {"name": str, "parameters": int, "form": str, "revision": str | None,
         "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
         revision the hub's commit if the model came from the hub, context the most tokens that it
-        can see if its config has a limit (older recordings lack it). draft is None without a draft
-        model; if it has another tokenizer than the target, "shared" is how many tokens both have.
+        can see if its config has a limit (older recordings lack it). If a draft has another
+        tokenizer than the target, "shared" is how many tokens both have.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
@@ -161,18 +173,15 @@ class Header:
         probabilities, its rounds have times but no parts of them, and its settings have no drafter:
         how many tokens a step drafts is the server's affair. Without a second server there is no
         baseline lane, and `prefill_seconds` lacks it.
-    lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
-        lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
-        `settings` and `draft` are those of the first.
     streaming_rate: tokens per second of the server's own greedy stream, measured before the race
         by one request of `STREAMED` tokens from this machine; None without a server.
     """
 
     prompt: str
     prompt_ids: tuple[int, ...]
-    settings: Settings
+    lanes: dict[Lane, Settings]
+    drafts: dict[Lane, dict[str, Any] | None]
     target: dict[str, Any]
-    draft: dict[str, Any] | None
     device: str
     dtype: str
     versions: dict[str, str]
@@ -183,11 +192,19 @@ class Header:
     processor: str = ""
     lane_threads: dict[str, int] | None = None
     memory: dict[str, int] | None = None
-    lanes: dict[Lane, Settings] | None = None
-    drafts: dict[Lane, dict[str, Any] | None] | None = None
     source: str | None = None
     streaming_rate: float | None = None
     question: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the first lane."""
+        return next(iter(self.lanes.values()))
+
+    @property
+    def draft(self) -> dict[str, Any] | None:
+        """The draft model of the first lane."""
+        return next(iter(self.drafts.values()))
 
     @property
     def on_server(self) -> bool:
@@ -198,7 +215,7 @@ class Header:
     @property
     def speculative(self) -> tuple[Lane, ...]:
         """The names of the lanes with drafts, in order."""
-        return LANES[:1] if self.lanes is None else tuple(self.lanes)
+        return tuple(self.lanes)
 
     @property
     def all_lanes(self) -> tuple[Lane, ...]:
@@ -208,11 +225,11 @@ class Header:
 
     def settings_of(self, lane: Lane) -> Settings:
         """The settings of a lane; the baseline's are the first lane's, without its drafts."""
-        return (self.lanes or {}).get(lane, self.settings)
+        return self.lanes.get(lane, self.settings)
 
     def draft_of(self, lane: Lane) -> dict[str, Any] | None:
         """The draft model of a speculative lane, described as above."""
-        return self.draft if self.drafts is None else self.drafts[lane]
+        return self.drafts[lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,24 +264,37 @@ class End:
     """How a race ended.
 
     reasons: lane -> why it ended.
-    identical, compared, divergence: the `Agreement` of the first speculative lane.
-    lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
-        and were compared.
+    lanes: speculative lane -> its `Agreement`; None if no text was compared.
     counted: by how much the counters of a watched server moved while its stream ran: "steps",
         "drafted" and "accepted" tokens of all its users; None if it has none.
     """
 
     reasons: dict[str, EndReason]
-    identical: bool | None = None
-    compared: int = 0
-    divergence: Divergence | None = None
     lanes: dict[Lane, Agreement] | None = None
     counted: dict[str, int] | None = None
 
+    @property
+    def identical(self) -> bool | None:
+        """That of the first lane's `Agreement`."""
+        return self._first.identical
+
+    @property
+    def compared(self) -> int:
+        """That of the first lane's `Agreement`."""
+        return self._first.compared
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """That of the first lane's `Agreement`."""
+        return self._first.divergence
+
+    @property
+    def _first(self) -> Agreement:
+        return next(iter((self.lanes or {}).values()), Agreement())
+
     def agreement(self, lane: Lane) -> Agreement:
         """The agreement of a speculative lane."""
-        first = Agreement(self.identical, self.compared, self.divergence)
-        return first if self.lanes is None else self.lanes[lane]
+        return Agreement() if self.lanes is None else self.lanes[lane]
 
 
 Event: TypeAlias = Header | Round | End

@@ -15,7 +15,7 @@ import transformers
 
 from .._version import __version__
 from ..kinds import drafter_kind, verdict_kind
-from ..lanes import BASELINE, SPECULATIVE, Lane
+from ..lanes import BASELINE, Lane
 from ..pairs.pair import Pair, context_length, parameter_count
 from ..settings import Settings
 from .drafting import EarlierTexts
@@ -47,16 +47,15 @@ def header_of(
     drafts = {
         lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
     }
-    first, named = next(iter(lanes)), set(lanes) != {SPECULATIVE}
-    prompt = pair.tokenizer.decode(prompt_ids)
+    first, prompt = next(iter(lanes)), pair.tokenizer.decode(prompt_ids)
     header = Header(
         prompt=prompt,
         prompt_ids=tuple(prompt_ids),
-        settings=lanes[first],
+        lanes=lanes,
+        drafts=drafts,
         target=described(
             pair.target, prefilled[first].forms["target"], context_length(pair.target)
         ),
-        draft=drafts[first],
         device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device) | _packages(lanes.values()),
@@ -69,8 +68,6 @@ def header_of(
         memory={"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None,
         # A tokenizer may have changed its letters.
         question=question if question and question in prompt else None,
-        lanes=lanes if named else None,
-        drafts=drafts if named else None,
     )
     if isinstance(pair.target, ModelElsewhere):
         return replace(header, **pair.target.header_fields(prompt_ids))

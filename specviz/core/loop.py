@@ -133,14 +133,14 @@ class _Run:
         self.index += 1
         # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
         ended = self.end_reason() is not None
-        drafts, kept, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
+        drafts, last, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
         self.ended = "stop" if stopped else self.ended
         self.wall += now(self.device) - self.resumed
         return Round(
             self.lane,
             self.index - 1,
             drafts,
-            kept,
+            last,
             draft_seconds=drafted - began,
             verify_seconds=verified - drafted,
             overhead_seconds=done - verified,

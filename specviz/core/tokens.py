@@ -28,9 +28,10 @@ class Annotator:
 
     def tokens(
         self, judged: Judged, emitted: list[int], index: int, ended: bool
-    ) -> tuple[list[Token], list[Token], bool]:
-        """The drafted and the emitted tokens of round `index`, from 1, and whether a stop text ends
-        the lane with them. ended: whether it ends anyway. Raises `ModelError`.
+    ) -> tuple[list[Token], Token | None, bool]:
+        """The drafted tokens of round `index`, from 1, the last that it emitted beside them, and
+        whether a stop text ends the lane with them. ended: whether it ends anyway. Raises
+        `ModelError`.
 
         The ids `emitted` may be cut by an end: what was drafted after it counts as never judged.
         """
@@ -50,8 +51,8 @@ class Annotator:
 
 def tokens_of(
     judged: Judged, emitted: list[int], texts: Texts, views: Views
-) -> tuple[list[Token], list[Token]]:
-    """The drafted and the emitted tokens of a round."""
+) -> tuple[list[Token], Token | None]:
+    """The drafted tokens of a round, and the corrected or bonus one; None if the text ended."""
     accepted, next_id, outcome = judged.verdict
     kept = min(accepted, len(emitted))
     ended = len(emitted) <= accepted
@@ -63,7 +64,5 @@ def tokens_of(
             drafted.append(views.token(i, token_id, texts.not_emitted[0], "rejected"))
         else:
             drafted.append(views.unjudged(i, token_id, texts.not_emitted[i - kept]))
-    if ended:
-        return drafted, drafted[:kept]
-    last = views.final(accepted, next_id, texts.emitted[-1], outcome)
-    return drafted, [*drafted[:kept], last]
+    last = None if ended else views.final(accepted, next_id, texts.emitted[-1], outcome)
+    return drafted, last

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
-from ..lanes import BASELINE, SPECULATIVE, Lane
+from ..lanes import BASELINE, Lane
 from ..pairs.pair import Pair, context_length
 from ..settings import Settings
 from .events import End, EndReason, Round, agreement_of
@@ -103,11 +103,6 @@ def end_of(
     """The end of a race, with the agreement of its lanes where they should agree."""
     if not settings[BASELINE].greedy:
         return End(reasons)
-    found = {
-        lane: agreement_of(rounds, emitted[BASELINE])
-        for lane, rounds in emitted.items()
-        if lane != BASELINE
-    }
-    first = next(iter(found.values()))
-    named = found if set(found) != {SPECULATIVE} else None
-    return End(reasons, first.identical, first.compared, first.divergence, named)
+    alone = emitted[BASELINE]
+    lanes = [lane for lane in emitted if lane != BASELINE]
+    return End(reasons, {lane: agreement_of(emitted[lane], alone) for lane in lanes})

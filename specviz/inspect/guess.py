@@ -105,8 +105,8 @@ class Guesses:
             own = left[held]
             wrong = [Token(0, own.guess, "rejected")] if held < len(drafted) else []
             last = Token(0, own.text, "corrected" if wrong else "bonus")
-            both = [*kept, *wrong], [*kept, last]
-            rounds.append(Round(SPECULATIVE, len(rounds), *both, 0.0, 0.0, 0.0, 0.0))
+            drafts = [*kept, *wrong]
+            rounds.append(Round(SPECULATIVE, len(rounds), drafts, last, 0.0, 0.0, 0.0, 0.0))
             left = left[held + 1 :]
         return rounds
 

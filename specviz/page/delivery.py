@@ -3,8 +3,7 @@
 To the browser, the news of a run are deltas of JSON: `{"run", "seq", "next", "over"}` and any of
 `header`, `rounds`, `end`, `status`, `error`, `fall_back` (whether a recording should play in place
 of the failed run) and `remark` (why a run without an error ended early). A delta holds the events
-from number `seq` to number `next`, so the player can tell what it has and what it missed. A round's
-accepted tokens are sent once, in `drafted`; `kept` says with how many of them `emitted` begins.
+from number `seq` to number `next`, so the player can tell what it has and what it missed.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import Any
 
 import orjson
 
-from ..core.events import Round
 from ..errors import SettingsError, SpecvizError
-from ..runs.trace import event_dict
+from ..runs.trace import event_dict, round_values
 from .jobs import GRACE, Job, Run
 from .queue import RunQueue
 
@@ -70,7 +68,7 @@ def delta_of(state: dict[str, Any]) -> str:
     delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
     parts = {
         "header": state.get("header") and event_dict(state["header"]),
-        "rounds": [_round(one) for one in state.get("rounds", ())],
+        "rounds": [round_values(one) for one in state.get("rounds", ())],
         "end": state.get("end") and event_dict(state["end"]),
         "fall_back": bool(state["error"] and state.get("fall_back")),
         "remark": None if state["error"] else state["remark"],
@@ -79,25 +77,6 @@ def delta_of(state: dict[str, Any]) -> str:
     delta |= {name: value for name, value in parts.items() if value}
     # orjson reads dataclasses in C: encoding must not hold up the thread that reads the results.
     return orjson.dumps(delta).decode().replace("<", "\\u003c")
-
-
-def _round(event: Round) -> dict[str, Any]:
-    pairs = zip(event.drafted, event.emitted, strict=False)
-    kept = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
-    kept = min(len(event.drafted), len(event.emitted)) if kept is None else kept
-    rare = {name: getattr(event, name) for name in ("wall", "exchanged", "server_seconds")}
-    return {
-        "lane": event.lane,
-        "index": event.index,
-        "drafted": event.drafted,
-        "kept": kept,
-        "emitted": event.emitted[kept:],
-        "draft_seconds": event.draft_seconds,
-        "verify_seconds": event.verify_seconds,
-        "overhead_seconds": event.overhead_seconds,
-        "clock": event.clock,
-        **{name: value for name, value in rare.items() if value is not None},
-    }
 
 
 def begun(runs: RunQueue, job: Job) -> dict[str, Any]:

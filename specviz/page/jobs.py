@@ -211,7 +211,7 @@ class Run(Job):
         self._events.append(item)
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
-            self.size += len(item.drafted) + len(item.emitted)
+            self.size += len(item.tokens)
             self._emitted[item.lane][item.index :] = [[t.id for t in item.emitted]]
         elif isinstance(item, Header):
             self._prompt_ids = list(item.prompt_ids)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.events import Event, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
+from ..lanes import SPECULATIVE
 from ..options import (
     add_color,
     add_settings,
@@ -120,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
         if one.untold:
             _print_event(one, color)
     for lane in trace.header.speculative:
-        named = [] if trace.header.lanes is None else [f"{lane}:"]
+        named = [] if lane == SPECULATIVE else [f"{lane}:"]
         begun = trace.header.prompt if trace.header.question is None else ""
         print("", *named, begun + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")

@@ -31,7 +31,7 @@ def check_trace(trace: Trace) -> None:
     watched = header.source is not None
     # A server that drew the tokens told none of the target's distributions. The draft's lists are
     # there, unless somebody left out all of them.
-    tokens = [t for r in trace.rounds for t in (*r.drafted, *r.emitted)]
+    tokens = [t for r in trace.rounds for t in r.tokens]
     listed = any(t.top_q for t in tokens) and not any(t.top_p for t in tokens)
     drawn = header.on_server and listed
     last: dict[Lane, Round] = {}
@@ -49,10 +49,9 @@ def check_trace(trace: Trace) -> None:
             said = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
         if said:
             raise _fault(said, where)
-        for kind in ("drafted", "emitted"):
-            for number, token in enumerate(getattr(r, kind), 1):
-                if said := _token_fault(token, settings, watched=watched, drawn=drawn):
-                    raise _fault(said, where, f"{kind} token {number}")
+        for number, token in enumerate(r.tokens, 1):
+            if said := _token_fault(token, settings, watched=watched, drawn=drawn):
+                raise _fault(said, where, f"token {number}")
         last[r.lane] = r
     for before, r in pairwise(trace.rounds):  # in the order of clocks, or one lane after another
         is_back = lanes.index(r.lane) < lanes.index(before.lane)
@@ -75,17 +74,13 @@ def _check_header(header: Header) -> None:
         raise _fault("torch or transformers is missing", "header", "versions")
     if header.question is not None and header.question not in header.prompt:
         raise _fault("question is no part of prompt", "header")
-    lanes, drafts = header.lanes, header.drafts
-    if lanes is not None or drafts is not None:
-        if not lanes or BASELINE in lanes or drafts is None or lanes.keys() != drafts.keys():
-            raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
-        try:
-            check_shared(lanes)
-        except SettingsError as error:
-            raise _fault(str(error).rstrip("."), "header", "lanes") from None
-        first = header.speculative[0]
-        if header.settings != lanes[first] or header.draft != drafts[first]:
-            raise _fault("settings and draft are not those of the first lane", "header")
+    lanes = header.lanes
+    if not lanes or BASELINE in lanes or lanes.keys() != header.drafts.keys():
+        raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
+    try:
+        check_shared(lanes)
+    except SettingsError as error:
+        raise _fault(str(error).rstrip("."), "header", "lanes") from None
     prefill = header.prefill_seconds
     _check_lanes(header, prefill, "header", "prefill_seconds")
     if any(("target" in seconds) == is_watched for seconds in prefill.values()):
@@ -112,24 +107,22 @@ def _times_fault(r: Round, last: Round | None) -> str:
 
 def _counts_fault(r: Round, last: Round | None) -> str:
     """The same of its tokens. Drafted: accepted ones, then perhaps one rejected and some ignored.
-    Emitted: the accepted ones, then one more, which only the last round of a lane may lack."""
+    Then one more, which only the last round of a lane may lack."""
     due = last.index + 1 if last else 0
     if r.index != due:
         return f"it stands where round {due + 1} of its lane should"
-    if last and all(t.outcome == "accepted" for t in last.emitted):
+    if last and last.last is None:
         return "it comes after a round that ended its lane"
     outcomes = [t.outcome for t in r.drafted]
     kept = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
     is_rejected = outcomes[kept : kept + 1] == ["rejected"]
     if any(outcome != "ignored" for outcome in outcomes[kept + is_rejected :]):
         return "its drafted tokens are not accepted ones, one rejected, ignored ones"
-    if r.emitted[:kept] != r.drafted[:kept]:
-        return "its emitted tokens do not begin with the accepted ones"
-    own = [t.outcome for t in r.emitted[kept:]]
+    own = r.last and r.last.outcome
     expected = "corrected" if is_rejected else "bonus"
-    is_untold = own == ["untold"] and kept == len(outcomes)
-    if own != [expected] and not is_untold and (own or is_rejected or not kept):
-        return f"after the accepted tokens it must emit one token, {expected}"
+    is_untold = own == "untold" and kept == len(outcomes)
+    if own != expected and not is_untold and (own or is_rejected or not kept):
+        return f"its last token must be one that is {expected}"
     if own and len(outcomes) > kept and not is_rejected:
         return "it emits a bonus although not all drafted tokens were accepted"
     return ""

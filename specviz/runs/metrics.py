@@ -141,9 +141,8 @@ def ratio(part: float, whole: float) -> float | None:
 
 
 def _counts(rounds: Sequence[Round]) -> dict[str, int]:
-    """Tokens by outcome. An accepted token is in both lists of its round, and is counted once."""
-    seen = Counter(t.outcome for r in rounds for t in r.drafted)
-    seen.update(t.outcome for r in rounds for t in r.emitted if t.outcome != "accepted")
+    """Tokens by outcome."""
+    seen = Counter(t.outcome for r in rounds for t in r.tokens)
     counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
     return counts | ({"untold": seen["untold"]} if seen["untold"] else {})
 

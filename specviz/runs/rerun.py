@@ -154,9 +154,8 @@ def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
             "this run drafted from earlier texts, which a recording does not hold: it cannot be "
             "run again."
         )
-    lanes = header.settings if header.lanes is None else dict(header.lanes)
     mode: Any = header.mode
-    return race(pair, list(header.prompt_ids), lanes, mode=mode)
+    return race(pair, list(header.prompt_ids), dict(header.lanes), mode=mode)
 
 
 def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
@@ -233,10 +232,9 @@ def _elsewhere(ours: Header, theirs: Header) -> tuple[str, ...]:
 
 
 def _tokens(r: Round) -> list[tuple[str, Token]]:
-    """The tokens of a round by name, an accepted one once."""
+    """The tokens of a round by name."""
     drafted = [(f"drafted token {i}", t) for i, t in enumerate(r.drafted, 1)]
-    own = [(f"the {t.outcome} token", t) for t in r.emitted if t.outcome != "accepted"]
-    return drafted + own
+    return drafted + ([] if r.last is None else [(f"the {r.last.outcome} token", r.last)])
 
 
 def _pairs(

@@ -118,7 +118,7 @@ BY_NAME: dict[str, Any] = {
     "counted": _by(Literal["steps", "drafted", "accepted"], COUNT),
 }
 # Entries of lists. A server may draft more than gamma allows here.
-MOST = {"prompt_ids": LONG, "drafted": 64, "emitted": 65, "rounds": MOST_ROUNDS}
+MOST = {"prompt_ids": LONG, "drafted": 64, "rounds": MOST_ROUNDS}
 
 
 def _schema(hint: Any, name: str = "") -> Any:
@@ -154,7 +154,7 @@ def _event(kind: Any) -> Any:
 RECORDING = _record(
     "Recording",
     {
-        "schema": Literal[1],
+        "schema": Literal[2],
         "header": _event(Header),
         "rounds": _schema(list[Round], "rounds"),
         "end": _event(End) | None,
@@ -196,7 +196,7 @@ WORDS = {
     " after validation": "",
     "'": "",
 }
-ENTRIES = {"drafted": "drafted token", "emitted": "emitted token", "prompt_ids": "prompt id"}
+ENTRIES = {"drafted": "drafted token", "prompt_ids": "prompt id"}
 
 
 def _sentence(error: Mapping[str, Any], data: Any) -> str:

@@ -37,8 +37,7 @@ def tokens_csv(trace: Trace) -> str:
     emitted: Counter[str] = Counter()
     rows: list[list[object]] = []
     for r in trace.rounds:
-        own = [t for t in r.emitted if t.outcome != "accepted"]
-        for place, token in enumerate([*r.drafted, *own], 1):
+        for place, token in enumerate(r.tokens, 1):
             position: int | None = None
             if token.outcome not in ("rejected", "ignored"):
                 emitted[r.lane] += 1
@@ -63,9 +62,16 @@ def rounds_csv(trace: Trace) -> str:
 def _round_cells(r: Round) -> list[object]:
     seen = Counter(token.outcome for token in r.drafted)
     counts = [seen[outcome] for outcome in ("accepted", "rejected", "ignored")]
-    added = harmless("".join(token.text for token in r.emitted))
     seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
-    return [r.lane, r.index + 1, len(r.drafted), *counts, len(r.emitted), added, *seconds]
+    return [
+        r.lane,
+        r.index + 1,
+        len(r.drafted),
+        *counts,
+        len(r.emitted),
+        harmless(r.text),
+        *seconds,
+    ]
 
 
 def harmless(text: str) -> str:

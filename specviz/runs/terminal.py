@@ -15,7 +15,6 @@ from .uncertainty import DOUBTS, NEAR, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
-FINAL = ("corrected", "bonus", "untold")  # outcomes of the last token of a round
 # outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
 STYLES: dict[Outcome, tuple[str, str]] = {
     "accepted": ("", "4;38;5;32"),
@@ -45,8 +44,7 @@ def event_line(event: Event, *, color: bool) -> str | None:
 def round_line(result: Round, *, color: bool) -> str:
     """The line for a round: its tokens in the order in which they were judged, after the lane's
     name if it has one of its own."""
-    tail = result.emitted[-1:] if result.emitted and result.emitted[-1].outcome in FINAL else ()
-    shown = "".join(_token(t, color) for t in (*result.drafted, *tail))
+    shown = "".join(_token(t, color) for t in result.tokens)
     name = "" if result.lane in LANES else f"{result.lane:14} "
     return f"{name}{result.index + 1:4} │ {shown}"
 

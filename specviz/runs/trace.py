@@ -2,7 +2,7 @@
 
 A lane yields `Round`s; a race yields a `Header`, `Round`s and an `End`. The page, the charts, the
 metrics and the recordings derive everything from these events. As JSON a trace is
-`{"schema": 1, "header": {...}, "rounds": [...], "end": {...}}` with the field names of the events;
+`{"schema": 2, "header": {...}, "rounds": [...], "end": {...}}` with the field names of the events;
 a saved file also has `"digest"`.
 """
 
@@ -26,7 +26,7 @@ from ..core.events import UNKNOWN_ID, End, Event, Header, Round, Token
 from ..errors import TraceError
 from ..lanes import Lane
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the JSON."""
 
 
@@ -104,11 +104,16 @@ class Trace:
         Raises `TraceError` with the first field that breaks the schema.
         """
         # This check comes first: a file of another version is not a damaged file.
-        if isinstance(data, dict) and type(data.get("schema")) is int and data["schema"] != SCHEMA:
+        version = data.get("schema") if isinstance(data, dict) else None
+        if type(version) is int and not 1 <= version <= SCHEMA:
             raise TraceError(
-                f"this recording has schema {data['schema']:.6g} and this version of specviz reads "
+                f"this recording has schema {version:.6g} and this version of specviz reads up to "
                 f"{SCHEMA}: open it with a newer one."
             )
+        if version == 1:
+            from .schema_1 import renewed
+
+            data = renewed(data)
         from .schema import read_parts  # imports pydantic, which only files need
 
         return cls(*read_parts(data))
@@ -175,17 +180,22 @@ def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
     only a race of named lanes, or with a server, has."""
     if isinstance(event, Round):
-        # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
-        values = {f.name: getattr(event, f.name) for f in fields(Round)}
-        for name in ("drafted", "emitted"):
-            values[name] = [_token_dict(token) for token in values[name]]
-    else:
-        values = asdict(event)
+        values = round_values(event)
+        values["drafted"] = [_token_dict(token) for token in event.drafted]
+        values["last"] = event.last and _token_dict(event.last)
+        return values
+    return {k: v for k, v in asdict(event).items() if v is not None or k not in RARE}
+
+
+def round_values(event: Round) -> dict[str, Any]:
+    """The fields of a round, without what only some rounds have. Its tokens stay as they are."""
+    # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
+    values = {f.name: getattr(event, f.name) for f in fields(Round)}
     return {k: v for k, v in values.items() if v is not None or k not in RARE}
 
 
 RARE = (
-    *("lanes", "drafts", "source", "streaming_rate", "counted", "question"),
+    *("lanes", "source", "streaming_rate", "counted", "question"),
     *("wall", "exchanged", "server_seconds"),
 )
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))

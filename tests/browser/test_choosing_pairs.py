@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filed import emitted, settings
 from forked_page import forked_page
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
@@ -89,7 +90,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     expect(own_model).to_have_count(0, timeout=PATIENCE)
     visitor.set("number input for Length", 12)
     header = visitor.run()["header"]
-    assert (header["settings"]["drafter"], header["draft"]["name"]) == ("head", "head")
+    assert settings(header)["drafter"] == header["drafts"]["speculative"]["name"] == "head"
     name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
     expect(report(visitor).locator("p.stop")).to_contain_text(
         "no model that can be named here", timeout=PATIENCE
@@ -104,7 +105,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     expect(own_head).to_have_count(0)
     expect(own_model).to_be_checked()
     visitor.set("number input for Length", 12)
-    assert visitor.run()["header"]["draft"]["shared"] > 100
+    assert visitor.run()["header"]["drafts"]["speculative"]["shared"] > 100
     expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
 
     name_models(visitor, folders["target"], folders["draft"])
@@ -113,7 +114,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor.set("number input for Length", 24)
     header = visitor.run()["header"]
     assert header["target"]["name"] == folders["target"].name
-    assert header["draft"]["name"] == folders["draft"].name
+    assert header["drafts"]["speculative"]["name"] == folders["draft"].name
 
     # Counts, with the runs of this visitor alone, and only once these are to be remembered.
     visitor.set("number input for Temperature", 0)
@@ -134,8 +135,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor.page.get_by_role("radio", name="n-grams").click()
     visitor.page.get_by_role("radio", name="Heuristic").click()
     header = visitor.run()["header"]
-    assert header["draft"] is None
-    assert (header["settings"]["drafter"], header["settings"]["gamma_policy"]) == (
+    assert header["drafts"]["speculative"] is None
+    assert (settings(header)["drafter"], settings(header)["gamma_policy"]) == (
         "ngram",
         "heuristic",
     )
@@ -147,8 +148,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor.page.get_by_role("radio", name="Draft model").click()
     trace = visitor.run()
     assert trace["header"]["target"]["parameters"] > 1_000_000
-    assert trace["header"]["draft"] is not None
-    assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * 24
+    assert trace["header"]["drafts"]["speculative"] is not None
+    assert sum(len(emitted(r)) for r in trace["rounds"]) == 2 * 24
 
 
 def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
@@ -228,7 +229,7 @@ def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
     for label, drafter in labels.items():
         visitor.page.get_by_role("radio", name=label, exact=True).first.click()
         trace = visitor.run()
-        assert trace["header"]["settings"]["drafter"] == drafter
+        assert settings(trace["header"])["drafter"] == drafter
         drafted = sum(len(r["drafted"]) for r in trace["rounds"] if r["lane"] == "speculative")
         assert (drafted > 0) == (drafter != "none"), drafter
         expect(differs).to_be_hidden()  # the page knows of which pair each of them is
@@ -237,7 +238,7 @@ def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
     for label, verdict in (OFFERED["verdict"].choices or {}).items():
         visitor.page.get_by_role("radio", name=label, exact=True).click()
         trace = visitor.run()
-        assert trace["header"]["settings"]["verdict"] == verdict
+        assert settings(trace["header"])["verdict"] == verdict
         expect(visitor.player).to_have_attribute("data-rule", verdict)
         changed = visitor.page.locator("[data-run] .sv-inexact")
         expect(changed).to_have_count(int(verdict == "typical"))

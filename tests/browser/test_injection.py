@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import orjson
 import pytest
+from filed import settings, tokens
 from forked_page import forked_page
 from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
@@ -94,7 +95,7 @@ def test_prompts_and_what_models_write(visitor: Visitor) -> None:
     prompt = " ".join(text for text in CORPUS if "\x00" not in text)
     visitor.prompt(prompt)
     trace = visitor.run()
-    written = {token["text"] for r in trace["rounds"] for token in r["drafted"] + r["emitted"]}
+    written = {token["text"] for r in trace["rounds"] for token in tokens(r)}
     assert len(written) > len(CORPUS) * 0.8, "the models wrote too little of the corpus"
     shown = drawn_texts(visitor, "speculative") | drawn_texts(visitor, "baseline")
     assert sum(text.strip() in {one.strip() for one in shown} for text in MARKUP) > len(MARKUP) / 2
@@ -141,10 +142,10 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
         if not _reads(found):
             holder[name] = kept
     # No token's text may hold one of them, or the run would have had to end there.
-    header["settings"]["stop"] = [f"{next(texts)[:900]} end {number}" for number in range(3)]
+    settings(header)["stop"] = [f"{next(texts)[:900]} end {number}" for number in range(3)]
     twins: dict[str, str] = {}
     for r in found["rounds"]:
-        for token in r["drafted"] + r["emitted"]:
+        for token in tokens(r):
             for named in (token, *(c for top in TOPS for c in token.get(top) or [])):
                 named["text"] = twins.setdefault(named["text"], next(texts))
     assert _reads(found), "the spoiled trace must be one that the page takes"
@@ -231,7 +232,7 @@ def _wrong_files(trace: dict[str, Any], text: str) -> Iterator[tuple[str, bytes]
     broken["rounds"][0]["lane"] = text
     yield name, json.dumps(broken).encode()
     broken = copy.deepcopy(trace)
-    broken["header"]["settings"]["drafter"] = text
+    broken["header"]["lanes"]["speculative"]["drafter"] = text
     yield name, json.dumps(broken).encode()
 
 

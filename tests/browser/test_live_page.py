@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from filed import tokens
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit, Visitor
 
@@ -34,7 +35,7 @@ def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
           const lane = new Lane(article);
           const token = { id: 1, text, outcome: "bonus" };
           lane.reset(text);
-          lane.show([{ lane: "speculative", index: 0, drafted: [], emitted: [token] }]);
+          lane.show([{ lane: "speculative", index: 0, drafted: [], last: token }]);
           const node = article.querySelector(".t[data-index]");
           return [node.textContent, node.querySelectorAll("b").length];
         }""",
@@ -135,7 +136,7 @@ def test_everything_follows_the_scrubber(visitor: Visitor) -> None:
         expect(said).to_have_text(f"{sum(done.values())} / {len(rounds)} passes")
         counted = dict.fromkeys(("accepted", "rejected", "ignored", "corrected", "bonus"), 0)
         for r in [r for r in rounds if r["lane"] == "speculative"][: done["speculative"]]:
-            for token in r["drafted"] + [t for t in r["emitted"] if t["outcome"] != "accepted"]:
+            for token in tokens(r):
                 counted[token["outcome"]] += 1
         for name, count in counted.items():
             expect(visitor.page.locator(f"[data-count={name}]")).to_have_text(str(count))
@@ -158,7 +159,7 @@ def test_a_round_is_stepped_through_event_by_event(visitor: Visitor) -> None:
         if seen[-1] != outcomes:
             seen.append(outcomes)
     judged = [t["outcome"] for t in first["drafted"] if t["outcome"] != "ignored"]
-    own = [t["outcome"] for t in first["emitted"] if t["outcome"] != "accepted"]
+    own = [first["last"]["outcome"]]
     drafted = len(first["drafted"])
     expected = [["pending"] * count for count in range(drafted + 1)]
     expected += [
@@ -213,7 +214,7 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
     prompt = visitor.page.get_by_label("Prompt", exact=True).input_value()
     header: dict[str, Any] = visitor.run()["header"]
     wanted = {"max_new_tokens": 6, "gamma": 3, "top_k": 7}
-    assert {name: header["settings"][name] for name in wanted} == wanted
+    assert {name: header["lanes"]["speculative"][name] for name in wanted} == wanted
     assert header["prompt"] == prompt
     expect(visitor.page.locator("[data-badge]")).to_contain_text("LIVE · CPU")
 

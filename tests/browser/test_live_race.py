@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from filed import emitted
 from playwright.sync_api import expect
 from series import series
 from serve import UNHURRIED
@@ -35,9 +36,9 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     assert counts == {name: drawn.count(name) for name in OUTCOMES}
     rounds = [r for r in visitor.trace()["rounds"] if r["lane"] == "speculative"]
     drafted = sum(len(r["drafted"]) for r in rounds)
-    emitted = sum(len(r["emitted"]) for r in rounds)
+    written = sum(len(emitted(r)) for r in rounds)
     assert counts["accepted"] + counts["rejected"] + counts["ignored"] == drafted
-    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == emitted == 48
+    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == written == 48
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
     assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
@@ -99,14 +100,14 @@ def test_stop_ends_both_lanes_and_the_next_run_works(visitor: Visitor) -> None:
     visitor.button("Stop").click()
     visitor.state("ended")
     trace = visitor.trace()
-    assert trace["header"]["settings"]["max_new_tokens"] == 512
+    assert trace["header"]["lanes"]["speculative"]["max_new_tokens"] == 512
     assert set(trace["end"]["reasons"].values()) == {"stopped"}
-    written = sum(len(r["emitted"]) for r in trace["rounds"] if r["lane"] == "speculative")
+    written = sum(len(emitted(r)) for r in trace["rounds"] if r["lane"] == "speculative")
     assert written < 512
 
     visitor.set("number input for Length", 16)
     again = visitor.run()
-    assert sum(len(r["emitted"]) for r in again["rounds"]) == 32
+    assert sum(len(emitted(r)) for r in again["rounds"]) == 32
     assert again["end"]["reasons"] == {"speculative": "length", "baseline": "length"}
 
 
@@ -134,7 +135,7 @@ def test_run_again_replaces_a_run_that_is_under_way(visitor: Visitor) -> None:
     )
     visitor.state("ended")
     trace = visitor.trace()
-    assert sum(len(r["emitted"]) for r in trace["rounds"]) == 16
+    assert sum(len(emitted(r)) for r in trace["rounds"]) == 16
 
 
 def test_two_visitors_at_once_each_get_their_own_run(visitor: Visitor, visit: Visit) -> None:
@@ -151,7 +152,7 @@ def test_two_visitors_at_once_each_get_their_own_run(visitor: Visitor, visit: Vi
         each.state("ended")
         trace = each.trace()
         assert trace["header"]["prompt"] == prompt
-        assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * length
+        assert sum(len(emitted(r)) for r in trace["rounds"]) == 2 * length
         expect(each.lane("speculative").locator(".sv-given")).to_have_text(prompt)
 
 

@@ -38,7 +38,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     visitor.prompt("the cat sat on the mat, the cat sat on")
     page.get_by_role("radio", name="Last token", exact=True).click()
     header = visitor.run()["header"]
-    assert header["settings"]["drafter"] == "last-token"
+    assert header["lanes"]["speculative"]["drafter"] == "last-token"
     assert header["versions"]["lasttoken"] == "unknown"
     lane = visitor.lane("speculative")
     expect(lane).to_contain_text("last token")

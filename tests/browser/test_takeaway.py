@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filed import emitted
 from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
 from series import series
@@ -114,7 +115,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     assert offline.evaluate("window.specviz.trace") == data
     ours = [r for r in data["rounds"] if r["lane"] == "speculative"]
     counts = Counter(t["outcome"] for r in ours for t in r["drafted"])
-    counts.update(t["outcome"] for r in ours for t in r["emitted"] if t["outcome"] != "accepted")
+    counts.update(t["outcome"] for r in ours for t in emitted(r) if t["outcome"] != "accepted")
     for name in OUTCOMES:
         expect(offline.locator(f"[data-count={name}]")).to_have_text(str(counts[name]))
     headline = visitor.page.locator("[data-headline]").inner_text()

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from filed import emitted
 from playwright.sync_api import expect
 from reference_costs import explain
 from visitor import PATIENCE, Visit, Visitor, headline_of
@@ -159,7 +160,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     drawer = page.get_by_role("dialog", name="Why this speed?")
     expect(drawer).to_be_visible()
     row = drawer.locator("tr:has(> th:text-is('measured')) td").all_inner_texts()
-    tau = sum(len(r["emitted"]) for r in data["rounds"] if r["lane"] == "speculative")
+    tau = sum(len(emitted(r)) for r in data["rounds"] if r["lane"] == "speculative")
     rounds = sum(r["lane"] == "speculative" for r in data["rounds"])
     assert row == [f"{tau / rounds:.2f}", f"{why.costs.price:.2f}", f"{why.speedup:.2f}"]
     assert page.locator("[data-headline]").inner_text() == headline_of(trace)
@@ -183,7 +184,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     drawer.get_by_role("button", name="Run with γ = 3").click()
     page.wait_for_function("before => window.specviz.run !== before", arg=before)
     visitor.state("ended")
-    assert visitor.trace()["header"]["settings"]["gamma"] == 3
+    assert visitor.trace()["header"]["lanes"]["speculative"]["gamma"] == 3
     drawer.locator("h2").click()
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()

@@ -62,7 +62,6 @@ def test_lanes_are_named_by_what_differs(trace: Trace):
 
 def test_each_lane_writes_the_tokens_that_it_writes_in_a_race_of_two(pair: Pair, trace: Trace):
     """No cache, drafter or stream of random numbers is shared between lanes."""
-    assert trace.header.lanes is not None
     written = {lane: emitted_ids(trace.lane(lane)) for lane in trace.lanes}
     for lane, own in trace.header.lanes.items():
         two = Trace.from_events(race(pair, PROMPT, {lane: own}))
@@ -72,7 +71,7 @@ def test_each_lane_writes_the_tokens_that_it_writes_in_a_race_of_two(pair: Pair,
             rounds = zip(two.lane(one), trace.lane(one), strict=True)
             assert all(a.drafted == b.drafted for a, b in rounds)
     usual = Trace.from_events(race(pair, PROMPT, trace.header.settings))
-    assert usual.lanes == LANES and usual.header.lanes is None
+    assert usual.lanes == LANES
     assert emitted_ids(usual.lane(BASELINE)) == written[BASELINE]
     if not trace.header.settings.greedy:
         assert len({tuple(ids) for ids in written.values()}) == 4, "the streams are independent"
@@ -191,29 +190,25 @@ FORGED = {
         lambda d: d["header"]["lanes"]["n-gram"].update(temperature=0.5),
         "temperature differs between the lanes",
     ),
-    "settings of none of them": (
-        lambda d: d["header"]["settings"].update(gamma=3),
-        "settings and draft are not those of the first lane",
-    ),
     "markup as a name": (
-        lambda d: d["header"]["lanes"].update({"<b>": d["header"]["settings"]}),
+        lambda d: d["header"]["lanes"].update({"<b>": d["header"]["lanes"]["n-gram"]}),
         "header, lanes: '\\x3cb\\x3e' is",
     ),
     "too many": (
         lambda d: d["header"].update(
-            lanes={f"lane {i}": d["header"]["settings"] for i in range(10)}
+            lanes={f"lane {i}": d["header"]["lanes"]["n-gram"] for i in range(10)}
         ),
         "lanes and drafts are not of the same lanes with drafts",
     ),
     "a baseline with drafts": (
-        lambda d: d["header"]["lanes"].update(baseline=d["header"]["settings"]),
+        lambda d: d["header"]["lanes"].update(baseline=d["header"]["lanes"]["n-gram"]),
         "lanes and drafts are not of the same lanes with drafts",
     ),
     "no prefill of a lane": (
         lambda d: d["header"]["prefill_seconds"].pop("n-gram"),
         "header, prefill_seconds: the lanes are not",
     ),
-    "no lanes": (with_other("lanes", None), "lanes and drafts are not of the same lanes"),
+    "no lanes": (with_other("lanes", {}), "lanes and drafts are not of the same lanes"),
     "a gamma that a lane exceeds": (
         lambda d: d["header"]["lanes"]["early exit"].update(gamma=1),
         "of the early exit lane: it has 4 drafted tokens where 1 may be",

@@ -126,7 +126,7 @@ def test_prefill_stands_in_the_header_by_lane_and_model(pair: Pair):
 
 
 def fake_round(lane: str, index: int, seconds: float) -> Round:
-    return Round(lane, index, (), (), 0.0, seconds, 0.0, (index + 1) * seconds)  # type: ignore
+    return Round(lane, index, (), None, 0.0, seconds, 0.0, (index + 1) * seconds)  # type: ignore
 
 
 def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair: Pair):
@@ -219,7 +219,7 @@ def test_the_first_other_token_is_found_wherever_it_is(pair: Pair, place: int):
     _, rounds, _ = raced(pair, Settings(max_new_tokens=50))
     alone = of("baseline", rounds)
     (token,) = alone[place].emitted
-    other = replace(alone[place], emitted=[replace(token, id=(token.id + 1) % 9)])
+    other = replace(alone[place], last=replace(token, id=(token.id + 1) % 9))
     found = agreement_of(of("speculative", rounds), [*alone[:place], other, *alone[place + 1 :]])
     assert (found.identical, found.compared) == (False, 50)
     assert found.divergence is not None and found.divergence.index == place

@@ -47,7 +47,7 @@ from forgeries import (
     tokens,
     without,
 )
-from malformed_recordings import accepted_in_both_lists, part, put
+from malformed_recordings import part, put, token
 
 from specviz.environment import ASSETS
 from specviz.runs.trace import digest_of
@@ -76,7 +76,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "rejections dropped": (SAMPLED, rejections_dropped),
     "an accepted one dropped": (
         SAMPLED,
-        lambda d: (all_kept(d)["drafted"].pop(0), all_kept(d)["emitted"].pop(0)),
+        lambda d: all_kept(d)["drafted"].pop(0),
     ),
     "gamma was larger": (SAMPLED, put(SETTINGS, "gamma", 8)),
     "gamma was larger in a loss": (LOSES, put(SETTINGS, "gamma", 6)),
@@ -87,7 +87,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "rejected called accepted": (SAMPLED, rejected_called_accepted),
     "bonus called corrected": (
         SAMPLED,
-        lambda d: all_kept(d)["emitted"][-1].update(outcome="corrected", q=0.1),
+        lambda d: all_kept(d)["last"].update(outcome="corrected", q=0.1),
     ),
     "rounds merged": (SAMPLED, rounds_merged),
     "rounds with drafts merged": (SAMPLED, rounds_with_drafts_merged),
@@ -99,7 +99,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "bonus of p 0": (SAMPLED, every("p", 0.0, "bonus")),
     "corrected of p 0": (SAMPLED, one("corrected", "p", 0.0)),
     "more of p": (SAMPLED, one("bonus", "p", 0.999999)),
-    "more of p in both lists": (LOSES, accepted_in_both_lists("p", 0.999999)),
+    "more of an accepted p": (LOSES, put(token("accepted"), "p", 0.999999)),
     "less of q": (LOSES, one("ignored", "q", 0.001, lambda t: t["q"] > 0.1)),
     "unlisted": (
         LOSES,
@@ -157,7 +157,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "sampled called greedy": (SAMPLED, called_greedy),
     "temperature 1": (GREEDY, called_sampled),
     "greedy called sampled": (GREEDY, called_sampled_without_traces),
-    "drafts of nobody": (SAMPLED, put(part("header"), "draft", None)),
+    "drafts of nobody": (SAMPLED, put(part("header", "drafts"), "speculative", None)),
     "drafts for free": (
         SAMPLED,
         lambda d: d["header"]["prefill_seconds"]["speculative"].pop("draft"),
@@ -166,7 +166,10 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "past the context": (SAMPLED, past_the_context),
     "a short context of the draft": (
         SAMPLED,
-        lambda d: [d["header"][m].update(context=c) for m, c in (("target", 512), ("draft", 100))],
+        lambda d: (
+            d["header"]["target"].update(context=512),
+            d["header"]["drafts"]["speculative"].update(context=100),
+        ),
     ),
     "negative time": (SAMPLED, negative_time),
     "a lucky prefix": (SAMPLED, cut_to(60)),

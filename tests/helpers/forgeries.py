@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+import filed
 from malformed_recordings import Values, part
 
 Edit: TypeAlias = Callable[[Values], object]
 
-SETTINGS, REASONS = part("header", "settings"), part("end", "reasons")
+SETTINGS, REASONS = part("header", "lanes", "speculative"), part("end", "reasons")
+AGREEMENT = part("end", "lanes", "speculative")
 JUDGED = ("accepted", "rejected")
 
 
@@ -22,9 +24,9 @@ def alone(data: Values) -> list[Values]:
 
 
 def tokens(data: Values, *outcomes: str) -> Iterator[Values]:
-    """All tokens with one of these outcomes, accepted ones in both lists of their round."""
+    """All tokens with one of these outcomes."""
     for r in data["rounds"]:
-        yield from (t for t in r["drafted"] + r["emitted"] if t["outcome"] in outcomes)
+        yield from (t for t in filed.tokens(r) if t["outcome"] in outcomes)
 
 
 def first(data: Values, outcome: str, where: Callable[[Values], bool] = lambda t: True) -> Values:
@@ -38,7 +40,7 @@ def refused(data: Values) -> Values:
 
 def all_kept(data: Values) -> Values:
     """A round in the middle of its lane whose drafts were all accepted."""
-    return next(r for r in ours(data)[3:] if len(r["emitted"]) > len(r["drafted"]) > 0)
+    return next(r for r in ours(data)[3:] if r["drafted"] and r["last"]["outcome"] == "bonus")
 
 
 def without(r: Values, *outcomes: str) -> None:
@@ -47,13 +49,13 @@ def without(r: Values, *outcomes: str) -> None:
 
 def call_it_a_bonus(r: Values) -> None:
     for field in ("q", "top_q", "top_residual", "soft_q"):
-        r["emitted"][-1].pop(field, None)
-    r["emitted"][-1]["outcome"] = "bonus"
+        r["last"].pop(field, None)
+    r["last"]["outcome"] = "bonus"
 
 
 def rejections_dropped(data: Values) -> None:
     for r in ours(data):
-        if r["emitted"][-1]["outcome"] == "corrected":
+        if r["last"] and r["last"]["outcome"] == "corrected":
             without(r, "rejected", "ignored")
             call_it_a_bonus(r)
 
@@ -64,7 +66,6 @@ def rejected_called_accepted(data: Values) -> None:
     kept = r["drafted"][-1]
     kept |= {"outcome": "accepted", "p": kept["q"], "u": 0.0}
     kept.pop("top_residual")
-    r["emitted"].insert(-1, kept)
     call_it_a_bonus(r)
     # The lane must not have more tokens than were asked for.
     remove(data, ours(data)[-1])
@@ -73,7 +74,7 @@ def rejected_called_accepted(data: Values) -> None:
 
 def rounds_merged(data: Values) -> None:
     one, two = alone(data)[4:6]
-    one["emitted"] += two["emitted"]
+    one |= {"drafted": [{**one["last"], "outcome": "accepted"}], "last": two["last"]}
     remove(data, two)
 
 
@@ -81,9 +82,8 @@ def rounds_with_drafts_merged(data: Values) -> None:
     """Two rounds as one, in which everything was accepted."""
     one = all_kept(data)
     two = ours(data)[ours(data).index(one) + 1]
-    own = one["emitted"].pop()
-    one["emitted"] += [{**own, "outcome": "accepted"}, *two["emitted"]]
-    one["drafted"] += [{**own, "outcome": "accepted"}, *two["drafted"]]
+    one["drafted"] += [{**one["last"], "outcome": "accepted"}, *two["drafted"]]
+    one["last"] = two["last"]
     remove(data, two)
 
 
@@ -118,20 +118,20 @@ def called_greedy(data: Values) -> None:
     """A sampled run at temperature 0, its probabilities as those of the softmax."""
     SETTINGS(data)["temperature"] = 0.0
     for r in data["rounds"]:
-        for token in r["drafted"] + r["emitted"]:
+        for token in filed.tokens(r):
             token |= {f"soft_{field}": token[field] for field in "pq" if field in token}
-    data["end"] |= {"identical": True, "compared": 128}
+    data["end"]["lanes"] = {"speculative": {"identical": True, "compared": 128, "divergence": None}}
 
 
 def called_sampled(data: Values) -> None:
     SETTINGS(data)["temperature"] = 1.0
-    data["end"] |= {"identical": None, "compared": 0}
+    del data["end"]["lanes"]
 
 
 def called_sampled_without_traces(data: Values) -> None:
     called_sampled(data)
     for r in data["rounds"]:
-        for token in r["drafted"] + r["emitted"]:
+        for token in filed.tokens(r):
             token.pop("soft_p", None)
             token.pop("soft_q", None)
 
@@ -152,8 +152,8 @@ def cut_to_fit(data: Values) -> None:
     kept, count = [], 0
     for r in ours(data):
         kept.append(r)
-        count += len(r["emitted"])
-        if len(kept) >= 8 and len(r["emitted"]) <= len(r["drafted"]):
+        count += len(filed.emitted(r))
+        if len(kept) >= 8 and r["last"]["outcome"] == "corrected":
             break
     data["rounds"] = sorted([*kept, *alone(data)[:count]], key=lambda r: r["clock"])
     SETTINGS(data)["max_new_tokens"] = count
@@ -208,24 +208,24 @@ def wall_in_one_round(data: Values) -> None:
 
 
 def corrected_to(**values: Any) -> Edit:
-    return lambda data: refused(data)["emitted"][-1].update(values)
+    return lambda data: refused(data)["last"].update(values)
 
 
 def corrected_as_rejected(data: Values) -> None:
     r = refused(data)
     gone = next(t for t in r["drafted"] if t["outcome"] == "rejected")
-    r["emitted"][-1] |= {"id": gone["id"], "p": gone["p"], "q": gone["q"]}
+    r["last"] |= {"id": gone["id"], "p": gone["p"], "q": gone["q"]}
 
 
 def corrected_below(data: Values) -> None:
     """A correction to a token of which q had more than p."""
     r = next(r for r in ours(data) if _wanted_less(r))
-    r["emitted"][-1] |= _wanted_less(r)
+    r["last"] |= _wanted_less(r)
 
 
 def _wanted_less(r: Values) -> Values:
-    own = r["emitted"][-1]
-    if own["outcome"] != "corrected":
+    own = r["last"]
+    if own is None or own["outcome"] != "corrected":
         return {}
     q = {c["id"]: c["probability"] for c in own["top_q"]}
     gone = next(t["id"] for t in r["drafted"] if t["outcome"] == "rejected")
@@ -237,10 +237,10 @@ def _wanted_less(r: Values) -> Values:
 
 
 def residual_changed(data: Values) -> None:
-    r = next(r for r in ours(data) if len(r["emitted"][-1].get("top_residual", ())) == 5)
+    r = next(r for r in ours(data) if len((r["last"] or {}).get("top_residual", ())) == 5)
     gone = next(t for t in r["drafted"] if t["outcome"] == "rejected")
     even = [{**choice, "probability": 0.01} for choice in gone["top_residual"]]
-    gone["top_residual"] = r["emitted"][-1]["top_residual"] = even
+    gone["top_residual"] = r["last"]["top_residual"] = even
 
 
 def listed_twice(data: Values) -> None:
@@ -258,23 +258,23 @@ def parted(margin: float) -> Edit:
     """The last token of the target alone is another one; the end gives a margin."""
 
     def edit(data: Values) -> None:
-        last = alone(data)[-1]["emitted"][0]
+        last = alone(data)[-1]["last"]
         one, two = last["top_p"][:2]
         last["top_p"][0] = {**two, "probability": one["probability"]}
         last["top_p"][1] = {**one, "probability": two["probability"]}
         last["id"] = two["id"]
-        data["end"] |= {"identical": False, "divergence": {"index": 127, "margin": margin}}
+        AGREEMENT(data).update(identical=False, divergence={"index": 127, "margin": margin})
 
     return edit
 
 
 def parted_nowhere(data: Values) -> None:
-    data["end"] |= {"identical": False, "divergence": {"index": 9, "margin": 0.1}}
+    AGREEMENT(data).update(identical=False, divergence={"index": 9, "margin": 0.1})
 
 
 def ended_by_a_common_token(data: Values) -> None:
     """Cut after a token that stands in the text before, as if it ended texts."""
-    ids = [r["emitted"][0]["id"] for r in alone(data)]
+    ids = [r["last"]["id"] for r in alone(data)]
     last = next(i for i in range(20, len(ids)) if ids[i] in ids[:i])
     data["rounds"] = [r for r in data["rounds"] if r["lane"] != "baseline" or r["index"] <= last]
     REASONS(data)["baseline"] = "eos"

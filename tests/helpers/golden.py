@@ -18,6 +18,7 @@ from series import series
 from specviz import Trace, compute_metrics
 from specviz.core.policy import MOST_GAMMA
 from specviz.environment import ASSETS
+from specviz.lanes import SPECULATIVE
 from specviz.runs.uncertainty import uncertainty
 
 NODE = Path(__file__).resolve().parents[1] / "node"
@@ -67,7 +68,7 @@ def _cases(name: str, trace: Trace) -> list[dict[str, Any]]:
                     "lane": lane,
                     "metrics": asdict(compute_metrics(cut, lane)),
                     "uncertainty": found and asdict(found),
-                    "why": None if trace.header.lanes else _why(cut),
+                    "why": _why(cut) if lane == SPECULATIVE else None,
                     "series": series(cut.rounds, trace.lanes),
                 }
             )

@@ -10,6 +10,8 @@ import gzip
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from filed import tokens
+
 Values: TypeAlias = dict[str, Any]
 Place: TypeAlias = Callable[[Values], Values]
 Edit: TypeAlias = Callable[[Values], object]
@@ -27,7 +29,10 @@ def part(*names: str) -> Place:
 
 
 WHOLE, HEADER, END = part(), part("header"), part("end")
-SETTINGS, TARGET = part("header", "settings"), part("header", "target")
+SAID = part("end", "lanes", "speculative")
+LANES_SAID = {"speculative": {"identical": True, "compared": 0, "divergence": None}}
+NOTHING_SAID = {"speculative": {"identical": None, "compared": 4, "divergence": None}}
+SETTINGS, TARGET = part("header", "lanes", "speculative"), part("header", "target")
 
 
 def round_with(outcome: str, lane: str = "speculative") -> Place:
@@ -35,7 +40,7 @@ def round_with(outcome: str, lane: str = "speculative") -> Place:
 
     def found(data: Values) -> Values:
         for r in data["rounds"]:
-            seen = [t["outcome"] for t in r["drafted"] + r["emitted"]]
+            seen = [t["outcome"] for t in tokens(r)]
             if r["lane"] == lane and r["index"] > 0 and outcome in seen:
                 return r
         raise LookupError(outcome)
@@ -43,13 +48,11 @@ def round_with(outcome: str, lane: str = "speculative") -> Place:
     return found
 
 
-def token(outcome: str, lane: str = "speculative", among: str = "") -> Place:
+def token(outcome: str, lane: str = "speculative") -> Place:
     """The first token with this outcome in `round_with(outcome)`."""
-    among = among or ("emitted" if outcome in ("corrected", "bonus") else "drafted")
 
     def found(data: Values) -> Values:
-        tokens = round_with(outcome, lane)(data)[among]
-        return next(t for t in tokens if t["outcome"] == outcome)
+        return next(t for t in tokens(round_with(outcome, lane)(data)) if t["outcome"] == outcome)
 
     return found
 
@@ -66,17 +69,6 @@ def shift(place: Place, name: str, by: float) -> Edit:
     return lambda data: place(data).__setitem__(name, place(data)[name] + by)
 
 
-def accepted_in_both_lists(name: str, value: Any) -> Edit:
-    """Edit an accepted token in both lists of its round."""
-
-    def edit(data: Values) -> None:
-        copies = [token("accepted", among=among)(data) for among in ("drafted", "emitted")]
-        for copy in copies:
-            copy[name] = value
-
-    return edit
-
-
 def swap_rounds(data: Values) -> None:
     rounds = data["rounds"]
     last = max(i for i, r in enumerate(rounds) if r["lane"] != rounds[-1]["lane"])
@@ -85,30 +77,29 @@ def swap_rounds(data: Values) -> None:
 
 def all_kept(data: Values) -> list[Values]:
     """The rounds whose drafts were all accepted, each with a bonus."""
-    return [r for r in data["rounds"] if r["drafted"] and len(r["emitted"]) > len(r["drafted"])]
+    rounds = (r for r in data["rounds"] if r["drafted"] and r["last"])
+    return [r for r in rounds if r["last"]["outcome"] == "bonus"]
 
 
 def cut_in_the_middle(data: Values) -> None:
     """A round that stops after its accepted tokens although its lane goes on."""
-    all_kept(data)[0]["emitted"].pop()
+    all_kept(data)[0]["last"] = None
 
 
 def cut_at_the_end(data: Values) -> None:
     """A last round that stops after its accepted tokens although nothing ended it."""
     last = [r for r in data["rounds"] if r["lane"] == "speculative"][-1]
     assert last is all_kept(data)[-1]
-    last["emitted"].pop()
+    last["last"] = None
 
 
 def bonus_after_ignored(data: Values) -> None:
     r = all_kept(data)[0]
-    del r["emitted"][-2]
     r["drafted"][-1] |= {"outcome": "ignored", "p": None, "u": None, "beta": None}
 
 
 def rejected_and_not_corrected(data: Values) -> None:
-    rounds = (r for r in data["rounds"] if len(r["emitted"]) > 1)
-    next(r for r in rounds if r["emitted"][-1]["outcome"] == "corrected")["emitted"].pop()
+    round_with("corrected")(data)["last"] = None
 
 
 LONG_NAME = "<script>" * 1000
@@ -121,8 +112,11 @@ MANY_TOP = [{"id": i, "text": "a", "probability": 0.1} for i in range(6)]
 
 INVALID: dict[str, tuple[Edit, str]] = {
     # the outside
-    "another version": (put(WHOLE, "schema", 2), "schema 2 and this version of specviz reads 1"),
-    "schema as text": (put(WHOLE, "schema", "1"), "schema is '1', but it should be 1"),
+    "another version": (
+        put(WHOLE, "schema", 3),
+        "schema 3 and this version of specviz reads up to 2",
+    ),
+    "schema as text": (put(WHOLE, "schema", "2"), "schema is '2', but it should be 2"),
     "no header": (drop(WHOLE, "header"), "header is missing"),
     "no rounds": (drop(WHOLE, "rounds"), "rounds is missing"),
     "no end field": (drop(WHOLE, "end"), "end is missing"),
@@ -148,7 +142,7 @@ INVALID: dict[str, tuple[Edit, str]] = {
     "no prompt ids": (put(HEADER, "prompt_ids", []), "header: prompt_ids is empty"),
     "negative id": (put(HEADER, "prompt_ids", [1, -1]), "header: prompt id 2 is -1"),
     "true as id": (put(HEADER, "prompt_ids", [True]), "header: prompt id 1 is true"),
-    "gamma too large": (put(SETTINGS, "gamma", 99), "header, settings: gamma is 99"),
+    "gamma too large": (put(SETTINGS, "gamma", 99), "header, lanes, speculative: gamma is 99"),
     "gamma as real": (put(SETTINGS, "gamma", 1.5), "gamma is 1.5: use a whole number"),
     "top_p of nothing": (put(SETTINGS, "top_p", 0), "top_p is 0, which keeps no token"),
     "a drafter of no name": (
@@ -158,8 +152,11 @@ INVALID: dict[str, tuple[Edit, str]] = {
     "unknown policy": (put(SETTINGS, "gamma_policy", "wild"), "gamma_policy is 'wild': use one of"),
     "chat as flag": (put(SETTINGS, "chat", True), "chat is True: use one of 'auto', 'on', 'off'"),
     "unknown setting": (put(SETTINGS, "heat", 1), "there is no setting 'heat'"),
-    "setting missing": (drop(SETTINGS, "seed"), "header, settings: seed is missing"),
-    "stop as number": (put(SETTINGS, "stop", [1]), "settings: stop is [1]: use a list of strings"),
+    "setting missing": (drop(SETTINGS, "seed"), "header, lanes, speculative: seed is missing"),
+    "stop as number": (
+        put(SETTINGS, "stop", [1]),
+        "stop is [1]: use a list of strings",
+    ),
     "model without name": (drop(TARGET, "name"), "header, target: name is missing"),
     "parameters as text": (put(TARGET, "parameters", "7B"), "parameters is '7B'"),
     "long device": (
@@ -210,7 +207,7 @@ INVALID: dict[str, tuple[Edit, str]] = {
     "past the length": (put(SETTINGS, "max_new_tokens", 3), "more than max_new_tokens, 3"),
     "past gamma": (put(SETTINGS, "gamma", 1), "drafted tokens where 1 may be"),
     "baseline drafts": (
-        lambda d: BASELINE(d).update(drafted=BASELINE(d)["emitted"]),
+        lambda d: BASELINE(d).update(drafted=[BASELINE(d)["last"]]),
         "of the baseline lane: it has 1 drafted tokens where 0 may be",
     ),
     "ignored, then judged": (
@@ -218,22 +215,18 @@ INVALID: dict[str, tuple[Edit, str]] = {
         "are not accepted ones, one rejected, ignored ones",
     ),
     "bonus as draft": (put(REJECTED, "outcome", "bonus"), "are not accepted ones"),
-    "emitted another": (
-        put(token("accepted", among="emitted"), "id", 0),
-        "its emitted tokens do not begin with the accepted ones",
-    ),
     "two tokens of its own": (
-        lambda d: ROUND(d)["emitted"].append(CORRECTED(d)),
-        "it must emit one token, corrected",
+        lambda d: ROUND(d).update(last=[CORRECTED(d), CORRECTED(d)]),
+        "last is a list, but it should be an object",
     ),
-    "nothing emitted": (put(BASELINE, "emitted", []), "it must emit one token, bonus"),
-    "bonus after a rejection": (put(CORRECTED, "outcome", "bonus"), "one token, corrected"),
-    "not corrected": (rejected_and_not_corrected, "it must emit one token, corrected"),
+    "nothing emitted": (put(BASELINE, "last", None), "its last token must be one that is bonus"),
+    "bonus after a rejection": (put(CORRECTED, "outcome", "bonus"), "one that is corrected"),
+    "not corrected": (rejected_and_not_corrected, "one that is corrected"),
     "bonus after ignored": (bonus_after_ignored, "it emits a bonus although not all drafted"),
     "cut, yet goes on": (cut_in_the_middle, "it comes after a round that ended its lane"),
     "rejected against the draw": (put(REJECTED, "u", 0.0), "it was rejected with u = 0 and p / q"),
     "accepted against the draw": (
-        accepted_in_both_lists("p", 0.0),
+        put(token("accepted"), "p", 0.0),
         "and p / q = 0",
     ),
     "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0, but a draft never draws"),
@@ -244,21 +237,21 @@ INVALID: dict[str, tuple[Edit, str]] = {
         drop(part("end", "reasons"), "baseline"),
         "the lanes are not speculative, baseline",
     ),
-    "sampled yet compared": (put(END, "identical", True), "identical must be true or false if"),
-    "compared nothing": (put(END, "compared", 4), "identical must be true or false"),
+    "sampled yet compared": (put(END, "lanes", LANES_SAID), "identical must be true or false if"),
+    "compared nothing": (put(END, "lanes", NOTHING_SAID), "identical must be true or false"),
 }
 
 INVALID_GREEDY: dict[str, tuple[Edit, str]] = {
-    "no comparison": (put(END, "identical", None), "identical must be true or false if"),
-    "compared too much": (shift(END, "compared", 1), "identical or compared is not"),
-    "denies what is the same": (put(END, "identical", False), "identical or compared is not what"),
+    "no comparison": (put(SAID, "identical", None), "identical must be true or false if"),
+    "compared too much": (shift(SAID, "compared", 1), "identical or compared is not"),
+    "denies what is the same": (put(SAID, "identical", False), "identical or compared is not what"),
     "parting nowhere": (
-        put(END, "divergence", {"index": 1, "margin": None}),
+        put(SAID, "divergence", {"index": 1, "margin": None}),
         "divergence is not where the lanes first differ",
     ),
     "negative margin": (
-        put(END, "divergence", {"index": 1, "margin": -1}),
-        "end, divergence: margin is -1",
+        put(SAID, "divergence", {"index": 1, "margin": -1}),
+        "end, lanes, speculative, divergence: margin is -1",
     ),
 }
 

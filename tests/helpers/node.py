@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = "node is missing: on Debian, 'apt-get install nodejs' installs it"
 _SCRIPT = """
 import {{ readFileSync }} from "node:fs";
+import {{ asEnd, asHeader, asRound }} from "specviz/facts/trace.js";
 import {{ learn }} from "specviz/facts/vocabulary.js";
 learn(JSON.parse(readFileSync("assets/page/vocabulary.json", "utf8")));
-const answer = await ({function})(JSON.parse(readFileSync(0, "utf8")));
+const read = (_, value) => Array.isArray(value?.drafted) ? asRound(value)
+  : value?.drafts ? asHeader(value) : value?.reasons ? asEnd(value) : value;
+const answer = await ({function})(JSON.parse(readFileSync(0, "utf8"), read));
 process.stdout.write(JSON.stringify(answer ?? null));
 """
 
@@ -24,7 +27,8 @@ process.stdout.write(JSON.stringify(answer ?? null));
 def evaluated(function: str, value: Any = None) -> Any:
     """What a function of JavaScript, of one value, answers; as `Page.evaluate` of Playwright does.
 
-    It may import the page's modules by their names. Skips the test where node is missing.
+    It may import the page's modules by their names. Parts of a trace are as the page reads
+    them. Skips the test where node is missing.
     """
     node = shutil.which("node")
     if node is None:

@@ -5,6 +5,7 @@ import test from "node:test";
 
 import { draftedLanes, lanesOf } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
+import { asRound } from "specviz/facts/trace.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { adapts, detail, doubt, FEWEST_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
 
@@ -89,7 +90,7 @@ test("a ratio outside of what the parts of a run give is uncertain", () => {
     if (round.lane !== "baseline") return round;
     const more = slow.has(round) ? 2 * round.verify_seconds : 0;
     late += more;
-    return { ...round, verify_seconds: round.verify_seconds + more, clock: round.clock + late };
+    return asRound({ ...round, verify_seconds: round.verify_seconds + more, clock: round.clock + late });
   });
   const m = measure(rounds, easy.header), found = uncertainty(rounds);
   assert.ok(m.speedup < found.spread.low || m.speedup > found.spread.high);

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 
+import { asRound, asTrace } from "specviz/facts/trace.js";
 import { learn } from "specviz/facts/vocabulary.js";
 
 const here = new URL("./", import.meta.url);
@@ -14,7 +15,7 @@ learn(JSON.parse(readFileSync(new URL("../../assets/page/vocabulary.json", here)
 /** A trace by the name of its file: a recording of the page, or one beside this module. */
 export function runOf(name) {
   const raw = readFileSync(new URL(name, name.endsWith(".gz") ? recordings : here));
-  return JSON.parse(name.endsWith(".gz") ? gunzipSync(raw) : raw);
+  return asTrace(JSON.parse(name.endsWith(".gz") ? gunzipSync(raw) : raw));
 }
 
 /** The numbers that Python computed. */
@@ -32,7 +33,7 @@ export function slowed(trace, lane, times) {
     const parts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
     const longer = Object.fromEntries(parts.map((part) => [part, factor * round[part]]));
     clocks[round.lane] = (clocks[round.lane] ?? 0) + parts.reduce((sum, part) => sum + longer[part], 0);
-    return { ...round, ...longer, clock: clocks[round.lane] };
+    return asRound({ ...round, ...longer, clock: clocks[round.lane] });
   });
   return { ...trace, rounds };
 }

@@ -29,6 +29,7 @@ from specviz.environment import ASSETS
 from specviz.page.api import streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.runs.recording import read_recording
+from specviz.runs.trace import SCHEMA
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()
 
@@ -171,7 +172,7 @@ def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
 def test_race_streams_what_a_recording_holds(client: Client) -> None:
     job = client.submit("the cat", max_new_tokens=24, seed=5, api_name="/race")
     values = list(job)
-    data: dict[str, Any] = {"schema": 1, "header": None, "rounds": [], "end": None}
+    data: dict[str, Any] = {"schema": SCHEMA, "header": None, "rounds": [], "end": None}
     for value in values:
         data["rounds"] += value.get("rounds", [])
         data |= {name: value[name] for name in ("header", "end") if name in value}
@@ -202,7 +203,7 @@ def test_plain_http_needs_no_client(site: Site) -> None:
     assert last.startswith("event: complete\n")
     (result,) = json.loads(last.split("data: ", 1)[1])
     assert result["metrics"]["tokens"]["baseline"] == 12
-    assert result["trace"]["end"]["identical"] is True
+    assert result["trace"]["end"]["lanes"]["speculative"]["identical"] is True
 
 
 BAD = [

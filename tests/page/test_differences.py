@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from filed import tokens
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, toy_pair, values
 
@@ -36,10 +37,11 @@ def parted() -> tuple[Any, dict[str, Any]]:
 
 def bare(data: dict[str, Any]) -> dict[str, Any]:
     """A run without lists of likeliest tokens, as the browser sends it (`bareOf`)."""
-    if data["end"]["divergence"]:
-        data["end"]["divergence"]["margin"] = None
+    for lane in data["end"].get("lanes", {}).values():
+        if lane["divergence"]:
+            lane["divergence"]["margin"] = None
     for r in data["rounds"]:
-        for token in (*r["drafted"], *r["emitted"]):
+        for token in tokens(r):
             for name in ("top_p", "top_q", "top_residual"):
                 token.pop(name, None)
     return data
@@ -62,7 +64,8 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     _, begin, _, _, ask, _ = functions
     result = answered(ask, begin({"run": None, "trace": told}))["result"]
     assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
-    assert len(result["scored"]) == 4 and result["index"] == told["end"]["divergence"]["index"]
+    said = told["end"]["lanes"]["speculative"]["divergence"]
+    assert len(result["scored"]) == 4 and result["index"] == said["index"]
 
     edited = copy.deepcopy(told)
     edited["header"]["target"]["name"] = "another"
@@ -70,7 +73,7 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     assert "made with another" in other["error"]
 
     longer = copy.deepcopy(told)
-    longer["header"]["settings"]["max_new_tokens"] = 100_000
+    longer["header"]["lanes"]["speculative"]["max_new_tokens"] = 100_000
     for value, lane, says in (
         ({}, None, "is missing"),
         (longer, None, "use explain-difference on your own machine"),
@@ -95,10 +98,10 @@ def test_a_run_is_run_again_and_an_edit_is_told():
     found = told(values(SAMPLED))["result"]
     assert found["same"] and found["lines"][0] == "The same run, token for token."
     edited = values(SAMPLED)
-    edited["header"]["settings"]["seed"] += 1
+    edited["header"]["lanes"]["speculative"]["seed"] += 1
     found = told(edited)["result"]
     assert not found["same"] and found["lines"][0].startswith("Not the same run.")
     longer = values(SAMPLED)
-    longer["header"]["settings"]["max_new_tokens"] = 100_000
+    longer["header"]["lanes"]["speculative"]["max_new_tokens"] = 100_000
     assert told(longer)["error"] == TOO_LONG.format("check --rerun")
     assert "is missing" in begin({"run": None, "trace": {}})["error"]

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 import hypothesis.strategies as st
 import pytest
+from filed import emitted
 from hypothesis import given
 from injection_texts import CORPUS
 from page_server import Answer, Site, served
@@ -70,7 +71,7 @@ def reference(site: Site) -> list[int]:
     kind, (result,) = site.events("generate", {"data": values})[-1]
     assert kind == "complete"
     rounds = [r for r in result["trace"]["rounds"] if r["lane"] == "speculative"]
-    return [t["id"] for r in rounds for t in r["emitted"]]
+    return [t["id"] for r in rounds for t in emitted(r)]
 
 
 def dumped(value: Any) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from filed import tokens
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
@@ -28,7 +29,7 @@ from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
 from specviz.page.player import presets_of
 from specviz.page.queue import RunQueue
-from specviz.runs.trace import event_dict
+from specviz.runs.trace import SCHEMA, event_dict
 from specviz.settings import CHOICES as ALL_CHOICES
 from specviz.settings import RANGES
 from specviz.worker.client import LocalWorker
@@ -55,15 +56,14 @@ def run_of(settings: Settings = SHORT, *, session: str = "one", prompt: str = "w
 
 def rebuilt(texts: list[str]) -> Trace:
     """The trace that a player would put together."""
-    data: dict[str, Any] = {"schema": 1, "rounds": [], "end": None}
+    data: dict[str, Any] = {"schema": SCHEMA, "rounds": [], "end": None}
     for delta in map(json.loads, texts):
         for name in ("header", "end"):
             data[name] = delta.get(name) or data.get(name)
         for wire in delta.get("rounds", []):
-            kept = wire.pop("kept")
-            wire["emitted"] = wire["drafted"][:kept] + wire["emitted"]
-            for tokens in (wire["drafted"], wire["emitted"]):
-                tokens[:] = [{k: v for k, v in t.items() if v not in (None, [])} for t in tokens]
+            for token in tokens(wire):
+                for name in [name for name, value in token.items() if value in (None, [])]:
+                    del token[name]
             data["rounds"].append(wire)
     return Trace.from_dict(data)
 
@@ -249,13 +249,13 @@ def test_old_runs_are_forgotten(pair: Pair) -> None:
 def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
     kept = Token(1, "<script>", "accepted", p=0.5, q=0.5, u=0.1, beta=0.9)
     own = Token(2, "b", "bonus", p=0.4)
-    event = Round("speculative", 0, [kept], [kept, own], 0.1, 0.2, 0.0, 0.3)
+    event = Round("speculative", 0, [kept], own, 0.1, 0.2, 0.0, 0.3)
     state = {"id": "run", "since": 0, "version": 1, "over": False, "status": "", "error": None}
     text = delta_of({**state, "remark": None, "rounds": [event]})
     assert "<" not in text
     assert text.count("script>") == 1
     wire = json.loads(text)["rounds"][0]
-    assert (wire["kept"], len(wire["emitted"])) == (1, 1)
+    assert wire["last"]["id"] == 2
     shown = [{k: v for k, v in t.items() if v not in (None, [])} for t in wire["drafted"]]
     assert shown == event_dict(event)["drafted"]
 

@@ -65,12 +65,13 @@ def test_lost_and_repeated_deltas_are_mended() -> None:
     heard = evaluated(
         """async () => {
           const { Store } = await import("specviz/run/store.js");
-          const round = (index) => ({ lane: "baseline", index, drafted: [], kept: 0, emitted: [] });
+          const round = (index) => ({ lane: "baseline", index, drafted: [], last: null });
           const told = (seq, next, more) =>
             JSON.stringify({ run: "a", seq, next, over: false, ...more });
           const rounds = (from, to) => [0, 1, 2, 3].slice(from - 1, to - 1).map(round);
           const some = (seq, next) => told(seq, next, { rounds: rounds(seq, next) });
-          const texts = [told(0, 0, { status: "wait" }), told(0, 1, { header: {} }), some(1, 3),
+          const header = { lanes: {}, drafts: {} };
+          const texts = [told(0, 0, { status: "wait" }), told(0, 1, { header }), some(1, 3),
             some(3, 4), some(4, 5), told(5, 6, { end: {}, over: true })];
           const heard = [], asked = [];
           const note = (name) => (what) => heard.push(`${name} ${what}`);
@@ -216,7 +217,7 @@ def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
         [r for r in trace.to_dict()["rounds"] if r["lane"] == "speculative"],
     )
     for r, said in zip(rounds, texts, strict=True):
-        own, counts = r.emitted[-1], [t.outcome for t in r.drafted]
+        own, counts = r.last, [t.outcome for t in r.drafted]
         assert said.startswith(f"Round {r.index + 1}: ")
         assert visible(own.text) in said
         assert ("came free" in said) == (own.outcome == "bonus" and bool(counts))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from filed import emitted
 from toy_models import mini, pair_of
 from waiting import until
 
@@ -316,11 +317,11 @@ def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None
         thread.join(60)
     for number, own in heard.items():
         (header,) = [delta["header"] for delta in own if "header" in delta]
-        assert header["settings"]["max_new_tokens"] == 5 + number
+        assert header["lanes"]["speculative"]["max_new_tokens"] == 5 + number
         rounds = [one for delta in own for one in delta.get("rounds", [])]
         for lane in ("speculative", "baseline"):
-            emitted = [one["kept"] + len(one["emitted"]) for one in rounds if one["lane"] == lane]
-            assert sum(emitted) == 5 + number
+            written = (len(emitted(one)) for one in rounds if one["lane"] == lane)
+            assert sum(written) == 5 + number
     assert len(heard) == 20
 
 

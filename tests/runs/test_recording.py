@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from filed import settings
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
@@ -44,7 +45,7 @@ def test_a_saved_run_is_read_unchanged(settings: Settings, name: str, tmp_path: 
 
 def test_the_runs_above_show_every_outcome():
     rounds = recorded(SAMPLED).rounds
-    seen = {t.outcome for r in rounds for t in [*r.drafted, *r.emitted]}
+    seen = {t.outcome for r in rounds for t in r.tokens}
     assert seen == set(OUTCOMES)
 
 
@@ -82,15 +83,19 @@ def test_lanes_that_differ_are_read_unchanged(tmp_path: Path):
     """As in half precision: the target's first two choices tie, and the lanes take another one."""
     data = values(GREEDY)
     data["rounds"] = [r for r in data["rounds"] if r["lane"] == "speculative" or r["index"] < 5]
-    last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]["emitted"][0]
+    last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]["last"]
     first, second, *_ = last["top_p"]
     first["probability"] = second["probability"]
     last |= {"id": second["id"], "soft_p": second["probability"]}
     data["end"] = {
         "reasons": {"speculative": "length", "baseline": "stopped"},
-        "identical": False,
-        "compared": 5,
-        "divergence": {"index": 4, "margin": 0.0},
+        "lanes": {
+            "speculative": {
+                "identical": False,
+                "compared": 5,
+                "divergence": {"index": 4, "margin": 0.0},
+            }
+        },
     }
     assert read_recording(orjson.dumps(data)).end == Trace.from_dict(data).end
 
@@ -101,9 +106,9 @@ def test_every_field_of_a_token_is_kept():
     full |= {f.name: choice if f.name.startswith("top") else 0.5 for f in fields(Token)[3:]}
     full["seen"] = 2
     data = values(SAMPLED)
-    data["rounds"][0]["emitted"][0] = full
+    data["rounds"][0]["last"] = full
     again = Trace.from_dict(data).to_dict()
-    assert again["rounds"][0]["emitted"][0] == full
+    assert again["rounds"][0]["last"] == full
 
 
 def test_the_header_says_where_a_run_comes_from():
@@ -130,7 +135,7 @@ def test_a_saved_run_has_a_digest_but_is_valid_without_one(tmp_path: Path):
 def test_a_recording_older_than_gamma_policies_and_chat_still_loads(tmp_path: Path):
     data = recorded(SAMPLED).to_dict()
     for late in ("gamma_policy", "chat"):
-        del data["header"]["settings"][late]
+        del settings(data["header"])[late]
     old = {**data, "digest": digest_of(data)}
     assert read_recording(orjson.dumps(old)) == recorded(SAMPLED)
 
@@ -180,7 +185,7 @@ def test_export_refuses_what_check_refuses(
 ):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     if edit == "a contradiction":
-        data["header"]["settings"]["gamma"] = 1
+        settings(data["header"])["gamma"] = 1
         data["digest"] = digest_of(data)
     else:
         data["header"]["device"] = "A faster one"
@@ -225,13 +230,12 @@ def test_a_file_that_cannot_be_replaced_is_as_it_was(
 
 def test_a_recording_of_a_strangers_kinds_is_read_without_their_package():
     data = values(SAMPLED)
-    settings = data["header"]["settings"]
-    settings |= {"drafter": "last-token", "verdict": "their-own"}
+    settings(data["header"]).update(drafter="last-token", verdict="their-own")
     trace = read_recording(orjson.dumps({**data, "digest": digest_of(data)}))
     assert trace.header.settings.drafter == "last-token"
     assert trace.header.settings.verdict == "their-own"
     assert orjson.loads(orjson.dumps(trace.to_dict()))["header"] == data["header"]
     assert compute_metrics(trace).tau is not None
     for wrong in ("Last Token", "<b>x</b>", "", "a" * 41, 5, None):
-        settings["drafter"] = wrong
+        settings(data["header"])["drafter"] = wrong
         assert "drafter" in sentence(orjson.dumps({**data, "digest": digest_of(data)}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from filed import tokens
 from forged_recordings import EDITED, edited
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
@@ -19,9 +20,10 @@ from specviz.__main__ import main
 from specviz.core.events import Header
 from specviz.environment import ASSETS
 from specviz.errors import TraceError
+from specviz.lanes import SPECULATIVE
 from specviz.runs.recording import read_recording
 from specviz.runs.rerun import compared, pair_named, rerun
-from specviz.runs.trace import digest_of
+from specviz.runs.trace import SCHEMA, digest_of
 
 
 def is_builtin(path: Path) -> bool:
@@ -43,7 +45,7 @@ def builtin() -> Pair:
 @cache
 def again(header: bytes) -> Trace:
     """A second run of the built-in pair, made once for all edits that leave the settings alone."""
-    given: dict[str, Any] = {"schema": 1, "header": orjson.loads(header), "rounds": [], "end": None}
+    given = {"schema": SCHEMA, "header": orjson.loads(header), "rounds": [], "end": None}
     return rerun(Trace.from_dict(given), builtin()).again
 
 
@@ -64,7 +66,7 @@ def honest(path: Path) -> Any:
 
 def checked(trace: Trace) -> Any:
     asked = trace.to_dict()["header"]
-    same = ("prompt_ids", "settings", "mode")
+    same = ("prompt_ids", "lanes", "mode")
     usual = orjson.loads(gzip.decompress(RECORDINGS[0].read_bytes()))["header"]
     return compared(trace, again(orjson.dumps({**usual, **{name: asked[name] for name in same}})))
 
@@ -107,7 +109,7 @@ def test_other_weights_are_not_the_same_run():
 def test_an_edit_in_the_middle_is_told_from_another_run():
     data = recorded(SAMPLED).to_dict()
     early = next(r for r in data["rounds"] if r["lane"] == "baseline" and r["index"] == 2)
-    early["emitted"][0]["text"] = " no"
+    early["last"]["text"] = " no"
     found = rerun(Trace.from_dict(data), toy_pair())
     assert str(found.changes[0]).startswith("round 3 of the baseline lane, the bonus token, text")
     assert "it was edited" in found.cause or "was edited" in found.cause
@@ -117,7 +119,7 @@ def test_rounding_of_another_machine_is_no_edit_but_a_large_change_is():
     trace = recorded(SAMPLED)
     data = trace.to_dict()
     for place, r in enumerate(data["rounds"]):
-        for token in (*r["drafted"], *r["emitted"]):
+        for token in tokens(r):
             for field in ("p", "q", "beta"):
                 if field in token:
                     token[field] = min(1.0, token[field] * (1 + (-1) ** place * 1e-5))
@@ -144,7 +146,9 @@ def test_a_header_names_its_pair():
 
     def named(target: str, draft: str) -> Header:
         changes = {"target": {**header.target, "name": target}}
-        return replace(header, **changes, draft={**(header.draft or {}), "name": draft})
+        return replace(
+            header, **changes, drafts={SPECULATIVE: {**(header.draft or {}), "name": draft}}
+        )
 
     assert pair_named(named("target", "draft")) == "builtin"
     assert pair_named(named("org/big", "org/small")) == "org/big+org/small"
@@ -168,7 +172,7 @@ def test_check_runs_again_and_tells_by_its_exit_code(
     said = capsys.readouterr().out
     assert "The same run, token for token." in said and "recorded," in said
     data = orjson.loads((tmp_path / "run.json").read_bytes())
-    data["header"]["settings"]["seed"] += 1
+    data["header"]["lanes"]["speculative"]["seed"] += 1
     (tmp_path / "run.json").write_bytes(orjson.dumps({**data, "digest": digest_of(data)}))
     assert main(command) == 1
     assert "Not the same run. First round " in capsys.readouterr().out

@@ -26,7 +26,7 @@ def with_text(text: str) -> Trace:
         replace(
             r,
             drafted=[replace(t, text=text) for t in r.drafted],
-            emitted=[replace(t, text=text) for t in r.emitted],
+            last=r.last and replace(r.last, text=text),
         )
         for r in trace.rounds
     ]

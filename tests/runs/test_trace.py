@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filed import tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import examples, llama, metaspace, mini, pair_of, relative, scripted, words
@@ -100,10 +101,10 @@ def test_equal_traces_make_equal_files(trace: Trace, tmp_path: Path):
 
 def test_the_json_has_the_documented_form(trace: Trace):
     data = trace.to_dict()
-    assert list(data) == ["schema", "header", "rounds", "end"] and data["schema"] == SCHEMA == 1
-    assert data["header"]["settings"]["gamma"] == 3
+    assert list(data) == ["schema", "header", "rounds", "end"] and data["schema"] == SCHEMA == 2
+    assert data["header"]["lanes"]["speculative"]["gamma"] == 3
     first = next(r for r in data["rounds"] if r["lane"] == "speculative")
-    assert {"lane", "index", "drafted", "emitted", "draft_seconds", "verify_seconds"} <= set(first)
+    assert {"lane", "index", "drafted", "last", "draft_seconds", "verify_seconds"} <= set(first)
     assert {"overhead_seconds", "clock"} <= set(first)
     assert {"id", "text", "outcome", "p", "q", "u", "beta", "top_p", "top_q"} <= set(
         first["drafted"][0]
@@ -113,7 +114,7 @@ def test_the_json_has_the_documented_form(trace: Trace):
 
 def test_events_leave_out_what_is_empty(trace: Trace):
     for r in trace.rounds:
-        for token in (t for part in ("drafted", "emitted") for t in event_dict(r)[part]):
+        for token in tokens(event_dict(r)):
             assert None not in token.values() and () not in token.values()
             assert [] not in token.values()
 
@@ -160,6 +161,9 @@ def is_one_sentence(error: SpecvizError) -> bool:
         b'{"schema": 1}',
         b'{"schema": 1, "header": 5, "rounds": [], "end": null}',
         b'{"schema": 1, "header": {}, "rounds": 7, "end": null}',
+        b'{"schema": 2}',
+        b'{"schema": 2, "header": 5, "rounds": [], "end": null}',
+        b'{"schema": 2, "header": {}, "rounds": 7, "end": null}',
         b"\x1f\x8b",
         b"\x1f\x8b\x08\x00broken",
         gzip.compress(b"not json", mtime=0),

@@ -238,7 +238,7 @@ function stepAbove(value) {
 const short = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
 
 /** @param {Header} header */
-const gammaOf = ({ settings, lanes }) => Math.max(1, ...Object.values(lanes ?? { settings }).map(({ gamma }) => gamma));
+const gammaOf = ({ lanes }) => Math.max(1, ...Object.values(lanes).map(({ gamma }) => gamma));
 
 /** The key of a lane, which chooses its colour and dash. @param {Header} header */
 function keysOf(header) {

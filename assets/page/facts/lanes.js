@@ -1,5 +1,6 @@
 // The lanes of a race by name, and one of them beside the baseline as if only these two had raced.
 
+import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
 import { labelIn } from "specviz/facts/vocabulary.js";
 
 export const OURS = "speculative"; // the lane with drafts in a race of two
@@ -13,7 +14,10 @@ const renamed = /** @type {WeakMap<Round, Round>} */ (new WeakMap());
 export const labelOf = (name) => labelIn("lanes", name);
 
 /** The lanes with drafts, in order. @param {Header} [header] */
-export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lanes) : [OURS]);
+export const draftedLanes = (header) => Object.keys(header?.lanes ?? { [OURS]: null });
+
+/** Whether its lanes with drafts have names of their own. @param {Header} [header] */
+export const isSeveral = (header) => draftedLanes(header).join() !== OURS;
 
 /** All lanes, the baseline last; a watched server may have none. @param {Header} [header] */
 export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
@@ -30,8 +34,9 @@ export const hasBaseline = (header) => !header?.source || ALONE in (header.prefi
  * such choice.
  * @param {Header} header
  */
-export function comparedIn({ lanes }) {
-  if (!lanes) return "one";
+export function comparedIn(header) {
+  const { lanes } = header;
+  if (!isSeveral(header)) return "one";
   const differ = (/** @type {"drafter" | "gamma" | "gamma_policy" | "verdict"} */ name) =>
     new Set(Object.values(lanes).map((settings) => settings[name])).size > 1;
   const found = /** @type {const} */ ([["drafters", "drafter"], ["gammas", "gamma"], ["policies", "gamma_policy"],
@@ -52,7 +57,7 @@ export function twoRounds(rounds, name) {
 /** @param {Round} round */
 function asOurs(round) {
   if (round.lane === ALONE) return round;
-  const known = renamed.get(round) ?? { ...round, lane: OURS };
+  const known = renamed.get(round) ?? asRound({ ...round, lane: OURS });
   renamed.set(round, known);
   return known;
 }
@@ -63,15 +68,15 @@ function asOurs(round) {
  */
 export function twoOf(trace, name) {
   const { lanes } = trace.header;
-  if (!lanes || !Object.hasOwn(lanes, name)) return trace;
+  if (name === OURS || !Object.hasOwn(lanes, name)) return trace;
   const known = views.get(trace) ?? new Map();
   views.set(trace, known);
-  if (!known.has(name)) known.set(name, viewOf(trace, name, lanes[name]));
+  if (!known.has(name)) known.set(name, viewOf(trace, name));
   return known.get(name);
 }
 
-/** @type {(trace: Trace, name: LaneName, settings: Settings) => Trace} */
-function viewOf(trace, name, settings) {
+/** @type {(trace: Trace, name: LaneName) => Trace} */
+function viewOf(trace, name) {
   const { header, schema } = trace;
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
     values && { [OURS]: values[name], [ALONE]: values[ALONE] };
@@ -79,18 +84,17 @@ function viewOf(trace, name, settings) {
   let seen = 0;
   return {
     schema,
-    header: {
-      ...header, settings, draft: header.drafts?.[name] ?? null, lanes: null, drafts: null,
+    header: asHeader({
+      ...header, lanes: { [OURS]: header.lanes[name] }, drafts: { [OURS]: header.drafts[name] },
       lane_threads: two(header.lane_threads), prefill_seconds: two(header.prefill_seconds) ?? {},
-    },
+    }),
     get rounds() {
       if (seen !== trace.rounds.length) [rounds, seen] = [twoRounds(trace.rounds, name), trace.rounds.length];
       return rounds;
     },
     get end() {
       const { end } = trace;
-      const { identical, compared, divergence } = end?.lanes?.[name] ?? { identical: null, compared: 0, divergence: null };
-      return end && { reasons: two(end.reasons) ?? {}, identical, compared, divergence };
+      return end && asEnd({ reasons: two(end.reasons) ?? {}, lanes: end.lanes && { [OURS]: end.lanes[name] } });
     },
   };
 }

@@ -38,7 +38,7 @@ const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
 
 /** Whether a watched server tells how many tokens its steps drafted. @param {Round[]} rounds */
 export const areTold = (rounds) =>
-  !rounds.some(({ emitted }) => emitted[emitted.length - 1]?.outcome === "untold");
+  !rounds.some(({ last }) => last?.outcome === "untold");
 
 const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
 
@@ -103,7 +103,7 @@ function countOutcomes(rounds) {
   const add = (/** @type {Outcome} */ outcome) => { counts[outcome] = (counts[outcome] ?? 0) + 1; };
   for (const round of rounds) {
     for (const token of round.drafted) add(token.outcome);
-    for (const token of round.emitted) if (token.outcome !== "accepted") add(token.outcome);
+    if (round.last) add(round.last.outcome);
   }
   return counts;
 }

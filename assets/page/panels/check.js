@@ -167,19 +167,16 @@ function found({ verdict, summary, ours, theirs, scored, rounding, held, judged,
  * the margins that follow from them.
  * @param {Trace} trace
  */
-export const bareOf = ({ header, rounds, end }) => ({
-  schema: 1, header,
+export const bareOf = ({ schema, header, rounds, end }) => ({
+  schema, header,
   end: end && {
-    ...withoutMargin(end),
+    ...end,
     ...end.lanes && { lanes: Object.fromEntries(Object.entries(end.lanes).map(([name, one]) => [name, withoutMargin(one)])) },
   },
-  rounds: rounds.map((round) => ({ ...round, drafted: round.drafted.map(bare), emitted: round.emitted.map(bare) })),
+  rounds: rounds.map((round) => ({ ...round, drafted: round.drafted.map(bare), last: round.last && bare(round.last) })),
 });
 
-/**
- * @template {Agreement} One
- * @param {One} said
- */
+/** @param {Agreement} said */
 const withoutMargin = (said) => (said.divergence ? { ...said, divergence: { ...said.divergence, margin: null } } : said);
 
 /** @param {Token} token */

@@ -84,7 +84,7 @@ export class Card {
     const place = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)].indexOf(node); // a round may stand in two blocks
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
-    const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
+    const settings = trace?.header.lanes[round.lane] ?? trace?.header.settings;
     const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
     this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
     this.#card.classList.remove("is-whole");

@@ -2,7 +2,7 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { Lane } from "specviz/race/lane.js";
-import { ALONE, draftedLanes, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, isSeveral, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
@@ -39,12 +39,12 @@ export class LaneGrid {
    * @param {Header} [header]
    */
   arrange(header) {
-    const names = header?.lanes ? lanesOf(header) : [OURS, ALONE];
+    const names = isSeveral(header) ? lanesOf(header) : [OURS, ALONE];
     const notes = names.map((name) => noteOf(name, header));
     const shown = JSON.stringify([names, notes]);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    if (header?.lanes) this.#root.dataset.several = String(names.length);
+    if (isSeveral(header)) this.#root.dataset.several = String(names.length);
     else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
     const drafted = draftedLanes(header);
@@ -59,8 +59,8 @@ export class LaneGrid {
    * @param {Map<LaneName, Standing>} standings
    * @param {LaneName} chosen  the lane that the figures are about
    */
-  mark({ lanes }, standings, chosen) {
-    if (!lanes) return;
+  mark(header, standings, chosen) {
+    if (!isSeveral(header)) return;
     for (const article of this.#box.children) {
       const name = article instanceof HTMLElement ? article.dataset.lane ?? "" : "";
       const standing = standings.get(name);
@@ -117,10 +117,10 @@ function footOf(name) {
  * @param {Header} [header]
  */
 function noteOf(name, header) {
-  if (name === ALONE) return { text: header?.lanes ? "" : "one pass, one token", warning: "" };
+  if (name === ALONE) return { text: isSeveral(header) ? "" : "one pass, one token", warning: "" };
   if (!header) return { text: "many guesses, one pass", warning: "" };
-  const settings = header.lanes?.[name] ?? header.settings;
-  if (changedLanes(header).includes(name)) return { text: "changes the text", warning: verdictKind(ruleOf(settings)).warning };
-  if (header.lanes) return { text: "", warning: "" };
-  return { text: header.source ? GUESSER : guesser(settings), warning: "" };
+  const settings = header.lanes[name] ?? header.settings;
+  if (!isSeveral(header)) return { text: header.source ? GUESSER : guesser(settings), warning: "" };
+  if (!changedLanes(header).includes(name)) return { text: "", warning: "" };
+  return { text: "changes the text", warning: verdictKind(ruleOf(settings)).warning };
 }

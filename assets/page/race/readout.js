@@ -1,7 +1,7 @@
 // Headline, verdict, figures, lanes' heads, legend: all that is said about the shown rounds.
 
 import { find } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { changes, headlineOf, settled } from "specviz/words/verdict.js";
@@ -64,7 +64,7 @@ export class Readout {
     this.#node("[data-untold]").hidden = !metrics.counts.untold;
     this.#set("[data-own]", bonusOf(twoRounds(all, chosen), metrics.counts.bonus));
     this.#showLanes(all, race, figures, isOver);
-    if (race.header.lanes) this.#node(".sv-legend").dataset.of = chosen;
+    if (isSeveral(race.header)) this.#node(".sv-legend").dataset.of = chosen;
     this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
   }
 
@@ -80,10 +80,10 @@ export class Readout {
 
   /** @type {(metrics: Metrics, header: Header) => void} */
   #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
-    const [ours, alone] = Object.values(rates), isSeveral = Boolean(header.lanes);
+    const [ours, alone] = Object.values(rates);
     this.#charts.tell({
       alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
-      tau: [fixed(tau, 2), formula === null || isSeveral ? "" : `${fixed(formula, 2)} formula`],
+      tau: [fixed(tau, 2), formula === null || isSeveral(header) ? "" : `${fixed(formula, 2)} formula`],
       speed: [fixed(ours, 0), ours === null ? "" : "with drafts"],
       "speed-alone": [fixed(alone, 0), alone === null ? "" : "alone"],
     });
@@ -146,7 +146,7 @@ export class Readout {
 /** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
-  if ((name === ALONE && trace.header.lanes) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
+  if ((name === ALONE && isSeveral(trace.header)) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
     mark.hidden = true;
     return;
   }
@@ -164,7 +164,7 @@ function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
   const said = sameness(found(chosen), twoOf(race, chosen));
   const { lanes, settings } = race.header;
-  if (!lanes || !said) return said;
+  if (!isSeveral(race.header) || !said) return said;
   if (settings.temperature !== 0) {
     const changed = changedLanes(race.header), others = changed.filter((lane) => lane !== chosen);
     const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";

@@ -9,7 +9,7 @@ import { isSpecial } from "specviz/words/markdown.js";
  * @param {Round} round
  */
 export function tokensOf(round) {
-  return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
+  return [...round.drafted, ...round.last ? [round.last] : []];
 }
 
 /**

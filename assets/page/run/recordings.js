@@ -2,6 +2,7 @@
 // server as they are, so that nothing has to unpack them there.
 
 import { digestOf } from "specviz/facts/digest.js";
+import { asTrace } from "specviz/facts/trace.js";
 import { element, once } from "specviz/dom/dom.js";
 
 const NOT_HERE = "This browser cannot unpack recordings; open the .json form of one.";
@@ -44,7 +45,7 @@ async function fetched(url) {
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   const bytes = new Uint8Array(await answer.arrayBuffer());
-  return JSON.parse(await unpacked(bytes));
+  return asTrace(JSON.parse(await unpacked(bytes)));
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes gzipped or not */

@@ -4,6 +4,7 @@ import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
 import { keep, taken } from "specviz/dom/kept.js";
 import { controlsOf, differences } from "specviz/run/controls.js";
+import { asTrace } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { Store } from "specviz/run/store.js";
 import { readableSpeed } from "specviz/run/timeline.js";
@@ -125,9 +126,9 @@ export class Session {
     const { address: { asked }, config, notice, timeline } = this.#page;
     const kept = config.trace ? null : taken(INTERRUPTED);
     const name = this.recordings.first(asked.recording, presetFor(asked, config)?.name);
-    if (config.trace) this.show(config.trace);
+    if (config.trace) this.show(asTrace(config.trace));
     else if (kept) {
-      this.show(kept);
+      this.show(asTrace(kept));
       timeline.seek(Infinity);
       notice.show(RELOADED);
     } else if (name) await this.showNamed(name);

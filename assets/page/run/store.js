@@ -1,14 +1,13 @@
 // The shown trace: that of the newest run, put together from numbered deltas, or a recording.
 
+import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
+
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
 const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it does
 
-// Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
+// Tokens are sent with empty fields: back to the schema.
 /** @type {(wire: WireRound) => Round} */
-function rebuilt({ kept, ...wire }) {
-  const drafted = wire.drafted.map(compact);
-  return { ...wire, drafted, emitted: [...drafted.slice(0, kept), ...wire.emitted.map(compact)] };
-}
+const rebuilt = (wire) => asRound({ ...wire, drafted: wire.drafted.map(compact), last: wire.last && compact(wire.last) });
 
 /** @type {(token: WireToken) => Token} */
 function compact(token) {
@@ -108,11 +107,11 @@ export class Store {
   #apply(delta) {
     if (delta.status) this.#on.status(delta.status);
     if (delta.header) {
-      this.#live = this.trace = { schema: this.#schema, header: delta.header, rounds: [], end: null };
+      this.#live = this.trace = { schema: this.#schema, header: asHeader(delta.header), rounds: [], end: null };
       this.#on.header(this.#live);
     }
     if (delta.rounds) this.#add(delta.rounds.map(rebuilt));
-    if (delta.end && this.#live) this.#live.end = delta.end;
+    if (delta.end && this.#live) this.#live.end = asEnd(delta.end);
     if (delta.over) {
       this.#over = true;
       this.#on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");

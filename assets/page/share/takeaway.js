@@ -6,6 +6,7 @@ import { SERVER } from "specviz/words/description.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { filmOf, filmType } from "specviz/share/film.js";
 import { lanesOf } from "specviz/facts/lanes.js";
+import { asTrace } from "specviz/facts/trace.js";
 import { pictureOf } from "specviz/share/picture.js";
 import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/recordings.js";
 import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
@@ -68,7 +69,7 @@ export class Takeaway {
       const answer = await server.opened?.(file.slice(0, config.mostPacked + 1));
       if (!answer?.trace) notice.show(answer?.error ?? NOT_SENT, true);
       else {
-        session.show(answer.trace, `RECORDED (${FROM_FILE})`);
+        session.show(asTrace(answer.trace), `RECORDED (${FROM_FILE})`);
         notice.mention(UNVERIFIED);
       }
     } catch (error) {

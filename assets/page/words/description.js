@@ -1,5 +1,6 @@
 // What a run is, in words: models, drafter, rule and settings, from its header.
 
+import { isSeveral } from "specviz/facts/lanes.js";
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { sourceItems } from "specviz/words/watched.js";
@@ -30,12 +31,12 @@ function targetItems({ target, streaming_rate: rate }) {
 
 /** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
 export function describe(header) {
-  const { target, lanes, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
+  const { target, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
   if (header.source) {
     return [prompt, { name: "target", text: `${target.name} ${size(target)}` },
       ...sourceItems(header), ...shared.filter(({ name }) => name !== "chat")];
   }
-  return [prompt, ...targetItems(header), ...lanes ? several(header, lanes) : single(header), ...shared];
+  return [prompt, ...targetItems(header), ...isSeveral(header) ? several(header) : single(header), ...shared];
 }
 
 /** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
@@ -74,9 +75,9 @@ function promptItem(header) {
 }
 
 // The same of lanes with names of their own, which say what differs.
-/** @type {(header: Header, lanes: Record<LaneName, Settings>) => Item[]} */
-function several({ drafts, settings }, lanes) {
-  const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
+/** @type {(header: Header) => Item[]} */
+function several({ drafts, lanes, settings }) {
+  const draft = Object.values(drafts).find((one) => one && !one.name.includes(", layers "));
   const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });
   /** @type {Item[]} */
   const items = draft ? [{ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) }] : [];

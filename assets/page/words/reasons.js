@@ -194,11 +194,11 @@ export const SERVER_DREW = "The server told p of the guesses and drew by itself:
 export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
 
 /**
- * The lanes of a race of named lanes whose text follows another distribution than the target's.
+ * The lanes whose text follows another distribution than the target's.
  * @param {Pick<Header, "lanes">} header
  */
 export const changedLanes = ({ lanes }) =>
-  Object.entries(lanes ?? {}).filter(([, own]) => own.drafter !== "none" && !verdictKind(ruleOf(own)).exact).map(([name]) => name);
+  Object.entries(lanes).filter(([, own]) => own.drafter !== "none" && !verdictKind(ruleOf(own)).exact).map(([name]) => name);
 
 /**
  * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.

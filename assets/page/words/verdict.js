@@ -1,7 +1,7 @@
 // What is said of a run as a whole: its ratio, what that means, and whether it can be trusted. While a
 // run goes on this is "so far", without a verdict; once it is over it stays, whatever is played again.
 
-import { twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { isSeveral, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
@@ -147,7 +147,7 @@ export function headlineOf(shown, race, chosen, ratios) {
       || (isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
     doubt: doubt(m, found, isOver),
   };
-  return race.header.lanes ? { ...said, ...ofSeveral(said, trace.header.settings, chosen, ratios, ratio) } : said;
+  return isSeveral(race.header) ? { ...said, ...ofSeveral(said, trace.header.settings, chosen, ratios, ratio) } : said;
 }
 
 // How far a run has come when it is played again; empty at its end, and while it is written.

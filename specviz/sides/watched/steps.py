@@ -45,12 +45,12 @@ def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
         at = step.words[-1].at
         begun = at if begun is None else begun
         clock = max(before, at - begun)
-        drafted, emitted = _tokens(step, lane)
+        drafted, last = _tokens(step, lane)
         yield Round(
             lane=lane,
             index=index,
             drafted=drafted,
-            emitted=emitted,
+            last=last,
             draft_seconds=0.0,
             verify_seconds=0.0,
             overhead_seconds=clock - before,
@@ -60,14 +60,13 @@ def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
         before = clock
 
 
-def _tokens(step: Step, lane: Lane) -> tuple[list[Token], list[Token]]:
-    """The drafted and the emitted tokens of a step."""
+def _tokens(step: Step, lane: Lane) -> tuple[list[Token], Token | None]:
+    """The drafted tokens of a step, and the last that it emitted."""
     words, drafted, accepted = step
     if lane == BASELINE:
-        return [], [_token(word, "bonus") for word in words]
+        return [], _token(words[0], "bonus")
     if drafted is None or accepted is None:
-        kept = [_token(word, "accepted") for word in words[:-1]]
-        return kept, [*kept, _token(words[-1], "untold")]
+        return [_token(word, "accepted") for word in words[:-1]], _token(words[-1], "untold")
     kept = [_token(word, "accepted") for word in words[:accepted]]
     is_cut = len(words) <= accepted
     rejected = not is_cut and accepted < drafted
@@ -75,7 +74,7 @@ def _tokens(step: Step, lane: Lane) -> tuple[list[Token], list[Token]]:
     rest[: int(rejected)] = ["rejected"] * rejected
     own: Outcome = "corrected" if rejected else "bonus"
     unseen = [Token(UNKNOWN_ID, "", outcome) for outcome in rest]
-    return [*kept, *unseen], [*kept, *(_token(word, own) for word in words[accepted:])]
+    return [*kept, *unseen], None if is_cut else _token(words[accepted], own)
 
 
 def _token(word: Word, outcome: Outcome) -> Token:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..._version import __version__
-from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
+from ...core.events import SERVER, End, EndReason, Event, Header, Round, agreement_of
 from ...errors import PairError, ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...pairs.progress import Progress
@@ -66,11 +66,10 @@ def watch(
                     break
         if lane == SPECULATIVE and not is_stopped:
             counted = moved(before, counters(watched.server, watched.model))
-    found = Agreement()
+    found = None
     if alone and settings.greedy:
-        found = agreement_of(*(one.emitted for one in lanes.values()))
-    reasons = {lane: one.reason for lane, one in lanes.items()}
-    yield End(reasons, found.identical, found.compared, found.divergence, counted=counted)
+        found = {SPECULATIVE: agreement_of(*(one.emitted for one in lanes.values()))}
+    yield End({lane: one.reason for lane, one in lanes.items()}, found, counted)
 
 
 def served_settings(settings: Settings) -> Settings:
@@ -151,7 +150,8 @@ def _header(
     return Header(
         prompt=prompt,
         prompt_ids=tuple(ids),
-        settings=settings,
+        lanes={SPECULATIVE: settings},
+        drafts={SPECULATIVE: None},
         target={
             "name": watched.model,
             "parameters": watched.identity.parameters,
@@ -159,7 +159,6 @@ def _header(
             "revision": None,
             "context": watched.identity.context,
         },
-        draft=None,
         device=watched.identity.software,
         dtype="unknown",
         versions=versions | ({"baseline": alone.identity.software} if alone else {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from filed import settings
 from playwright.sync_api import Page, expect
 from visitor import Visit
 
@@ -38,14 +39,14 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     )
     assert query_of(page) == asked
     assert page.evaluate("document.body.classList.contains('dark')")
-    assert visitor.trace()["header"]["settings"]["gamma"] == 3  # the recording's, by chance too
+    assert settings(visitor.trace()["header"])["gamma"] == 3  # the recording's, by chance too
     expect(page.locator("[data-toggle-panel]")).to_have_attribute(
         "title", "γ 3 · T 0.35 · 20 tokens"
     )
-    settings = visitor.run()["header"]["settings"]
+    asked = settings(visitor.run()["header"])
     wanted = {"gamma": 3, "temperature": 0.35, "top_k": 40, "top_p": 0.9, "max_new_tokens": 20}
-    assert {name: settings[name] for name in wanted} == wanted
-    assert (settings["seed"], settings["drafter"]) == (11, "none")
+    assert {name: asked[name] for name in wanted} == wanted
+    assert (asked["seed"], asked["drafter"]) == (11, "none")
 
     page.wait_for_function("!location.search.includes('recording')")  # a live run is on show
     page.locator("[data-toggle-theme]").click()

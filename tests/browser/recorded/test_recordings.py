@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from filed import tokens
 from machine_load import is_busy
 from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
@@ -96,7 +97,7 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
     live = visitor.run()
     expect(visitor.player).to_have_attribute("data-source", "live")
     expect(badge).to_contain_text("LIVE · CPU")
-    assert live["header"]["settings"]["max_new_tokens"] == 12
+    assert live["header"]["lanes"]["speculative"]["max_new_tokens"] == 12
 
 
 def begin_anew(visitor: Visitor) -> None:
@@ -278,7 +279,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visitor: Visitor) -> None:
     header |= {"prompt": hostile, "device": hostile, "processor": hostile, "dtype": hostile}
     header["target"]["name"] = header["versions"]["torch"] = hostile
     for r in data["rounds"]:
-        for token in {id(t): t for t in r["drafted"] + r["emitted"]}.values():
+        for token in {id(t): t for t in tokens(r)}.values():
             token["text"] = hostile
             for top in ("top_p", "top_q", "top_residual"):
                 for choice in token.get(top, []):

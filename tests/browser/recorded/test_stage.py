@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from filed import emitted
 from playwright.sync_api import Page, expect
 from serve_recorded import UNLUCKY
 from visitor import Visit, Visitor
@@ -190,7 +191,7 @@ def test_the_same_seed_gives_the_same_run(visit: Visit) -> None:
     on_stage = visitor.trace()
     visitor.page.keyboard.press("s")
     texts = [
-        ["".join(t["text"] for t in r["emitted"]) for r in trace["rounds"]]
+        ["".join(t["text"] for t in emitted(r)) for r in trace["rounds"]]
         for trace in (on_stage, visitor.run())
     ]
     assert sorted(texts[0]) == sorted(texts[1])  # the lanes' clocks may interleave otherwise

@@ -21,14 +21,15 @@ LONG = recorded(replace(SAMPLED, max_new_tokens=64))
 
 def wanted(header: dict[str, Any]) -> dict[str, str]:
     """What the strip has to say of a run with a draft model, by item."""
-    settings = header["settings"]
-    size = {role: f"{header[role]['parameters'] / 1e6:.1f} M" for role in ("target", "draft")}
+    settings = header["lanes"]["speculative"]
+    models = {"target": header["target"], "draft": header["drafts"]["speculative"]}
+    size = {role: f"{model['parameters'] / 1e6:.1f} M" for role, model in models.items()}
     temperature = settings["temperature"]
     prompt = " ".join(header["prompt"].split())
     items = {
         "prompt": prompt if prompt.startswith('"') else f"“{prompt}”",
         "target": f"{header['target']['name']} {size['target']}",
-        "draft": f"+ {header['draft']['name']} {size['draft']}",
+        "draft": f"+ {models['draft']['name']} {size['draft']}",
         "gamma": f"γ {settings['gamma']}",
         "temperature": f"T {temperature:g}" if temperature else "greedy",
         "seed": f"seed {settings['seed']}",
@@ -58,7 +59,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     visitor = visit(query="?gamma=9&temperature=0")
     page, differs = visitor.page, visitor.page.locator("[data-differs]")
     visitor.state("running")
-    assert check(page)["settings"]["gamma"] == 4  # a preset's recording
+    assert check(page)["lanes"]["speculative"]["gamma"] == 4  # a preset's recording
     expect(differs).to_contain_text("γ 9 · greedy")
     differs.click()
     expect(page.locator("[data-toggle-panel]")).to_have_attribute("title", "γ 4 · T 1 · 64 tokens")
@@ -72,7 +73,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     visitor.unfold()
     page.get_by_role("radio", name="Heuristic").click()
     visitor.run()
-    settings = check(page)["settings"]
+    settings = check(page)["lanes"]["speculative"]
     assert (settings["top_k"], settings["gamma_policy"]) == (7, "heuristic")
     expect(differs).to_be_hidden()
     visitor.set("number input for Length", 13)
@@ -91,7 +92,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     taken = page.context.new_page()
     taken.goto((tmp_path / "run.html").as_uri())
     taken.wait_for_selector("[data-player][data-ready]")
-    assert check(taken)["settings"] == settings
+    assert check(taken)["lanes"]["speculative"] == settings
     expect(taken.locator("[data-differs]")).to_be_hidden()
     taken.close()
 
@@ -113,7 +114,7 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     visitor = visit(query=f"?recording={names[1]}&pair=smollm2-1.7b-135m&weights=bfloat16")
     visitor.state("running")
     page = visitor.page
-    assert check(page)["settings"]["gamma"] == 3
+    assert check(page)["lanes"]["speculative"]["gamma"] == 3
     expect(page.locator("[data-differs]")).to_contain_text("pair smollm2-1.7b-135m")
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
