@@ -12,7 +12,7 @@ from typing import Any
 
 from .core.kinds import DrafterKind, VerdictKind
 from .environment import ASSETS
-from .kinds import ENGINES, drafters, own_drafters, own_verdicts, verdicts
+from .kinds import DRAFTERS, ENGINES, VERDICTS, drafter_kind, drafters, verdict_kind, verdicts
 from .lanes import LANE_LABELS
 
 FILE = ASSETS / "page" / "vocabulary.json"
@@ -55,9 +55,11 @@ _OF_VERDICTS = (
 
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
     """Everything as JSON. registered: with the kinds of other packages."""
+    guess = drafters() if registered else map(drafter_kind, DRAFTERS)
+    judge = verdicts() if registered else map(verdict_kind, VERDICTS)
     return {
-        "drafters": _words(drafters() if registered else own_drafters(), _OF_DRAFTERS),
-        "verdicts": _words(verdicts() if registered else own_verdicts(), _OF_VERDICTS),
+        "drafters": _words(guess, _OF_DRAFTERS),
+        "verdicts": _words(judge, _OF_VERDICTS),
         "policies": POLICIES,
         "compared": COMPARED,
         "outcomes": OUTCOMES,
