@@ -25,6 +25,7 @@ SERVED = "served"
 """The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 def has_numba() -> bool:
@@ -70,15 +71,17 @@ class Variable(Generic[T]):
             raise SettingsError(f"{self.name} {wrong} {allowed}.") from None
 
 
-def whole_number(least: int) -> Form[int]:
-    """A whole number from `least` on."""
+def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> Form[N]:
+    """A finite number from `least` to `most`. kind: `int` or `float`."""
 
-    def parse(text: str) -> int:
-        if int(text) < least:
+    def parse(text: str) -> N:
+        value = kind(text)
+        if not least <= value <= most:  # NaN is in no range
             raise ValueError
-        return int(text)
+        return value
 
-    return parse, f"a whole number from {least} on"
+    bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
+    return parse, f"a {'whole ' if kind is int else ''}number {bounds}"
 
 
 def one_of(*words: str) -> Form[str]:
@@ -89,7 +92,7 @@ def one_of(*words: str) -> Form[str]:
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
     "The number of threads that share a pass.",
-    whole_number(1),
+    number(int, 1),
     None,
     "what makes rounds fastest; half of the processors where torch runs the models",
 )

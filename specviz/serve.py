@@ -16,9 +16,9 @@ from typing import Any
 
 from .environment import on_zerogpu
 from .errors import SettingsError
-from .logs import adopt_libraries, in_json, set_up_logging
+from .logs import adopt_libraries, set_up_logging
 from .pairs.table import first_pair, operator_pairs
-from .variables import DRAIN_SECONDS, check_variables
+from .variables import DRAIN_SECONDS, LOG, check_variables
 from .worker.client import ProcessWorker, Worker, end_processes
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def launch(page: Any) -> None:
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
-            quiet=in_json(),
+            quiet=LOG.read() == "json",
             **launch_options(),
         )
     except OSError as error:

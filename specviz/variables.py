@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
 
-from .environment import FORM, THREADS, Form, Variable, one_of, whole_number
+from .environment import FORM, THREADS, Form, Variable, number, one_of
 
 _SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
-
-
-def _seconds(text: str) -> float:
-    if not 0.1 <= float(text) < math.inf:
-        raise ValueError
-    return float(text)
 
 
 def _switch(text: str) -> bool:
@@ -60,7 +53,7 @@ def _served(text: str) -> str:
     return text.strip()
 
 
-SECONDS: Form[float] = (_seconds, "a number from 0.1 on")
+SECONDS = number(float, 0.1)
 SWITCH: Form[bool] = (_switch, "1 or 0")
 
 PAIRS: Variable[tuple[str, ...]] = Variable(
@@ -148,13 +141,13 @@ MOST_SECONDS = Variable(
 MOST_WAITING = Variable(
     "SPECVIZ_MOST_WAITING",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
-    whole_number(0),
+    number(int, 0),
     16,
 )
 MOST_PER_CLIENT = Variable(
     "SPECVIZ_MOST_PER_CLIENT",
     "The maximum number of runs and experiments of one address that wait in the queue.",
-    whole_number(1),
+    number(int, 1),
     8,
 )
 SWEEP = Variable(
@@ -166,7 +159,7 @@ SWEEP = Variable(
 SWEEP_SECONDS: Variable[int | None] = Variable(
     "SPECVIZ_SWEEP_SECONDS",
     "The maximum decoding time of one sweep, in seconds.",
-    whole_number(1),
+    number(int, 1),
     None,
     "600; on a Space 120",
 )
@@ -232,3 +225,8 @@ def variables_table() -> str:
         unset = one.unset or f"{one.default:g}"  # a switch is 1 or 0
         rows.append(f"| `{one.name}` | {one.meaning} | {one.form[1]} | {unset} |")
     return "\n".join(rows)
+
+
+def print_variables(_: object) -> None:
+    """Print the table, as the verb of the command line."""
+    print(variables_table())
