@@ -128,12 +128,9 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
     if place.exists() and place.is_dir() != folder:
         kind = "a file" if folder else "a folder"
         raise TraceError(f"{path} is {kind}: name another place to write to.")
-    if folder:
-        place = next(one for one in (place, *place.parents) if one.exists())
-    elif not place.parent.is_dir():
+    if not folder and not place.parent.is_dir():
         raise TraceError(f"there is no folder for {path}: make it first.")
-    elif not place.exists():
-        place = place.parent
+    place = next(one for one in (place, *place.parents) if one.exists())
     if not os.access(place, os.W_OK):
         raise TraceError(f"{path} cannot be written: this user may not write to {place}.")
 
