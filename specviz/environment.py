@@ -48,7 +48,7 @@ class Variable(Generic[T]):
     """An environment variable that whoever runs the program may set.
 
     meaning: one sentence. default: the value if the variable is empty or not set; unset: the same
-    in words, if it is no number. secret: no message may show the value.
+    in words, where its text does not say it. secret: no message may show the value.
     """
 
     name: str
@@ -101,6 +101,5 @@ FORM = Variable(
     "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
     "them; no effect on ZeroGPU.",
     one_of("fastest", "static"),
-    "fastest",
     "fastest",
 )

@@ -89,7 +89,6 @@ AUTH: Variable[tuple[str, str] | None] = Variable(
     "The name and the password that visitors must enter.",
     (_sign_in, "NAME:PASSWORD, neither of them empty"),
     None,
-    "none",
     secret=True,
 )
 ORIGINS: Variable[tuple[str, ...]] = Variable(
@@ -98,7 +97,6 @@ ORIGINS: Variable[tuple[str, ...]] = Variable(
     "page and use its endpoints in a visitor's browser.",
     (_origins, "origins such as https://example.org, separated by commas"),
     (),
-    "none",
 )
 REMOTE: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE",
@@ -110,7 +108,6 @@ REMOTE: Variable[str | None] = Variable(
         "watched",
     ),
     None,
-    "none",
     secret=True,
 )
 REMOTE_KEY: Variable[str | None] = Variable(
@@ -119,7 +116,6 @@ REMOTE_KEY: Variable[str | None] = Variable(
     "that is not set, the one that is named on the command line.",
     (str, "the key that the server wants"),
     None,
-    "none",
     secret=True,
 )
 CACHE: Variable[Path | None] = Variable(
@@ -189,13 +185,11 @@ PLUGINS: Variable[tuple[str, ...]] = Variable(
     "Modules to import at the start, which register drafters and verdicts of your own.",
     (_names, "names of modules, divided by commas"),
     (),
-    "none",
 )
 LOG = Variable(
     "SPECVIZ_LOG",
     "The form of the log's lines, also of those that libraries write.",
     one_of("text", "json"),
-    "text",
     "text",
 )
 METRICS = Variable(
@@ -222,8 +216,10 @@ def variables_table() -> str:
     """All variables as a table in Markdown, without a line end at its end."""
     rows = ["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|"]
     for one in VARIABLES:
-        unset = one.unset or f"{one.default:g}"  # a switch is 1 or 0
-        rows.append(f"| `{one.name}` | {one.meaning} | {one.form[1]} | {unset} |")
+        default = one.default or "none"
+        if isinstance(one.default, (int, float)):
+            default = f"{one.default:g}"  # a switch is 1 or 0
+        rows.append(f"| `{one.name}` | {one.meaning} | {one.form[1]} | {one.unset or default} |")
     return "\n".join(rows)
 
 
