@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.browsers import free_port
 from specviz.errors import SpecvizError
 from specviz.remote.wire import Server
 
@@ -103,10 +103,12 @@ def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Runn
 
     Raises `SpecvizError` if it ends before, or does not answer within `STARTS` seconds.
     """
-    port, meeting = _free_ports(2)
-    logs = [folder / f"{_plain(deployment.name)}-{i}.log" for i in range(deployment.nodes)]
+    port, meeting = free_port(), free_port()
+    logs = [
+        folder / f"{deployment.name.replace(' ', '-')}-{i}.log" for i in range(deployment.nodes)
+    ]
     nodes = zip(commands(python, deployment, port, meeting), logs, strict=True)
-    processes = [_started(command, log, i, deployment) for i, (command, log) in enumerate(nodes)]
+    processes = [_started(command, log, i, len(logs)) for i, (command, log) in enumerate(nodes)]
     began = time.monotonic()
     try:
         url = f"http://127.0.0.1:{port}/v1"
@@ -128,21 +130,15 @@ def _answers(url: str) -> bool:
     return False
 
 
-def _started(
-    command: list[str], log: Path, node: int, deployment: Deployment
-) -> subprocess.Popen[bytes]:
-    own = dict(ENVIRONMENT)
-    if deployment.nodes > 1:
+def _started(command: list[str], log: Path, node: int, nodes: int) -> subprocess.Popen[bytes]:
+    own = os.environ | ENVIRONMENT
+    if nodes > 1:
         # Each would bind its threads to the same first core.
         cores = sorted(os.sched_getaffinity(0))
         own["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[node % len(cores)])
     with log.open("wb") as output:
         return subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **own},
-            start_new_session=True,
+            command, stdout=output, stderr=subprocess.STDOUT, env=own, start_new_session=True
         )
 
 
@@ -159,16 +155,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _free_ports(count: int) -> list[int]:
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
-
-
-def _plain(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name)
