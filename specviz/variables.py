@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .environment import FORM, THREADS, Form, Variable, number, one_of
+from .environment import FORM, THREADS, Variable, number, one_of
 
 _SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
@@ -53,8 +53,13 @@ def _served(text: str) -> str:
     return text.strip()
 
 
-SECONDS = number(float, 0.1)
-SWITCH: Form[bool] = (_switch, "1 or 0")
+def _whether(name: str, meaning: str, usual: bool = False) -> Variable[bool]:
+    return Variable(name, meaning, (_switch, "1 or 0"), usual)
+
+
+def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
+    return Variable(name, meaning, number(float, 0.1), seconds)
+
 
 PAIRS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PAIRS",
@@ -71,18 +76,14 @@ PAIR: Variable[str | None] = Variable(
     None,
     "smollm2-135m where its file is at hand, else builtin",
 )
-ANY_MODEL = Variable(
+ANY_MODEL = _whether(
     "SPECVIZ_ANY_MODEL",
     "Whether visitors may name any model of the hub and any folder of the machine.",
-    SWITCH,
-    False,
 )
-ANY_WITH_TOKEN = Variable(
+ANY_WITH_TOKEN = _whether(
     "SPECVIZ_ANY_WITH_TOKEN",
     "Whether models that visitors name are read with `HF_TOKEN`: then visitors can use every "
     "private model that it opens.",
-    SWITCH,
-    False,
 )
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
@@ -125,15 +126,11 @@ CACHE: Variable[Path | None] = Variable(
     None,
     "the platform's folder for caches",
 )
-MCP = Variable(
+MCP = _whether(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
-    SWITCH,
-    False,
 )
-MOST_SECONDS = Variable(
-    "SPECVIZ_MOST_SECONDS", "The time limit of a run, in seconds.", SECONDS, 120.0
-)
+MOST_SECONDS = _limit("SPECVIZ_MOST_SECONDS", 120.0, "The time limit of a run, in seconds.")
 MOST_WAITING = Variable(
     "SPECVIZ_MOST_WAITING",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
@@ -146,11 +143,10 @@ MOST_PER_CLIENT = Variable(
     number(int, 1),
     8,
 )
-SWEEP = Variable(
+SWEEP = _whether(
     "SPECVIZ_SWEEP",
     "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
-    SWITCH,
-    True,
+    usual=True,
 )
 SWEEP_SECONDS: Variable[int | None] = Variable(
     "SPECVIZ_SWEEP_SECONDS",
@@ -159,27 +155,20 @@ SWEEP_SECONDS: Variable[int | None] = Variable(
     None,
     "600; on a Space 120",
 )
-STOP_SECONDS = Variable(
+STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
-    "Seconds after Stop until an unresponsive model process is replaced.",
-    SECONDS,
     5.0,
+    "Seconds after Stop until an unresponsive model process is replaced.",
 )
-SILENT_SECONDS = Variable(
+SILENT_SECONDS = _limit(
     "SPECVIZ_SILENT_SECONDS",
-    "Seconds without any result until the model process is replaced.",
-    SECONDS,
     300.0,
+    "Seconds without any result until the model process is replaced.",
 )
-DRAIN_SECONDS = Variable(
-    "SPECVIZ_DRAIN_SECONDS",
-    "Seconds after SIGTERM that the current run has to end by itself.",
-    SECONDS,
-    6.0,
+DRAIN_SECONDS = _limit(
+    "SPECVIZ_DRAIN_SECONDS", 6.0, "Seconds after SIGTERM that the current run has to end by itself."
 )
-COMPILE = Variable(
-    "SPECVIZ_COMPILE", "Whether the static form compiles layers first.", SWITCH, False
-)
+COMPILE = _whether("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 PLUGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PLUGINS",
     "Modules to import at the start, which register drafters and verdicts of your own.",
@@ -192,9 +181,7 @@ LOG = Variable(
     one_of("text", "json"),
     "text",
 )
-METRICS = Variable(
-    "SPECVIZ_METRICS", "Whether /metrics has counts and times for Prometheus.", SWITCH, False
-)
+METRICS = _whether("SPECVIZ_METRICS", "Whether /metrics has counts and times for Prometheus.")
 
 VARIABLES: tuple[Variable[Any], ...] = (
     *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY, CACHE, MCP),

