@@ -151,11 +151,9 @@ class Firefox:
         """One message, of as many frames as it has."""
         message = b""
         while True:
-            first, length = struct.unpack(">BB", self._read(2))
-            if length == 126:
-                (length,) = struct.unpack(">H", self._read(2))
-            elif length == 127:
-                (length,) = struct.unpack(">Q", self._read(8))
+            first, length = self._read(2)
+            if size := {126: 2, 127: 8}.get(length):
+                length = int.from_bytes(self._read(size), "big")
             data = self._read(length)
             if first & 0x0F > 2:  # a ping, or the end
                 continue

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,8 +30,6 @@ from scripts.browsers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTLING = 30.0  # seconds for the server to notice that visitors have left
-
-
 Census: TypeAlias = dict[str, float]
 """Memory (floats) and objects (whole numbers) while nothing runs, by name."""
 
@@ -104,17 +103,14 @@ def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     last = census(page, plan.still)
     strangers = crowd.pop("strangers")
     del runs["strangers"]
+    crowd |= {"before": before, "after": after}
+    runs |= {"before": first, "after": last}
     problems = [
-        *_problems("crowd", crowd, before, after, plan.flat),
+        *_problems("crowd", crowd, plan.flat),
         *(f"strangers: {times} times {what}" for what, times in strangers["errors"].items()),
-        *_problems("runs", runs, first, last, plan.flat),
+        *_problems("runs", runs, plan.flat),
     ]
-    return {
-        "strangers": strangers,
-        "crowd": {**crowd, "before": before, "after": after},
-        "runs": {**runs, "before": first, "after": last},
-        "problems": problems,
-    }
+    return {"strangers": strangers, "crowd": crowd, "runs": runs, "problems": problems}
 
 
 def _visits(**arguments: Any) -> dict[str, Any]:
@@ -174,15 +170,12 @@ def _census(page: Any) -> Census:
     }
 
 
-def _problems(
-    part: str, figures: dict[str, Any], before: Census, after: Census, flat: float
-) -> list[str]:
-    problems = [f"{part}: {one}" for one in figures["first_errors"]]
-    for name, old in before.items():
-        most = old * (1 + flat) if isinstance(old, float) else old
-        if after[name] > most:
-            problems.append(f"{part}: {name} grew from {old:g} to {after[name]:g}")
-    return problems
+def _problems(part: str, figures: dict[str, Any], flat: float) -> Iterator[str]:
+    yield from (f"{part}: {one}" for one in figures["first_errors"])
+    for name, old in figures["before"].items():
+        new, most = figures["after"][name], old * (1 + flat) if isinstance(old, float) else old
+        if new > most:
+            yield f"{part}: {name} grew from {old:g} to {new:g}"
 
 
 def _resident(*processes: psutil.Process) -> float:

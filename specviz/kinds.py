@@ -41,7 +41,6 @@ DRAFTERS: dict[str, DrafterKind | str] = {
         label="no drafts",
         choice="None",
         clause="no guesses: it does what the other lane does",
-        fewer="any",
     ),
 }
 """By name: the record of one that most runs take, or where that of another is."""

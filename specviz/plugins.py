@@ -15,10 +15,7 @@ from .variables import PLUGINS
 
 Kind: TypeAlias = DrafterKind | VerdictKind
 
-GROUPS: dict[str, type[Kind]] = {
-    "specviz.drafters": DrafterKind,
-    "specviz.verdicts": VerdictKind,
-}
+GROUPS = {"specviz.drafters": DrafterKind, "specviz.verdicts": VerdictKind}
 """The groups of entry points, each of which names a record (or a function that returns one)."""
 
 _loaded: list[bool] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 from .core.kinds import DrafterKind, VerdictKind
 from .environment import ASSETS
-from .kinds import DRAFTERS, ENGINES, VERDICTS, drafter_kind, drafters, verdict_kind, verdicts
+from .kinds import ENGINES, drafters, verdicts
 from .lanes import LANE_LABELS
 
 FILE = ASSETS / "page" / "vocabulary.json"
@@ -55,11 +55,9 @@ _OF_VERDICTS = (
 
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
     """Everything as JSON. registered: with the kinds of other packages."""
-    guess = drafters() if registered else map(drafter_kind, DRAFTERS)
-    judge = verdicts() if registered else map(verdict_kind, VERDICTS)
     return {
-        "drafters": _words(guess, _OF_DRAFTERS),
-        "verdicts": _words(judge, _OF_VERDICTS),
+        "drafters": _words(drafters(), _OF_DRAFTERS, registered),
+        "verdicts": _words(verdicts(), _OF_VERDICTS, registered),
         "policies": POLICIES,
         "compared": COMPARED,
         "outcomes": OUTCOMES,
@@ -74,9 +72,13 @@ def written() -> str:
 
 
 def _words(
-    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...]
+    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...], registered: bool
 ) -> dict[str, dict[str, Any]]:
-    return {kind.name: {field: getattr(kind, field) for field in fields} for kind in kinds}
+    return {
+        kind.name: {field: getattr(kind, field) for field in fields}
+        for kind in kinds
+        if registered or not kind.package
+    }
 
 
 if __name__ == "__main__":

@@ -75,17 +75,7 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
     """The server writes by itself the greedy text of the same target here."""
     compared, parted = 0, []
     for prompt in PROMPTS:
-        answer = completions.server.ask(
-            "completions",
-            {
-                "model": completions.model,
-                "prompt": local.encode(prompt),
-                "max_tokens": GREEDY.max_new_tokens,
-                "temperature": 0.0,
-                "return_token_ids": True,  # nosec B105
-            },
-        )
-        ours = answer["choices"][0]["token_ids"]
+        (ours,) = _written(completions, local.encode(prompt), GREEDY.max_new_tokens, 0.0)
         theirs = _ids(baseline(local, prompt, GREEDY))
         compared += len(theirs)
         parted += _parted(local, prompt, ours, theirs, GREEDY)
@@ -130,19 +120,8 @@ def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:
 
 def its_own_distribution(completions: Completions, local: Pair, count: int) -> Finding:
     """The same of texts that the server samples by itself, which is its own affair."""
-    answer = completions.server.ask(
-        "completions",
-        {
-            "model": completions.model,
-            "prompt": [[0]] * count,
-            "max_tokens": LENGTH,
-            "temperature": 1.0,
-            "return_token_ids": True,  # nosec B105
-            "ignore_eos": True,
-        },
-    )
-    drawn = (tuple(choice["token_ids"]) for choice in answer["choices"])
-    counted = frequencies(drawn, local.target)
+    drawn = _written(completions, [[0]] * count, LENGTH, 1.0, ignore_eos=True)
+    counted = frequencies(map(tuple, drawn), local.target)
     law = "the target's own" if counted.passed else "ANOTHER DISTRIBUTION"
     return replace(counted, passed=None, says=f"{law}: {counted.says}")
 
@@ -240,6 +219,16 @@ def _law(target: Any) -> dict[tuple[int, ...], float]:
             for token, share in enumerate(row)
         }
     return texts
+
+
+def _written(
+    completions: Completions, prompt: list[Any], length: int, temperature: float, **more: Any
+) -> list[list[int]]:
+    """The ids of the texts that the server writes by itself after one prompt or several."""
+    asked = {"model": completions.model, "prompt": prompt, "max_tokens": length, **more}
+    asked |= {"temperature": temperature, "return_token_ids": True}
+    answer = completions.server.ask("completions", asked)
+    return [choice["token_ids"] for choice in answer["choices"]]
 
 
 def _ids(rounds: Iterable[Round]) -> list[int]:
