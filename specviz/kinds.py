@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any
 
 from .core.kinds import DrafterKind, EngineKind, PairSource, VerdictKind, resolved
 
@@ -113,10 +113,8 @@ NONE = "none"
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
-known_drafters, known_verdicts = dict(DRAFTERS), dict(VERDICTS)
+known: dict[type, dict[str, Any]] = {DrafterKind: dict(DRAFTERS), VerdictKind: dict(VERDICTS)}
 """The same with what was registered."""
-
-Kind = TypeVar("Kind", bound=DrafterKind | VerdictKind)
 
 
 def drafters() -> tuple[DrafterKind, ...]:
@@ -159,12 +157,14 @@ def drafters_for(parts: Collection[str], first: str | None = None) -> tuple[str,
 def drafter_kind(name: str) -> DrafterKind:
     """The drafter of this name. A recording may name one that is not installed here: of such a one
     only the name is known."""
-    return _kind(DrafterKind, name)
+    found: DrafterKind = _kind(DrafterKind, name)
+    return found
 
 
 def verdict_kind(name: str) -> VerdictKind:
     """The verdict of this name, as `drafter_kind` has it."""
-    return _kind(VerdictKind, name)
+    found: VerdictKind = _kind(VerdictKind, name)
+    return found
 
 
 def engine_kind(name: str) -> EngineKind:
@@ -172,24 +172,18 @@ def engine_kind(name: str) -> EngineKind:
     return next((kind for kind in ENGINES if kind.name == name), EngineKind(name=name, label=name))
 
 
-def table_of(sort: type[Any]) -> dict[str, Any]:
-    """The known drafters or the known verdicts, by name."""
-    return known_drafters if issubclass(sort, DrafterKind) else known_verdicts
-
-
-def _names(sort: type[Any]) -> tuple[str, ...]:
+def _names(sort: type) -> tuple[str, ...]:
     from .plugins import load_plugins  # whoever names one of ours needs no others
 
     load_plugins()
-    return tuple(table_of(sort))
+    return tuple(known[sort])
 
 
-def _kind(sort: type[Kind], name: str) -> Kind:
-    if name not in table_of(sort) and name not in _names(sort):
-        from .plugins import refusing
+def _kind(sort: type, name: str) -> Any:
+    if name in known[sort] or name in _names(sort):
+        return resolved(known[sort][name])
+    from .plugins import refusing
 
-        sentence = f"{name!r} is not installed here: install the package that brings it."
-        found: Kind = refusing(sort, name, sentence)
-    else:
-        found = resolved(table_of(sort)[name])
-    return found
+    return refusing(
+        sort, name, f"{name!r} is not installed here: install the package that brings it."
+    )

@@ -36,12 +36,12 @@ def register(kind: Kind) -> None:
             f"a kind is named {kind.name!r:.60}: use up to 40 lower-case letters, digits and "
             "hyphens, with a letter first."
         )
-    table = kinds.table_of(type(kind))
+    table = kinds.known[DrafterKind if isinstance(kind, DrafterKind) else VerdictKind]
     own = kind if kind.package else replace(kind, package=_package_of(kind))
-    known = resolved(table.get(kind.name, own))
-    if known.package != own.package:
+    taken = resolved(table.get(kind.name, own))
+    if taken.package != own.package:
         raise SettingsError(
-            f"the name {kind.name!r} is taken by {known.package or 'specviz itself'}: choose "
+            f"the name {kind.name!r} is taken by {taken.package or 'specviz itself'}: choose "
             "another one."
         )
     table[kind.name] = own
@@ -87,8 +87,7 @@ def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
             f"{entry.name!r} of the package {package} cannot be loaded "
             f"({type(error).__name__}: {error}): mend or uninstall it."
         )
-        broken = refusing(kind, entry.name, sentence, package)
-        kinds.table_of(kind).setdefault(entry.name, broken)
+        kinds.known[kind].setdefault(entry.name, refusing(kind, entry.name, sentence, package))
 
 
 def _refused(sentence: str, *_: Any, **__: Any) -> Any:
