@@ -2,11 +2,7 @@
 
 import sys
 
-from specviz.serve import launch, one_sentence, parsed, start_page, take
+from specviz.__main__ import main
 
-with one_sentence():
-    if __name__ == "__main__":
-        take(parsed(sys.argv[1:], "app.py"))
-    worker, demo = start_page()
-    if __name__ == "__main__":
-        launch(demo)
+if __name__ == "__main__":
+    sys.exit(main(["page", *sys.argv[1:]]))

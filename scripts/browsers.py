@@ -34,11 +34,16 @@ FLAGS = (
 )
 
 
+def installed(variable: str, *names: str) -> str | None:
+    """The path of a program: from this environment variable or from $PATH; else None."""
+    wanted = (os.environ.get(variable, ""), *names)
+    return next((found for name in wanted if name and (found := shutil.which(name))), None)
+
+
 def chromium_path() -> str | None:
     """The path of Chromium: from $CHROMIUM, from $PATH, or Playwright's download; else None."""
-    for name in (os.environ.get("CHROMIUM", ""), *NAMES):
-        if name and (found := shutil.which(name)):
-            return found
+    if found := installed("CHROMIUM", *NAMES):
+        return found
     with _playwright() as playwright:
         path: str = playwright.chromium.executable_path
     return path if os.path.exists(path) else None

@@ -8,52 +8,54 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import secrets
-import shutil
 import socket
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from scripts.browsers import installed
 from specviz.errors import SpecvizError
 
-NAMES = ("firefox-esr", "firefox")
 ANSWERS_WITHIN = 60.0  # seconds
-KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "ArrowRight": "\ue014"}
-KEYS |= {"ArrowDown": "\ue015", "Space": " "}
+KEYS = {"Enter": "\ue007", "Escape": "\ue00c"}
+HANDSHAKE = """GET /session HTTP/1.1
+Host: 127.0.0.1:{port}
+Upgrade: websocket
+Connection: Upgrade
+Sec-WebSocket-Key: c3BlY3ZpeiBvbiBmaXJlZg==
+Sec-WebSocket-Version: 13
+
+"""
 
 
 def firefox_path() -> str | None:
     """The path of Firefox: from $FIREFOX or from $PATH; else None."""
-    names = (os.environ.get("FIREFOX", ""), *NAMES)
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    return installed("FIREFOX", "firefox-esr", "firefox")
 
 
 @contextmanager
-def firefox(width: int = 1440, height: int = 900) -> Iterator[Firefox]:
+def firefox() -> Iterator[Firefox]:
     """A headless Firefox with one window for the block. Raises `SpecvizError` without Firefox."""
     path = firefox_path()
     if path is None:
         raise SpecvizError("no Firefox was found: install one, or set FIREFOX to its path.")
     with tempfile.TemporaryDirectory() as profile:
         command = [path, "--headless", "--no-remote", "--profile", profile]
-        size = [f"--width={width}", f"--height={height}"]
         process = subprocess.Popen(
-            [*command, *size, "--remote-debugging-port=0"],
+            [*command, "--remote-debugging-port=0"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
         )
         try:
-            running = Firefox(_Channel("127.0.0.1", _port_of(process)), width, height)
+            running = Firefox(_port_of(process))
             yield running
-            running.close()
+            running.ask("browser.close")
         finally:
             process.terminate()
             process.wait(timeout=20)
@@ -71,24 +73,29 @@ def _port_of(process: subprocess.Popen[str]) -> int:
 class Firefox:
     """One window. problems: what its console and its scripts had to say against the page."""
 
-    def __init__(self, channel: _Channel, width: int, height: int) -> None:
-        self._channel = channel
+    def __init__(self, port: int) -> None:
         self.problems: list[str] = []
-        channel.heard = self._hear
-        self._ask("session.new", capabilities={})
-        self._ask("session.subscribe", events=["log.entryAdded"])
-        (first, *_) = self._ask("browsingContext.getTree")["contexts"]
+        self._number = 0
+        connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWERS_WITHIN)
+        self._stream = connection.makefile("rwb")
+        self._stream.write(HANDSHAKE.format(port=port).replace("\n", "\r\n").encode())
+        self._stream.flush()
+        while self._stream.readline().strip():
+            pass  # the answer's headers
+        self.ask("session.new", capabilities={})
+        self.ask("session.subscribe", events=["log.entryAdded"])
+        (first, *_) = self.ask("browsingContext.getTree")["contexts"]
         self._window = first["context"]
-        viewport = {"width": width, "height": height}
-        self._ask("browsingContext.setViewport", context=self._window, viewport=viewport)
+        viewport = {"width": 1440, "height": 900}
+        self.ask("browsingContext.setViewport", context=self._window, viewport=viewport)
 
     def goto(self, url: str) -> None:
         """Load a page."""
-        self._ask("browsingContext.navigate", context=self._window, url=url, wait="complete")
+        self.ask("browsingContext.navigate", context=self._window, url=url, wait="complete")
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, or of its promise."""
-        found = self._ask(
+        found = self.ask(
             "script.evaluate",
             expression=f"(async () => JSON.stringify(await ({expression})) ?? 'null')()",
             target={"context": self._window},
@@ -106,88 +113,47 @@ class Firefox:
                 raise AssertionError(f"this never was so: {expression}")
             time.sleep(0.05)
 
-    def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
-        actions = [
-            {"type": kind, "value": KEYS.get(key, key)}
-            for key in keys
-            for kind in ("keyDown", "keyUp")
-        ]
+    def press(self, key: str) -> None:
+        """Press a key."""
+        actions = [{"type": kind, "value": KEYS.get(key, key)} for kind in ("keyDown", "keyUp")]
         source = {"type": "key", "id": "keyboard", "actions": actions}
-        self._ask("input.performActions", context=self._window, actions=[source])
-
-    def click(self, selector: str) -> None:
-        """Press an element by its handler, wherever it lies."""
-        self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+        self.ask("input.performActions", context=self._window, actions=[source])
 
     def screenshot(self) -> bytes:
         """The window as a PNG."""
-        found = self._ask("browsingContext.captureScreenshot", context=self._window)
+        found = self.ask("browsingContext.captureScreenshot", context=self._window)
         return base64.b64decode(found["data"])
 
-    def close(self) -> None:
-        """End the session, and Firefox."""
-        self._ask("browser.close")
-
-    def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        return self._channel.ask(method, parameters)
-
-    def _hear(self, event: dict[str, Any]) -> None:
-        entry = event.get("params", {})
-        if event.get("method") == "log.entryAdded" and entry["level"] in ("error", "warn"):
-            self.problems.append(f"{entry['level']}: {entry.get('text')}")
-
-
-class _Channel:
-    """Commands and events over one WebSocket (RFC 6455): texts of any length, nothing else."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=ANSWERS_WITHIN)
-        self._number = 0
-        self.heard: Callable[[dict[str, Any]], None] = lambda event: None
-        key = base64.b64encode(secrets.token_bytes(16)).decode()
-        self._socket.sendall(
-            f"GET /session HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
-            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            head += self._read(1)
-
-    def ask(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The result of a command; events that come meanwhile are handed on."""
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a command; events may come before it."""
         self._number += 1
         self._send(json.dumps({"id": self._number, "method": method, "params": parameters}))
-        while True:
-            answer = json.loads(self._receive())
-            if answer.get("id") != self._number:
-                self.heard(answer)
-            elif answer["type"] == "error":
-                raise AssertionError(f"{method}: {answer['message']}")
-            else:
-                return dict(answer["result"])
+        while (answer := json.loads(self._receive())).get("id") != self._number:
+            entry = answer.get("params", {})
+            if answer.get("method") == "log.entryAdded" and entry["level"] in ("error", "warn"):
+                self.problems.append(f"{entry['level']}: {entry.get('text')}")
+        if answer["type"] == "error":
+            raise AssertionError(f"{method}: {answer['message']}")
+        return dict(answer["result"])
 
     def _send(self, text: str) -> None:
-        data, mask = text.encode(), secrets.token_bytes(4)
+        """Send a frame of a WebSocket (RFC 6455)."""
+        mask, data = b"mask", text.encode()  # Firefox takes a mask of zeros for none
         if len(data) < 126:
             size = struct.pack(">BB", 0x81, 0x80 | len(data))
-        elif len(data) < 1 << 16:
-            size = struct.pack(">BBH", 0x81, 0xFE, len(data))
         else:
-            size = struct.pack(">BBQ", 0x81, 0xFF, len(data))
+            size = struct.pack(">BBH", 0x81, 0xFE, len(data))
         masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
-        self._socket.sendall(size + mask + masked)
+        self._stream.write(size + mask + masked)
+        self._stream.flush()
 
     def _receive(self) -> bytes:
         """One message, of as many frames as it has."""
         message = b""
         while True:
-            first, length = struct.unpack(">BB", self._read(2))
-            if length == 126:
-                (length,) = struct.unpack(">H", self._read(2))
-            elif length == 127:
-                (length,) = struct.unpack(">Q", self._read(8))
+            first, length = self._read(2)
+            if size := {126: 2, 127: 8}.get(length):
+                length = int.from_bytes(self._read(size), "big")
             data = self._read(length)
             if first & 0x0F > 2:  # a ping, or the end
                 continue
@@ -196,10 +162,7 @@ class _Channel:
                 return message
 
     def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            piece = self._socket.recv(count - len(data))
-            if not piece:
-                raise SpecvizError("Firefox closed the connection.")
-            data += piece
+        data = self._stream.read(count)
+        if len(data) < count:
+            raise SpecvizError("Firefox closed the connection.")
         return data

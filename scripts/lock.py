@@ -16,14 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = "3.12"  # of the image
-REQUIREMENTS = ("requirements.txt",)
+REQUIREMENTS = "requirements.txt"
 CUDA = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 HEAD = "# Written by 'make lock'; only the Docker image is installed from this.\n"
 
 
 def main() -> None:
     """Ask uv for the versions and write both files."""
-    command = ["uv", "pip", "compile", *REQUIREMENTS, "--universal", "--generate-hashes"]
+    command = ["uv", "pip", "compile", REQUIREMENTS, "--universal", "--generate-hashes"]
     options = ["--python-version", PYTHON, "--no-header", "--no-annotate", "--quiet"]
     done = subprocess.run(
         [sys.executable, "-m", *command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True

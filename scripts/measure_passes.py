@@ -16,20 +16,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 
 from specviz.core.eager import EagerEngine
 from specviz.core.protocols import StateEngine
+from specviz.measure.bench.random_models import random_model
 from specviz.measure.bench.roofline import floor
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
-# Width, inner width, layers, heads, key-value heads, vocabulary.
 SIZES = {
-    "smollm2-135m": (576, 1536, 30, 9, 3, 49152),
-    "smollm2-360m": (960, 2560, 32, 15, 5, 49152),
-    "qwen2.5-0.5b": (896, 4864, 24, 14, 2, 151936),
-    "llama-3.2-1b": (2048, 8192, 16, 32, 8, 128256),
-    "qwen2.5-1.5b": (1536, 8960, 28, 12, 2, 151936),
+    "smollm2-135m": (49152, 576, 1536, 30, 9, 3, True),
+    "smollm2-360m": (49152, 960, 2560, 32, 15, 5, True),
+    "qwen2.5-0.5b": (151936, 896, 4864, 24, 14, 2, True),
+    "llama-3.2-1b": (128256, 2048, 8192, 16, 32, 8, True),
+    "qwen2.5-1.5b": (151936, 1536, 8960, 28, 12, 2, True),
 }
 CONTEXT = 64  # tokens that are in the cache before a pass
 LONG = 256  # tokens of a prompt that is read at once
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     print("size, form: ms for 1 to 6 tokens; for a prompt of", LONG)
     for name in options.sizes or SIZES:
-        model = random_model(*SIZES[name])
+        model = random_model(LlamaConfig, SIZES[name]).bfloat16()
         least = floor(model, CONTEXT, "compiled", torch.device("cpu"))
         print(f"{name}, reading its bytes: {1000 * least.seconds:.1f}")
         for form, engine in (
@@ -53,22 +53,6 @@ def main() -> None:
             used = model.float() if "fp32" in form else model
             row = times(engine, used, options.repeats)
             print(f"{name}, {form}:", " ".join(f"{1000 * one:.1f}" for one in row), flush=True)
-
-
-def random_model(width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int) -> Any:
-    """A model of this size in bf16 with random weights and tied embeddings."""
-    config = LlamaConfig(
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        vocab_size=vocab,
-        max_position_embeddings=2 * LONG,
-        tie_word_embeddings=True,
-    )
-    model: Any = LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
-    return model.eval()
 
 
 @torch.inference_mode()

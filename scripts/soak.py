@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,8 +30,6 @@ from scripts.browsers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTLING = 30.0  # seconds for the server to notice that visitors have left
-
-
 Census: TypeAlias = dict[str, float]
 """Memory (floats) and objects (whole numbers) while nothing runs, by name."""
 
@@ -69,20 +68,22 @@ def main() -> int:
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
     os.environ.setdefault(PAIR.name, "builtin")  # it is the page that is tried, not a model
     os.environ.setdefault("GRADIO_SERVER_PORT", str(free_port()))
-    import app  # the page itself, with its worker
+    from specviz.serve import start_page
+
+    worker, page = start_page()
     from specviz.page import launch_options
 
-    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **launch_options())
-    figures = soaked(url.rstrip("/"), SHORT if options.short else Plan())
+    _, url, _ = page.launch(quiet=True, prevent_thread_lock=True, **launch_options())
+    figures = soaked(page, url.rstrip("/"), SHORT if options.short else Plan())
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
     _print(figures)
-    app.worker.close()
-    app.demo.close()
+    worker.close()
+    page.close()
     return 1 if figures["problems"] else 0
 
 
-def soaked(url: str, plan: Plan) -> dict[str, Any]:
+def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     """Run both parts; returns their results, the counts before and after, and all problems."""
     from specviz.page.look import SESSIONS
 
@@ -91,28 +92,25 @@ def soaked(url: str, plan: Plan) -> dict[str, Any]:
     if plan.warmup_runs:
         _visits(**few, only="ask", times=SESSIONS + 50)
     _visits(**many, seconds=plan.warmup, seed=1)
-    before = census(plan.still)
+    before = census(page, plan.still)
     # With this seed each action is the first of some visitor, however few there are.
     crowd = _visits(**many, seconds=plan.seconds, seed=15)
-    first = after = census(plan.still)
+    first = after = census(page, plan.still)
     if plan.warmup_runs:
         _visits(**few, only="run", times=plan.warmup_runs)
-        first = census(plan.still)
+        first = census(page, plan.still)
     runs = _visits(**few, only="run", times=plan.runs)
-    last = census(plan.still)
+    last = census(page, plan.still)
     strangers = crowd.pop("strangers")
     del runs["strangers"]
+    crowd |= {"before": before, "after": after}
+    runs |= {"before": first, "after": last}
     problems = [
-        *_problems("crowd", crowd, before, after, plan.flat),
+        *_problems("crowd", crowd, plan.flat),
         *(f"strangers: {times} times {what}" for what, times in strangers["errors"].items()),
-        *_problems("runs", runs, first, last, plan.flat),
+        *_problems("runs", runs, plan.flat),
     ]
-    return {
-        "strangers": strangers,
-        "crowd": {**crowd, "before": before, "after": after},
-        "runs": {**runs, "before": first, "after": last},
-        "problems": problems,
-    }
+    return {"strangers": strangers, "crowd": crowd, "runs": runs, "problems": problems}
 
 
 def _visits(**arguments: Any) -> dict[str, Any]:
@@ -123,31 +121,30 @@ def _visits(**arguments: Any) -> dict[str, Any]:
     return {**json.loads(done.stdout), "seconds": round(time.monotonic() - began, 1)}
 
 
-def census(steady: int) -> Census:
+def census(page: Any, steady: int) -> Census:
     """The counts when no stream and no event is left, or after `SETTLING` seconds; of memory what
     stays, which is the least of several counts: at one moment it also holds what is about to be
     freed."""
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline:
-        now = _census()
+        now = _census(page)
         if not any(now[left] for left in ("generators", "streams", "events")):
             break
         time.sleep(0.5)
     still = 0
     while still < steady and time.monotonic() < deadline + SETTLING:
         time.sleep(1.0)
-        again = _census()
+        again = _census(page)
         least = {name: min(now[name], again[name]) for name in ("server", "worker")}
         still = still + 1 if least == {name: now[name] for name in least} else 0
         now = again | least
     return now
 
 
-def _census() -> Census:
+def _census(page: Any) -> Census:
     """server, worker: resident memory in MiB, without freed memory that the allocator keeps in the
     server. events: requests for results that Gradio still knows. runs: those that have not ended.
     """
-    import app
     from specviz.page.jobs import Run
 
     gc.collect()
@@ -157,7 +154,7 @@ def _census() -> Census:
     generators = [one for one in things if type(one).__name__ == "generator"]
     ours = [one for one in generators if "specviz" in one.gi_code.co_filename]
     runs = [one for one in things if isinstance(one, Run) and not one.over]
-    streams = [one for one in app.demo.app.iterators.values() if one is not None]
+    streams = [one for one in page.app.iterators.values() if one is not None]
     server = psutil.Process()
     children = server.children()
     return {
@@ -168,20 +165,17 @@ def _census() -> Census:
         "processes": len(children),
         "generators": len(ours),
         "streams": len(streams),
-        "events": len(app.demo._queue.event_ids_to_events),
+        "events": len(page._queue.event_ids_to_events),
         "runs": len(runs),
     }
 
 
-def _problems(
-    part: str, figures: dict[str, Any], before: Census, after: Census, flat: float
-) -> list[str]:
-    problems = [f"{part}: {one}" for one in figures["first_errors"]]
-    for name, old in before.items():
-        most = old * (1 + flat) if isinstance(old, float) else old
-        if after[name] > most:
-            problems.append(f"{part}: {name} grew from {old:g} to {after[name]:g}")
-    return problems
+def _problems(part: str, figures: dict[str, Any], flat: float) -> Iterator[str]:
+    yield from (f"{part}: {one}" for one in figures["first_errors"])
+    for name, old in figures["before"].items():
+        new, most = figures["after"][name], old * (1 + flat) if isinstance(old, float) else old
+        if new > most:
+            yield f"{part}: {name} grew from {old:g} to {new:g}"
 
 
 def _resident(*processes: psutil.Process) -> float:

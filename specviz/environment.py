@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from .errors import SettingsError
 
@@ -25,6 +25,7 @@ SERVED = "served"
 """The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 def has_numba() -> bool:
@@ -37,22 +38,24 @@ def on_zerogpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
+Form: TypeAlias = tuple[Callable[[str], T], str]
+"""How a text that is not empty becomes a value, with a `ValueError` if it is not allowed; and what
+is allowed: how a sentence that begins with "use" ends."""
+
+
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """An environment variable that whoever runs the program may set.
 
-    parse: from a text that is not empty to the value; raises `ValueError` if it is not allowed.
-    default: the value if the variable is empty or not set; unset: the same in words. meaning: one
-    sentence. allowed: how a sentence that begins with "use" ends. secret: no message may show the
-    value.
+    meaning: one sentence. default: the value if the variable is empty or not set; unset: the same
+    in words, where its text does not say it. secret: no message may show the value.
     """
 
     name: str
-    parse: Callable[[str], T]
-    default: T
-    unset: str
-    allowed: str
     meaning: str
+    form: Form[T]
+    default: T
+    unset: str = ""
     secret: bool = False
 
     def read(self, environment: Mapping[str, str] = os.environ) -> T:
@@ -60,51 +63,43 @@ class Variable(Generic[T]):
         text = environment.get(self.name)
         if not text:
             return self.default
+        parse, allowed = self.form
         try:
-            return self.parse(text)
+            return parse(text)
         except ValueError:
             wrong = "must be" if self.secret else f"is {text!r}: use"
-            raise SettingsError(f"{self.name} {wrong} {self.allowed}.") from None
+            raise SettingsError(f"{self.name} {wrong} {allowed}.") from None
 
 
-def whole_number(text: str, least: int = 0) -> int:
-    """A whole number from `least` on. Raises `ValueError`."""
-    value = int(text)
-    if value < least:
-        raise ValueError
-    return value
+def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> Form[N]:
+    """A finite number from `least` to `most`. kind: `int` or `float`."""
 
-
-def from_one(text: str) -> int:
-    """A whole number from 1 on. Raises `ValueError`."""
-    return whole_number(text, least=1)
-
-
-def one_of(*words: str) -> Callable[[str], str]:
-    """What takes one of these words, and raises `ValueError` for another."""
-
-    def parse(text: str) -> str:
-        if text not in words:
+    def parse(text: str) -> N:
+        value = kind(text)
+        if not least <= value <= most:  # NaN is in no range
             raise ValueError
-        return text
+        return value
 
-    return parse
+    bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
+    return parse, f"a {'whole ' if kind is int else ''}number {bounds}"
+
+
+def one_of(*words: str) -> Form[str]:
+    """One of these words."""
+    return lambda text: words[words.index(text)], f"one of {', '.join(words)}"
 
 
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
-    from_one,
+    "The number of threads that share a pass.",
+    number(int, 1),
     None,
     "what makes rounds fastest; half of the processors where torch runs the models",
-    "a whole number from 1 on",
-    "The number of threads that share a pass.",
 )
 FORM = Variable(
     "SPECVIZ_FORM",
-    one_of("fastest", "static"),
-    "fastest",
-    "fastest",
-    "one of fastest, static",
     "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
     "them; no effect on ZeroGPU.",
+    one_of("fastest", "static"),
+    "fastest",
 )

@@ -71,11 +71,10 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def in_one_line(error: BaseException, most: int = 500) -> str:
-    """An error and its causes for a log: types and texts, the innermost cause last. most:
-    characters of each."""
+def in_one_line(error: BaseException) -> str:
+    """An error and its causes for a log: types and texts, the innermost cause last."""
     texts = ((type(one).__name__, " ".join(str(one).split())) for one in causes_of(error))
-    return ", because of ".join(f"{kind}: {text}"[:most] for kind, text in texts)
+    return ", because of ".join(f"{kind}: {text}"[:500] for kind, text in texts)
 
 
 def shown(value: object) -> str:

@@ -41,7 +41,6 @@ DRAFTERS: dict[str, DrafterKind | str] = {
         label="no drafts",
         choice="None",
         clause="no guesses: it does what the other lane does",
-        fewer="any",
     ),
 }
 """By name: the record of one that most runs take, or where that of another is."""
@@ -112,39 +111,30 @@ TOKEN = "token"
 NONE = "none"
 """The drafter that drafts nothing."""
 
-OWN_PARTS = ("draft", "head")
-"""Parts of a pair that it has only in order to draft."""
-
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
-known_drafters, known_verdicts = dict(DRAFTERS), dict(VERDICTS)
+known: dict[type, dict[str, Any]] = {DrafterKind: dict(DRAFTERS), VerdictKind: dict(VERDICTS)}
 """The same with what was registered."""
-
-
-def own_drafters() -> tuple[DrafterKind, ...]:
-    """The drafters of this package."""
-    return tuple(_record(DRAFTERS, name) for name in DRAFTERS)
-
-
-def own_verdicts() -> tuple[VerdictKind, ...]:
-    """The verdicts of this package."""
-    return tuple(_record(VERDICTS, name) for name in VERDICTS)
 
 
 def drafters() -> tuple[DrafterKind, ...]:
     """Every drafter, those of this package first, "none" the last of them."""
-    return tuple(_record(known_drafters, name) for name in drafter_names())
+    return tuple(map(drafter_kind, drafter_names()))
 
 
 def verdicts() -> tuple[VerdictKind, ...]:
     """Every verdict, those of this package first."""
-    return tuple(_record(known_verdicts, name) for name in verdict_names())
+    return tuple(map(verdict_kind, verdict_names()))
 
 
 def drafter_names() -> tuple[str, ...]:
     """The names of all drafters, "none" the last."""
-    _load_plugins()
-    return (*(name for name in known_drafters if name != NONE), NONE)
+    return (*(name for name in _names(DrafterKind) if name != NONE), NONE)
+
+
+def verdict_names() -> tuple[str, ...]:
+    """The names of all verdicts."""
+    return _names(VerdictKind)
 
 
 def swept_drafters() -> tuple[str, ...]:
@@ -154,40 +144,26 @@ def swept_drafters() -> tuple[str, ...]:
 
 def drafters_for(parts: Collection[str], first: str | None = None) -> tuple[str, ...]:
     """The names of the drafters that a pair with these parts can use, the one that it drafts with
-    by default first: `first` if it can, else one that needs a part of the pair beside its target,
-    if there is any.
+    by default first: `first` if it can, else one that needs a part which the pair has only in order
+    to draft, if there is any.
 
     parts: of "draft", "head" and "layers" (the target's first layers can draft).
     """
     possible = [kind for kind in drafters() if kind.needs is None or kind.needs in parts]
-    possible.sort(key=lambda k: (k.name != first, k.name == NONE, k.needs not in OWN_PARTS))
+    possible.sort(key=lambda k: (k.name != first, k.name == NONE, k.needs not in ("draft", "head")))
     return tuple(kind.name for kind in possible)
-
-
-def verdict_names() -> tuple[str, ...]:
-    """The names of all verdicts."""
-    _load_plugins()
-    return tuple(known_verdicts)
 
 
 def drafter_kind(name: str) -> DrafterKind:
     """The drafter of this name. A recording may name one that is not installed here: of such a one
     only the name is known."""
-    if name not in known_drafters and name not in drafter_names():
-        from .plugins import absent
-
-        return DrafterKind(name=name, make=absent(name), label=name)
-    found: DrafterKind = _record(known_drafters, name)
+    found: DrafterKind = _kind(DrafterKind, name)
     return found
 
 
 def verdict_kind(name: str) -> VerdictKind:
     """The verdict of this name, as `drafter_kind` has it."""
-    if name not in known_verdicts and name not in verdict_names():
-        from .plugins import absent
-
-        return VerdictKind(name=name, decide=absent(name), label=name)
-    found: VerdictKind = _record(known_verdicts, name)
+    found: VerdictKind = _kind(VerdictKind, name)
     return found
 
 
@@ -196,12 +172,18 @@ def engine_kind(name: str) -> EngineKind:
     return next((kind for kind in ENGINES if kind.name == name), EngineKind(name=name, label=name))
 
 
-def _record(table: dict[str, Any], name: str) -> Any:
-    found = table[name]
-    return resolved(found) if isinstance(found, str) else found
-
-
-def _load_plugins() -> None:
+def _names(sort: type) -> tuple[str, ...]:
     from .plugins import load_plugins  # whoever names one of ours needs no others
 
     load_plugins()
+    return tuple(known[sort])
+
+
+def _kind(sort: type, name: str) -> Any:
+    if name in known[sort] or name in _names(sort):
+        return resolved(known[sort][name])
+    from .plugins import refusing
+
+    return refusing(
+        sort, name, f"{name!r} is not installed here: install the package that brings it."
+    )

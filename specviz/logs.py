@@ -7,9 +7,8 @@ import json
 import logging
 import os
 import re
-import time
-import traceback
 from contextvars import ContextVar
+from datetime import datetime, timezone
 from typing import Any
 
 from .variables import AUTH, LOG
@@ -41,21 +40,16 @@ class DiscreetFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        for secret in secrets_here():
-            text = text.replace(secret, HIDDEN)
-        return text
+        return _without_secrets(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         request = REQUEST.get()
-        message = f"[{request}] {record.message}" if request else record.message
-        record.message = _CONTROL.sub(_escaped, message)
+        record.message = _escaped(f"[{request}] {record.message}" if request else record.message)
         return super().formatMessage(record)
 
-    def formatException(self, ei: object) -> str:
-        text = "".join(traceback.format_exception(*ei)).rstrip()  # type: ignore[misc]
-        lines = (_CONTROL.sub(_escaped, line) for line in text.split("\n"))
-        return "\n".join("    " + line for line in lines)
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join("    " + _escaped(line) for line in lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -63,9 +57,9 @@ class JsonFormatter(logging.Formatter):
     message, and, where there are any, request (its id) and exception (the traceback)."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
+        moment = datetime.fromtimestamp(record.created, timezone.utc)
+        said = {
+            "time": f"{moment:%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -73,17 +67,16 @@ class JsonFormatter(logging.Formatter):
         if REQUEST.get():
             said["request"] = REQUEST.get()
         if record.exc_info:
-            said["exception"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        for secret in secrets_here():  # in the texts: in JSON a secret may look different
-            said = {name: text.replace(secret, HIDDEN) for name, text in said.items()}
-        return json.dumps(said)
+            said["exception"] = self.formatException(record.exc_info)
+        # In the texts: in JSON a secret may look different.
+        return json.dumps({name: _without_secrets(text) for name, text in said.items()})
 
 
 def set_up_logging() -> None:
     """Log to stderr in the form that SPECVIZ_LOG asks for. Raises `SettingsError`."""
     handler = logging.StreamHandler()
     text = DiscreetFormatter("%(asctime)s %(name)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if in_json() else text)
+    handler.setFormatter(JsonFormatter() if LOG.read() == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.captureWarnings(True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -100,17 +93,13 @@ def adopt_libraries() -> None:
             logger.propagate = True
 
 
-def in_json() -> bool:
-    """Whether the log is made of JSON objects. Raises `SettingsError`."""
-    return LOG.read() == "json"
-
-
-def secrets_here() -> list[str]:
-    """What must not be shown, the longest first."""
+def _without_secrets(text: str) -> str:
     values = [os.environ.get(name, "") for name in SECRETS]
     values.append(os.environ.get(AUTH.name, "").partition(":")[2])  # even of one that is refused
-    return sorted({value for value in values if len(value) >= SHORTEST}, key=len, reverse=True)
+    for secret in sorted(values, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN) if len(secret) >= SHORTEST else text
+    return text
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found.group().encode("unicode_escape").decode()
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)

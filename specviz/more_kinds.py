@@ -38,7 +38,6 @@ SUFFIX = DrafterKind(
     reads_memory=True,
     predicted="copied",
     counted=True,
-    fewer="any",
 )
 
 EARLY_EXIT = DrafterKind(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .environment import Form, T, number
 from .errors import SettingsError, TraceError
 from .kinds import drafter_names
 from .settings import CHOICES, Settings
@@ -36,12 +36,12 @@ class Parser(argparse.ArgumentParser):
 
 def whole(least: int, most: int = 10**15) -> Callable[[str], int]:
     """A type for `argparse`: a whole number from `least` to `most`."""
-    return _number(int, least, most, "a whole number")
+    return _typed(number(int, least, most))
 
 
 def real(least: float, most: float = 1e15) -> Callable[[str], float]:
     """A type for `argparse`: a finite number from `least` to `most`."""
-    return _number(float, least, most, "a number")
+    return _typed(number(float, least, most))
 
 
 def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
@@ -49,21 +49,16 @@ def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
     return lambda text: tuple(map(kind, text.split(",")))
 
 
-def _number(
-    kind: Callable[[str], Any], least: float, most: float, name: str
-) -> Callable[[str], Any]:
-    bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
+def _typed(form: Form[T]) -> Callable[[str], T]:
+    parse, allowed = form
 
-    def parse(text: str) -> Any:
+    def parsed(text: str) -> T:
         try:
-            value = kind(text)
+            return parse(text)
         except ValueError:  # also whole numbers of thousands of digits
-            value = math.nan
-        if not least <= value <= most:  # NaN is in no range
-            raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {name} {bounds}")
-        return value
+            raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {allowed}") from None
 
-    return parse
+    return parsed
 
 
 def also_called(
@@ -133,12 +128,9 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
     if place.exists() and place.is_dir() != folder:
         kind = "a file" if folder else "a folder"
         raise TraceError(f"{path} is {kind}: name another place to write to.")
-    if folder:
-        place = next(one for one in (place, *place.parents) if one.exists())
-    elif not place.parent.is_dir():
+    if not folder and not place.parent.is_dir():
         raise TraceError(f"there is no folder for {path}: make it first.")
-    elif not place.exists():
-        place = place.parent
+    place = next(one for one in (place, *place.parents) if one.exists())
     if not os.access(place, os.W_OK):
         raise TraceError(f"{path} cannot be written: this user may not write to {place}.")
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from importlib import import_module, metadata
 from typing import Any, TypeAlias
 
 from . import kinds
-from .core.kinds import DrafterKind, VerdictKind
+from .core.kinds import DrafterKind, VerdictKind, resolved
 from .errors import SettingsError
 from .variables import PLUGINS
 
 Kind: TypeAlias = DrafterKind | VerdictKind
 
-GROUPS: dict[str, type[Kind]] = {
-    "specviz.drafters": DrafterKind,
-    "specviz.verdicts": VerdictKind,
-}
+GROUPS = {"specviz.drafters": DrafterKind, "specviz.verdicts": VerdictKind}
 """The groups of entry points, each of which names a record (or a function that returns one)."""
 
 _loaded: list[bool] = []
@@ -38,23 +36,21 @@ def register(kind: Kind) -> None:
             f"a kind is named {kind.name!r:.60}: use up to 40 lower-case letters, digits and "
             "hyphens, with a letter first."
         )
-    is_drafter = isinstance(kind, DrafterKind)
-    table: dict[str, Any] = kinds.known_drafters if is_drafter else kinds.known_verdicts
-    known: Any = None
-    if kind.name in table:
-        known = kinds.drafter_kind(kind.name) if is_drafter else kinds.verdict_kind(kind.name)
+    table = kinds.known[DrafterKind if isinstance(kind, DrafterKind) else VerdictKind]
     own = kind if kind.package else replace(kind, package=_package_of(kind))
-    if known is not None and known.package != own.package:
+    taken = resolved(table.get(kind.name, own))
+    if taken.package != own.package:
         raise SettingsError(
-            f"the name {kind.name!r} is taken by {known.package or 'specviz itself'}: choose "
+            f"the name {kind.name!r} is taken by {taken.package or 'specviz itself'}: choose "
             "another one."
         )
     table[kind.name] = own
 
 
-def absent(name: str) -> partial[Any]:
-    """What stands for the code of a kind that is not installed: it says so."""
-    return partial(_refused, f"{name!r} is not installed here: install the package that brings it.")
+def refusing(sort: type[Any], name: str, sentence: str, package: str | None = None) -> Any:
+    """A record of which only the name is known; its code says why, in a `SettingsError`."""
+    code = "make" if sort is DrafterKind else "decide"
+    return sort(name=name, label=name, package=package, **{code: partial(_refused, sentence)})
 
 
 def load_plugins() -> None:
@@ -91,13 +87,7 @@ def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
             f"{entry.name!r} of the package {package} cannot be loaded "
             f"({type(error).__name__}: {error}): mend or uninstall it."
         )
-        table: dict[str, Any] = (
-            kinds.known_drafters if kind is DrafterKind else kinds.known_verdicts
-        )
-        code = "make" if kind is DrafterKind else "decide"
-        given: dict[str, Any] = {"name": entry.name, "label": entry.name, "package": package}
-        given[code] = partial(_refused, sentence)
-        table.setdefault(entry.name, kind(**given))
+        kinds.known[kind].setdefault(entry.name, refusing(kind, entry.name, sentence, package))
 
 
 def _refused(sentence: str, *_: Any, **__: Any) -> Any:
@@ -107,12 +97,8 @@ def _refused(sentence: str, *_: Any, **__: Any) -> Any:
 def _package_of(kind: Kind) -> str:
     """Name and version of the package that a registered kind's code comes from."""
     code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = (
-        code.partition(":")[0]
-        if isinstance(code, str)
-        else str(getattr(code, "__module__", "unknown"))
-    )
-    name = module.split(".")[0]
+    module = code if isinstance(code, str) else str(getattr(code, "__module__", "unknown"))
+    name = re.split("[.:]", module)[0]
     try:
         return f"{name} {metadata.version(name)}"
     except metadata.PackageNotFoundError:

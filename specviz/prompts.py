@@ -109,23 +109,19 @@ Entry = tuple[str, str | None, Any]  # where it is, its kind if the file says so
 
 def _entries(text: str, name: str) -> list[Entry]:
     suffix = Path(name).suffix.lower()
-    lines = text.splitlines()
-    first = next(line for line in lines if line.strip()).lstrip()
-    if suffix == ".json" or (suffix != ".jsonl" and first.startswith(("[", "{")) and _whole(text)):
+    first = text.lstrip()[0]
+    if suffix == ".json" or (suffix != ".jsonl" and first in "[{" and _is_json(text)):
         return _from_json(text, name)
-    if suffix == ".jsonl" or (suffix != ".txt" and first.startswith("{")):
-        return [
-            (f"line {number}", None, _parsed(line, f"line {number} of {name}"))
-            for number, line in enumerate(lines, 1)
-            if line.strip()
-        ]
-    return [(f"line {n}", None, line) for n, line in enumerate(lines, 1) if line.strip()]
+    lines = [(f"line {n}", line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
+        return [(place, None, _parsed(line, f"{place} of {name}")) for place, line in lines]
+    return [(place, None, line) for place, line in lines]
 
 
-def _whole(text: str) -> bool:
+def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        _parsed(text, "")
+    except PromptError:
         return False
     return True
 
@@ -133,12 +129,11 @@ def _whole(text: str) -> bool:
 def _from_json(text: str, name: str) -> list[Entry]:
     value = _parsed(text, name)
     if isinstance(value, dict) and not {"prompt", "turns"} & value.keys():
-        groups = [(kind, group) for kind, group in value.items() if isinstance(group, list)]
-        if len(groups) != len(value) or not groups:
+        if not value or not all(isinstance(group, list) for group in value.values()):
             raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
         entries: list[Entry] = [
-            (f"prompt {n} of {kind[:LONGEST_KIND]!r}", str(kind), entry)
-            for kind, group in groups
+            (f"prompt {n} of {kind[:LONGEST_KIND]!r}", kind, entry)
+            for kind, group in value.items()
             for n, entry in enumerate(group, 1)
         ]
     else:
@@ -158,15 +153,13 @@ def _parsed(text: str, what: str) -> Any:
 
 def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
     where = f"{place} of {name}"
+    prompt = entry
     if isinstance(entry, dict):
         named = entry.get("category", entry.get("kind"))
         kind = kind or (named if isinstance(named, str) else None)
-        prompt = entry.get("prompt")
-        turns = entry.get("turns")
+        prompt, turns = entry.get("prompt"), entry.get("turns")
         if prompt is None and isinstance(turns, list) and turns:
             prompt = turns[0]
-    else:
-        prompt = entry
     if not isinstance(prompt, str) or not prompt.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
     if len(prompt) > LONGEST:

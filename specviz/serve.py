@@ -11,16 +11,14 @@ import queue
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from .environment import on_zerogpu
-from .errors import SettingsError, SpecvizError
-from .logs import adopt_libraries, in_json, set_up_logging
-from .options import Parser
+from .errors import SettingsError
+from .logs import adopt_libraries, set_up_logging
 from .pairs.table import first_pair, operator_pairs
-from .variables import DRAIN_SECONDS, check_variables
+from .variables import DRAIN_SECONDS, LOG, check_variables
 from .worker.client import ProcessWorker, Worker, end_processes
 
 log = logging.getLogger(__name__)
@@ -70,7 +68,7 @@ def launch(page: Any) -> None:
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
-            quiet=in_json(),
+            quiet=LOG.read() == "json",
             **launch_options(),
         )
     except OSError as error:
@@ -97,35 +95,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", help=f"a port of this machine, else {PORT}, else 7860")
 
 
-def parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
-    """The options of the page in these words. Raises `SettingsError`."""
-    parser = Parser(prog=program)
-    add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
-def take(options: argparse.Namespace) -> None:
-    """Let options of the page take the place of variables, before it starts."""
+def serve_page(options: argparse.Namespace) -> None:
+    """Start the page and serve it, with options in the place of variables. Raises what `start_page`
+    and `launch` raise."""
     for variable, value in ((HOST, options.host), (PORT, options.port)):
         if value is not None:
             os.environ[variable] = value
-
-
-def serve_page(options: argparse.Namespace) -> None:
-    """Start the page and serve it. Raises what `start_page` and `launch` raise."""
-    take(options)
     _, page = start_page()
     launch(page)
-
-
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """Inside the block, a user's mistake ends the program with one line on stderr."""
-    try:
-        yield
-    except SpecvizError as error:
-        print(f"specviz: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:

@@ -27,7 +27,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 OURS = {"drafter": tuple(DRAFTERS), "verdict": tuple(VERDICTS)}
 """Of these, the names that stand in our own tables: no plug-in need be looked for."""
 
-# field: (lowest, highest) allowed, both ends included
+# field: (lowest, highest) allowed, both ends included; whole numbers where these are
 RANGES: dict[str, tuple[float, float]] = {
     "gamma": (0, 32),
     "temperature": (0.0, 10.0),
@@ -69,10 +69,8 @@ class Settings:
     verdict: str = "token"
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "top_k", "max_new_tokens", "seed"):
-            object.__setattr__(self, name, _integer(name, getattr(self, name)))
-        for name in ("temperature", "top_p"):
-            object.__setattr__(self, name, _real(name, getattr(self, name)))
+        for name in RANGES:
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         if self.top_p == 0.0:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
@@ -128,33 +126,19 @@ class Settings:
         return dict(values)
 
 
-def _bounds(name: str) -> str:
+def _number(name: str, value: Any) -> float:
     low, high = RANGES[name]
-    return f"{low} to {high}" if name != "top_p" else "above 0, up to 1"
-
-
-def _in_range(name: str, value: float) -> bool:
-    low, high = RANGES[name]
-    return low <= value <= high
-
-
-def _integer(name: str, value: object) -> int:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole:
-        raise SettingsError(f"{name} is {_shown(value)}: use a whole number, {_bounds(name)}.")
-    number: int = int(value)  # type: ignore[call-overload]
-    if not _in_range(name, number):
-        raise SettingsError(f"{name} is {_shown(number)}: use {_bounds(name)}.")
-    return number
-
-
-def _real(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise SettingsError(f"{name} is {_shown(value)}: use a number, {_bounds(name)}.")
+    whole = isinstance(low, int)
+    allowed = f"{low} to {high}" if name != "top_p" else "above 0, up to 1"
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or (whole and value % 1 != 0):
+        kind = "a whole number" if whole else "a number"
+        raise SettingsError(f"{name} is {_shown(value)}: use {kind}, {allowed}.")
+    held: float = int(value) if whole else value
     # NaN compares false with everything, so it is out of every range.
-    if not _in_range(name, value):
-        raise SettingsError(f"{name} is {_shown(value)}: use {_bounds(name)}.")
-    return float(value)
+    if not low <= held <= high:
+        raise SettingsError(f"{name} is {_shown(held)}: use {allowed}.")
+    return held if whole else float(held)
 
 
 def _shown(value: object) -> str:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
 
-from .environment import FORM, THREADS, Variable, from_one, one_of, whole_number
+from .environment import FORM, THREADS, Variable, number, one_of
 
 _SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value >= 0.1):
-        raise ValueError
-    return value
 
 
 def _switch(text: str) -> bool:
@@ -33,7 +25,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _origins(text: str) -> tuple[str, ...]:
     found = tuple(name.lower().rstrip("/") for name in _names(text))
-    if not all(_ORIGIN.fullmatch(one) for one in found):
+    if not all(map(_ORIGIN.fullmatch, found)):
         raise ValueError
     return found
 
@@ -61,122 +53,107 @@ def _served(text: str) -> str:
     return text.strip()
 
 
+def _whether(name: str, meaning: str, usual: bool = False) -> Variable[bool]:
+    return Variable(name, meaning, (_switch, "1 or 0"), usual)
+
+
 def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
-    return Variable(name, _seconds, seconds, f"{seconds:g}", "a number from 0.1 on", meaning)
-
-
-def _off(name: str, meaning: str) -> Variable[bool]:
-    return Variable(name, _switch, False, "0", "1 or 0", meaning)
+    return Variable(name, meaning, number(float, 0.1), seconds)
 
 
 PAIRS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PAIRS",
-    _names,
-    (),
-    "all; on ZeroGPU none",
-    "names that `python -m specviz pairs` lists, separated by commas",
     "The named pairs that visitors may choose beside the built-in pair; on ZeroGPU, the pairs that "
     "are loaded.",
+    (_names, "names that `python -m specviz pairs` lists, separated by commas"),
+    (),
+    "all; on ZeroGPU none",
 )
 PAIR: Variable[str | None] = Variable(
     "SPECVIZ_PAIR",
-    str,
+    "The pair that the page starts with.",
+    (str, "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served"),
     None,
     "smollm2-135m where its file is at hand, else builtin",
-    "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served",
-    "The pair that the page starts with.",
 )
-ANY_MODEL = _off(
+ANY_MODEL = _whether(
     "SPECVIZ_ANY_MODEL",
     "Whether visitors may name any model of the hub and any folder of the machine.",
 )
-ANY_WITH_TOKEN = _off(
+ANY_WITH_TOKEN = _whether(
     "SPECVIZ_ANY_WITH_TOKEN",
     "Whether models that visitors name are read with `HF_TOKEN`: then visitors can use every "
     "private model that it opens.",
 )
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
-    _sign_in,
-    None,
-    "none",
-    "NAME:PASSWORD, neither of them empty",
     "The name and the password that visitors must enter.",
+    (_sign_in, "NAME:PASSWORD, neither of them empty"),
+    None,
     secret=True,
 )
 ORIGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_ORIGINS",
-    _origins,
-    (),
-    "none",
-    "origins such as https://example.org, separated by commas",
     "The page's own public origin, if it has a domain name, and other sites that may frame the "
     "page and use its endpoints in a visitor's browser.",
+    (_origins, "origins such as https://example.org, separated by commas"),
+    (),
 )
 REMOTE: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE",
-    _served,
-    None,
-    "none",
-    "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a server that is watched",
     "A pair whose target is on a server, or a server that speculates by itself: visitors may "
     "choose it, and never see its address.",
+    (
+        _served,
+        "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a server that is "
+        "watched",
+    ),
+    None,
     secret=True,
 )
 REMOTE_KEY: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE_KEY",
-    str,
-    None,
-    "none",
-    "the key that the server wants",
     "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
     "that is not set, the one that is named on the command line.",
+    (str, "the key that the server wants"),
+    None,
     secret=True,
 )
 CACHE: Variable[Path | None] = Variable(
     "SPECVIZ_CACHE",
-    _folder,
+    "Where GGUF files are kept unpacked.",
+    (_folder, "a folder's whole path"),
     None,
     "the platform's folder for caches",
-    "a folder's whole path",
-    "Where GGUF files are kept unpacked.",
 )
-MCP = _off(
+MCP = _whether(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
 )
 MOST_SECONDS = _limit("SPECVIZ_MOST_SECONDS", 120.0, "The time limit of a run, in seconds.")
 MOST_WAITING = Variable(
     "SPECVIZ_MOST_WAITING",
-    whole_number,
-    16,
-    "16",
-    "a whole number from 0 on",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
+    number(int, 0),
+    16,
 )
 MOST_PER_CLIENT = Variable(
     "SPECVIZ_MOST_PER_CLIENT",
-    from_one,
-    8,
-    "8",
-    "a whole number from 1 on",
     "The maximum number of runs and experiments of one address that wait in the queue.",
+    number(int, 1),
+    8,
 )
-SWEEP: Variable[bool] = Variable(
+SWEEP = _whether(
     "SPECVIZ_SWEEP",
-    _switch,
-    True,
-    "1",
-    "1 or 0",
     "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
+    usual=True,
 )
 SWEEP_SECONDS: Variable[int | None] = Variable(
     "SPECVIZ_SWEEP_SECONDS",
-    from_one,
+    "The maximum decoding time of one sweep, in seconds.",
+    number(int, 1),
     None,
     "600; on a Space 120",
-    "a whole number from 1 on",
-    "The maximum decoding time of one sweep, in seconds.",
 )
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
@@ -189,57 +166,28 @@ SILENT_SECONDS = _limit(
     "Seconds without any result until the model process is replaced.",
 )
 DRAIN_SECONDS = _limit(
-    "SPECVIZ_DRAIN_SECONDS",
-    6.0,
-    "Seconds after SIGTERM that the current run has to end by itself.",
+    "SPECVIZ_DRAIN_SECONDS", 6.0, "Seconds after SIGTERM that the current run has to end by itself."
 )
-COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
+COMPILE = _whether("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 PLUGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PLUGINS",
-    _names,
-    (),
-    "none",
-    "names of modules, divided by commas",
     "Modules to import at the start, which register drafters and verdicts of your own.",
+    (_names, "names of modules, divided by commas"),
+    (),
 )
 LOG = Variable(
     "SPECVIZ_LOG",
+    "The form of the log's lines, also of those that libraries write.",
     one_of("text", "json"),
     "text",
-    "text",
-    "one of text, json",
-    "The form of the log's lines, also of those that libraries write.",
 )
-METRICS = _off(
-    "SPECVIZ_METRICS",
-    "Whether /metrics has counts and times for Prometheus.",
-)
+METRICS = _whether("SPECVIZ_METRICS", "Whether /metrics has counts and times for Prometheus.")
 
 VARIABLES: tuple[Variable[Any], ...] = (
-    PAIRS,
-    PAIR,
-    ANY_MODEL,
-    ANY_WITH_TOKEN,
-    AUTH,
-    ORIGINS,
-    REMOTE,
-    REMOTE_KEY,
-    CACHE,
-    MCP,
-    MOST_SECONDS,
-    MOST_WAITING,
-    MOST_PER_CLIENT,
-    SWEEP,
-    SWEEP_SECONDS,
-    STOP_SECONDS,
-    SILENT_SECONDS,
-    DRAIN_SECONDS,
-    THREADS,
-    FORM,
-    COMPILE,
-    PLUGINS,
-    LOG,
-    METRICS,
+    *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY, CACHE, MCP),
+    *(MOST_SECONDS, MOST_WAITING, MOST_PER_CLIENT, SWEEP, SWEEP_SECONDS),
+    *(STOP_SECONDS, SILENT_SECONDS, DRAIN_SECONDS),
+    *(THREADS, FORM, COMPILE, PLUGINS, LOG, METRICS),
 )
 """All of them, in the order in which documents list them."""
 
@@ -253,5 +201,15 @@ def check_variables() -> None:
 
 def variables_table() -> str:
     """All variables as a table in Markdown, without a line end at its end."""
-    rows = [f"| `{one.name}` | {one.meaning} | {one.allowed} | {one.unset} |" for one in VARIABLES]
-    return "\n".join(["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|", *rows])
+    rows = ["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|"]
+    for one in VARIABLES:
+        default = one.default or "none"
+        if isinstance(one.default, (int, float)):
+            default = f"{one.default:g}"  # a switch is 1 or 0
+        rows.append(f"| `{one.name}` | {one.meaning} | {one.form[1]} | {one.unset or default} |")
+    return "\n".join(rows)
+
+
+def print_variables(_: object) -> None:
+    """Print the table, as the verb of the command line."""
+    print(variables_table())

@@ -12,7 +12,7 @@ from typing import Any
 
 from .core.kinds import DrafterKind, VerdictKind
 from .environment import ASSETS
-from .kinds import ENGINES, drafters, own_drafters, own_verdicts, verdicts
+from .kinds import ENGINES, drafters, verdicts
 from .lanes import LANE_LABELS
 
 FILE = ASSETS / "page" / "vocabulary.json"
@@ -56,8 +56,8 @@ _OF_VERDICTS = (
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
     """Everything as JSON. registered: with the kinds of other packages."""
     return {
-        "drafters": _words(drafters() if registered else own_drafters(), _OF_DRAFTERS),
-        "verdicts": _words(verdicts() if registered else own_verdicts(), _OF_VERDICTS),
+        "drafters": _words(drafters(), _OF_DRAFTERS, registered),
+        "verdicts": _words(verdicts(), _OF_VERDICTS, registered),
         "policies": POLICIES,
         "compared": COMPARED,
         "outcomes": OUTCOMES,
@@ -72,9 +72,13 @@ def written() -> str:
 
 
 def _words(
-    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...]
+    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...], registered: bool
 ) -> dict[str, dict[str, Any]]:
-    return {kind.name: {field: getattr(kind, field) for field in fields} for kind in kinds}
+    return {
+        kind.name: {field: getattr(kind, field) for field in fields}
+        for kind in kinds
+        if registered or not kind.package
+    }
 
 
 if __name__ == "__main__":

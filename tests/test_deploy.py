@@ -83,9 +83,7 @@ def test_the_locks_pin_what_is_required_by_checksum() -> None:
             package, version = re.findall(r"^([\w.-]+)==([\w.]+)", pin)[0]
             assert "--hash=sha256:" in pin, package
             pins[package] = version
-    lines = [
-        line for name in REQUIREMENTS for line in (ROOT / name).read_text("utf-8").splitlines()
-    ]
+    lines = (ROOT / REQUIREMENTS).read_text("utf-8").splitlines()
     for wanted in (Requirement(line) for line in lines if line and not line.startswith("#")):
         assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)]), (
             f"{wanted}: run 'make lock'"

@@ -29,8 +29,7 @@ RUNS = 500  # of a proof: the wrong example of the guide gives 2e-22, typical le
 
 @pytest.fixture(autouse=True)
 def own_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kinds, "known_drafters", dict(kinds.known_drafters))
-    monkeypatch.setattr(kinds, "known_verdicts", dict(kinds.known_verdicts))
+    monkeypatch.setattr(kinds, "known", {sort: dict(of) for sort, of in kinds.known.items()})
     yield
 
 

@@ -11,15 +11,18 @@ from specviz.kinds import (
     ENGINES,
     NONE,
     VERDICTS,
+    drafter_kind,
     drafter_names,
     drafters_for,
-    own_drafters,
-    own_verdicts,
+    verdict_kind,
 )
+
+OURS = list(map(drafter_kind, DRAFTERS))
+RULES = list(map(verdict_kind, VERDICTS))
 
 
 def test_every_record_names_code_that_is_there():
-    for kind in (*own_drafters(), *own_verdicts(), *ENGINES):
+    for kind in (*OURS, *RULES, *ENGINES):
         for field in ("make", "decide", "numbers", "after", "described", "suits", "deployed"):
             reference = getattr(kind, field, None)
             if reference is not None:
@@ -27,14 +30,14 @@ def test_every_record_names_code_that_is_there():
 
 
 def test_a_record_stands_under_its_own_name():
-    for table, records in ((DRAFTERS, own_drafters()), (VERDICTS, own_verdicts())):
+    for table, records in ((DRAFTERS, OURS), (VERDICTS, RULES)):
         assert list(table) == [kind.name for kind in records]
 
 
 def test_verdicts_take_what_the_token_rule_takes():
-    token, *_ = own_verdicts()
+    token, *_ = RULES
     wanted = list(inspect.signature(resolved(token.decide)).parameters)
-    for kind in own_verdicts():
+    for kind in RULES:
         assert list(inspect.signature(resolved(kind.decide)).parameters) == wanted
 
 

@@ -27,9 +27,18 @@ from specviz.environment import ASSETS
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
 
-from . import checks, environment, few_words
+from . import checks
 from .checks import Finding, found
-from .deployments import GAMMA, MODEL, Deployment, Running, running, speculating
+from .deployments import (
+    GAMMA,
+    MODEL,
+    Deployment,
+    Running,
+    installed,
+    running,
+    save_few_words,
+    speculating,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXTS = 400  # whose frequencies are counted
@@ -48,7 +57,7 @@ def deployments(folder: Path) -> Iterator[Deployment]:
     yield Deployment("its own draft", target, draft, speculating({"model": str(draft)}))
     yield Deployment("its own n-grams", target, draft, speculating(ngram))
     yield Deployment("two nodes", target, draft, nodes=2)
-    target, draft = few_words.save(folder)
+    target, draft = save_few_words(folder)
     yield Deployment(FEW, target, draft, speculating({"model": str(draft)}))
     # It lists too few log-probabilities of too few words: exact only by its own draws.
     drawn = ("--max-logprobs", "3", "--logprobs-mode", "processed_logprobs")
@@ -120,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [one.name for one in planned]
     if unknown := set(options.only or ()) - set(names):
         parser.error(f"no server is named {unknown.pop()!r}: choose from {', '.join(names)}.")
-    version = environment.make(options.vllm)
+    version = installed(options.vllm)
     python, rows = options.vllm.absolute() / "bin" / "python", []
     for deployment in planned:
         if options.only and deployment.name not in options.only:

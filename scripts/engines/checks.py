@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from statistics import median
@@ -24,7 +24,8 @@ from specviz import (
     speculate,
 )
 from specviz.errors import ServerError
-from specviz.inspect.prove import draw_continuations
+from specviz.inspect.equivalence import tail
+from specviz.inspect.prove import chi_square, draw_continuations
 from specviz.runs.identities import check_trace
 from specviz.sides.served.adapters import Completions
 
@@ -74,17 +75,7 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
     """The server writes by itself the greedy text of the same target here."""
     compared, parted = 0, []
     for prompt in PROMPTS:
-        answer = completions.server.ask(
-            "completions",
-            {
-                "model": completions.model,
-                "prompt": local.encode(prompt),
-                "max_tokens": GREEDY.max_new_tokens,
-                "temperature": 0.0,
-                "return_token_ids": True,  # nosec B105
-            },
-        )
-        ours = answer["choices"][0]["token_ids"]
+        (ours,) = _written(completions, local.encode(prompt), GREEDY.max_new_tokens, 0.0)
         theirs = _ids(baseline(local, prompt, GREEDY))
         compared += len(theirs)
         parted += _parted(local, prompt, ours, theirs, GREEDY)
@@ -124,46 +115,27 @@ def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:
     """Whole texts at temperature 1 have the target's own frequencies: Pearson's chi-square."""
     settings = Settings(temperature=1.0, gamma=GAMMA, ignore_eos=True, seed=3)
     drawn = draw_continuations(remote, [0], settings, count, LENGTH, "speculative")
-    return frequencies((one.ids for one in drawn), local.target, [0])
+    return frequencies((one.ids for one in drawn), local.target)
 
 
 def its_own_distribution(completions: Completions, local: Pair, count: int) -> Finding:
     """The same of texts that the server samples by itself, which is its own affair."""
-    answer = completions.server.ask(
-        "completions",
-        {
-            "model": completions.model,
-            "prompt": [[0]] * count,
-            "max_tokens": LENGTH,
-            "temperature": 1.0,
-            "return_token_ids": True,  # nosec B105
-            "ignore_eos": True,
-        },
-    )
-    drawn = (tuple(choice["token_ids"]) for choice in answer["choices"])
-    counted = frequencies(drawn, local.target, [0])
+    drawn = _written(completions, [[0]] * count, LENGTH, 1.0, ignore_eos=True)
+    counted = frequencies(map(tuple, drawn), local.target)
     law = "the target's own" if counted.passed else "ANOTHER DISTRIBUTION"
     return replace(counted, passed=None, says=f"{law}: {counted.says}")
 
 
-def frequencies(
-    texts: Iterable[tuple[int, ...]], target: Any, prompt: Sequence[int], length: int = LENGTH
-) -> Finding:
-    """Texts of `length` tokens against their probabilities, which plain passes of `target` give;
-    texts that are expected less than five times are counted together."""
-    counts = Counter(texts)
-    total = counts.total()
-    expected = {ids: total * p for ids, p in _texts(target, list(prompt), length)}
-    cells = [(counts[ids], wanted) for ids, wanted in expected.items() if wanted >= 5]
-    rest = total - sum(seen for seen, _ in cells), total - sum(wanted for _, wanted in cells)
-    cells += [rest] if rest[1] >= 5 else []
-    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells)
-    half = torch.tensor([len(cells) - 1, statistic], dtype=torch.float64) / 2
-    p_value = float(torch.special.gammaincc(half[0], half[1]))
-    possible = counts.keys() <= expected.keys()
-    says = f"{total} texts in {len(cells)} cells: chi-square {statistic:.1f}, p = {p_value:.2g}"
-    figures = {"texts": total, "cells": len(cells), "chi_square": statistic, "p_value": p_value}
-    return Finding("", possible and p_value > SMALLEST, says, figures=figures)
+def frequencies(texts: Iterable[tuple[int, ...]], target: Any) -> Finding:
+    """Texts of `LENGTH` tokens after the token 0 against their probabilities, which plain passes of
+    `target` give."""
+    seen, law = Counter(texts), _law(target)
+    statistic, degrees = chi_square(seen, law, seen.total())
+    p_value = tail(statistic, degrees) or 0.0
+    says = f"{seen.total()} texts in {degrees + 1} cells: chi-square {statistic:.1f}"
+    figures = {"texts": seen.total(), "chi_square": statistic, "p_value": p_value}
+    passed = seen.keys() <= law.keys() and p_value > SMALLEST
+    return Finding("", passed, f"{says}, p = {p_value:.2g}", figures=figures)
 
 
 def cost(remote: Pair, completions: Completions) -> Finding:
@@ -235,18 +207,28 @@ def nats_behind(pair: Pair, ids: Sequence[int], token: int) -> float:
 
 
 @torch.inference_mode()
-def _texts(target: Any, prompt: list[int], length: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """All texts of `length` tokens after a prompt, and their probabilities at temperature 1."""
-    texts: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
-    for _ in range(length):
-        ids = torch.tensor([[*prompt, *text] for text, _ in texts])
-        rows = torch.softmax(target(ids).logits[:, -1].double(), -1).tolist()
-        texts = [
-            ((*text, i), p * share)
-            for (text, p), row in zip(texts, rows, strict=True)
-            for i, share in enumerate(row)
-        ]
-    yield from texts
+def _law(target: Any) -> dict[tuple[int, ...], float]:
+    """The probabilities at temperature 1 of all texts of `LENGTH` tokens after the token 0."""
+    texts: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(LENGTH):
+        rows = target(torch.tensor([[0, *text] for text in texts])).logits[:, -1]
+        shares = torch.softmax(rows.double(), -1).tolist()
+        texts = {
+            (*text, token): p * share
+            for (text, p), row in zip(texts.items(), shares, strict=True)
+            for token, share in enumerate(row)
+        }
+    return texts
+
+
+def _written(
+    completions: Completions, prompt: list[Any], length: int, temperature: float, **more: Any
+) -> list[list[int]]:
+    """The ids of the texts that the server writes by itself after one prompt or several."""
+    asked = {"model": completions.model, "prompt": prompt, "max_tokens": length, **more}
+    asked |= {"temperature": temperature, "return_token_ids": True}
+    answer = completions.server.ask("completions", asked)
+    return [choice["token_ids"] for choice in answer["choices"]]
 
 
 def _ids(rounds: Iterable[Round]) -> list[int]:

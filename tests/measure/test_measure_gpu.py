@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from scripts.measure_gpu import FORMS, SPEEDS, Step, main, plan, run_all, table
-from specviz.cli import parser_of
+from specviz.__main__ import parser_of
 from specviz.lanes import LANE_LABELS
 
 WRITES = """

@@ -22,18 +22,11 @@ from places import ROOT
 from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
-from specviz.environment import Variable, whole_number
+from specviz.environment import Variable, number
 from specviz.page.security.bodies import NOT_OURS
 from specviz.worker.failures import FAILED
 
-MALFORMED = Variable(
-    "SPECVIZ_MALFORMED",
-    whole_number,
-    20,
-    "20",
-    "a whole number",
-    "Malformed requests of each kind.",
-)
+MALFORMED = Variable("SPECVIZ_MALFORMED", "Malformed requests of each kind.", number(int, 0), 20)
 COUNT = MALFORMED.read()
 HERE = re.escape(str(ROOT)).encode()
 INSIDES = re.compile(

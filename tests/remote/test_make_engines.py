@@ -17,9 +17,9 @@ import pytest
 from fake_completions import FakeServer, fake_server
 from llama_server import LlamaServer
 
-from scripts.engines import checks, environment, few_words
+from scripts.engines import checks
 from scripts.engines.__main__ import examine, table
-from scripts.engines.deployments import Deployment, commands
+from scripts.engines.deployments import Deployment, commands, installed, save_few_words
 from specviz import Pair, load_pair
 from specviz.environment import ASSETS
 from specviz.remote.wire import Server
@@ -30,7 +30,7 @@ ENGINES = os.environ.get("ENGINES", "").split()
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return few_words.save(tmp_path_factory.mktemp("few-words"))
+    return save_few_words(tmp_path_factory.mktemp("few-words"))
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def test_another_target_has_other_tokens_and_another_distribution(
     right: FakeServer, wrong: FakeServer, folders: tuple[Path, Path], local: Pair
 ) -> None:
     ours, theirs = (remote(server, folders) for server in (right, wrong))
-    short, prompts = {"max_new_tokens": 16}, ("w1 w2",)
+    short, prompts = {"max_new_tokens": 16}, ("1 2",)
     for settings in (checks.GREEDY, checks.SAMPLED):
         same = checks.same_tokens(ours, local, replace(settings, **short), prompts)
         assert same.passed and same.says == "32 tokens, all the same"
     other = checks.same_tokens(theirs, local, replace(checks.GREEDY, **short), prompts)
-    assert not other.passed and "after 'w1 w2'" in other.says
+    assert not other.passed and "after '1 2'" in other.says
     same = checks.same_distribution(ours, local, 40)
     other = checks.same_distribution(theirs, local, 60)
     assert same.passed, same.says
@@ -108,7 +108,7 @@ def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     with pytest.raises(SystemExit, match="no virtual environment"):
-        environment.make(tmp_path / "full")
+        installed(tmp_path / "full")
 
 
 @pytest.mark.engines
