@@ -8,6 +8,7 @@ import { measure } from "specviz/facts/metrics.js";
 import { asRound } from "specviz/facts/trace.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { adapts, detail, doubt, FEWEST_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
+import { helper } from "specviz/words/words.js";
 
 import { cutOff, golden, runOf, slowed } from "./runs.js";
 
@@ -79,6 +80,11 @@ test("losing is said as plainly as winning, with its cause", () => {
 
 test("no price of a round is a headline", () => {
   for (const run of [easy, loses]) assert.doesNotMatch(said(run.rounds, run).detail, /price|steps/);
+});
+
+test("the opening sentence says where the guesses of a run come from", () => {
+  assert.match(helper(runOf("rewrite.json.gz").header), /copied from the text so far/);
+  assert.match(helper(runOf("several.json").header), /^a helper guesses/);
 });
 
 test("a ratio outside of what the parts of a run give is uncertain", () => {

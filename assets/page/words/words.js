@@ -1,6 +1,6 @@
 // Sentences and numbers as people read them.
 
-import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
+import { ALONE, isSeveral, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
 /** @type {(value: number | null | undefined, digits: number) => string} */
@@ -163,10 +163,11 @@ export function guesser({ drafter, gamma }) {
 
 /**
  * Where the guesses of a run come from, as the first half of a sentence.
- * @param {Pick<Header, "source" | "lanes" | "settings">} header
+ * @param {Header} header
  */
-export function helper({ source, lanes, settings }) {
+export function helper(header) {
+  const { source, settings } = header;
   if (source) return "the server guesses ahead by itself";
-  const isNamed = !lanes && settings.gamma > 0 && settings.drafter !== "none";
+  const isNamed = !isSeveral(header) && settings.gamma > 0 && settings.drafter !== "none";
   return isNamed ? drafterKind(settings.drafter).clause : "a helper guesses the next tokens";
 }
