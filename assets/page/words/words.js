@@ -60,7 +60,7 @@ export function bonusOf(rounds, bonus) {
   const own = rounds.filter(({ lane, drafted, emitted }) =>
     lane === "speculative" && !drafted.length && emitted.length).length;
   if (!own) return "one more, free";
-  return own === bonus ? "nothing was guessed" : `${own} with no guess`;
+  return own === bonus ? "no guesses" : `${own} with no guess`;
 }
 
 /** @typedef {ReturnType<typeof comparison>} Comparison */
