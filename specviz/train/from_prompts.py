@@ -9,7 +9,6 @@ et al. 2023, "DistillSpec", arXiv 2310.08461).
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -34,7 +33,7 @@ from .losses import logits_loss, text_alphas
 from .models import digest, save_tokenizer, whole_folder
 from .needs import check_need, distillation_need
 from .openings import PromptIds, in_turn, read_prompt_ids
-from .writing import Writing, WrittenRows, marked_rows, write, write_rows
+from .writing import Writing, WrittenRows, key_of, marked_rows, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given
 RESULT = "distillation.json"  # beside the saved draft
@@ -101,8 +100,8 @@ class Distillation:
         self.width = prompts.width(args.new_tokens)  # tokens of a row
         self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
         # What the written text depends on.
-        own = [asdict(self.how), args.written_temperatures, args.write_rows, args.seed]
-        self.text_key = [digest(self.target), prompts.train, *own]
+        own = (asdict(self.how), args.written_temperatures, args.write_rows, args.seed)
+        self.text_key = key_of(digest(self.target), prompts.train, *own)
 
     def run(self, dtype: torch.dtype) -> None:
         """Write, learn, save and report. dtype: of the saved weights."""
@@ -143,8 +142,8 @@ class Distillation:
         half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
         budget = {"minutes": args.draft_minutes, "steps": args.draft_steps}
         schedule = on_text(args, len(rows.rows), self.width - 1, epochs=EPOCHS, **budget)
-        own = [digest(self.draft), args.rate, args.own_text, args.batch_tokens, self.chunks]
-        checkpoint = args.work / f"distilled-{_hash([*self.text_key, *own])}.pt"
+        own = (digest(self.draft), args.rate, args.own_text, args.batch_tokens, self.chunks)
+        checkpoint = args.work / f"distilled-{key_of(self.text_key, *own)}.pt"
 
         def batch(length: int, seen: int, count: int, _: float) -> torch.Tensor:
             written = rows.batch(length, seen, count)
@@ -162,7 +161,7 @@ class Distillation:
             lambda chunk: in_turn(self.prompts.train, chunk, self.args.write_rows),
             self.how,
             self.args,
-            folder=self.args.work / f"written-{_hash(self.text_key)}",
+            folder=self.args.work / f"written-{self.text_key}",
             chunks=self.chunks,
             width=self.width,
         )
@@ -209,10 +208,6 @@ class Distillation:
             self.draft.to(dtype).save_pretrained(folder)
             save_tokenizer(self.pair.draft_tokenizer or self.pair.tokenizer, folder)
             (folder / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def _hash(values: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
 
 
 def _compared(

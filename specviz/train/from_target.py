@@ -8,7 +8,6 @@ passages of books, and `--text` adds what another engine has written with the sa
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -41,7 +40,7 @@ from .loop import Training, on_text, train
 from .models import digest
 from .needs import check_need, head_need
 from .openings import Openings
-from .writing import Writing, WrittenRows, marked_rows, write_rows
+from .writing import Writing, WrittenRows, key_of, marked_rows, write_rows
 
 HELD_OUT = 50  # one in so many rows is not learnt from
 MOST_HELD_OUT = 64  # rows
@@ -94,12 +93,18 @@ class HeadTraining:
         self.how = Writing.of(pair, args.new_tokens)
 
     @cached_property
+    def text_key(self) -> str:
+        """Names what the target writes: more of it is added to what is there."""
+        args = self.args
+        own = (asdict(self.how), args.written_temperatures, args.write_rows, args.row_tokens)
+        return key_of(digest(self.target), own, _sizes(args.prompts), _sizes(args.corpus))
+
+    @cached_property
     def made_by(self) -> str:
-        """A short hash of what the text and the checkpoint depend on."""
-        own = [self.args.head, self.args.row_tokens, asdict(self.how), self.args.written_tokens]
-        files = [[path.name, path.stat().st_size] for path in self.args.text]
-        given = json.dumps([digest(self.target), own, files], default=str)
-        return hashlib.sha256(given.encode()).hexdigest()[:12]
+        """Names the checkpoint."""
+        args = self.args
+        texts = [_sizes(path) for path in args.text]
+        return key_of(self.text_key, texts, args.written_tokens, args.seed)
 
     def run(self) -> None:
         """Write, learn, save and report."""
@@ -188,7 +193,7 @@ class HeadTraining:
                     openings.chunk,
                     self.how,
                     args,
-                    folder=args.work / f"text-{self.made_by}",
+                    folder=args.work / f"text-{self.text_key}",
                     chunks=chunks,
                     width=width,
                 )
@@ -205,6 +210,14 @@ class HeadTraining:
         schedule = on_text(args, rows, args.row_tokens, epochs=EPOCHS, **budget)
         checkpoint = args.work / f"head-{self.made_by}-{args.head_tokens}.pt"
         return Training(args, schedule, checkpoint, "head learns")
+
+
+def _sizes(path: Path | None) -> list[tuple[str, int]]:
+    """The names and bytes of a file, or of the texts in a folder."""
+    if path is None:
+        return []
+    files = [path] if path.is_file() else sorted(path.glob("*.txt"))
+    return [(one.name, one.stat().st_size) for one in files]
 
 
 def shown(found: dict[str, list[float]]) -> str:

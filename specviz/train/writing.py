@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +20,11 @@ from ..pairs.pair import Pair, logit_width
 from .models import save_array
 
 Ids: TypeAlias = Sequence[int]
+
+
+def key_of(*values: Any) -> str:
+    """A short hash of what a text or a checkpoint depends on, which names its file."""
+    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

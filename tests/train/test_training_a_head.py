@@ -176,6 +176,29 @@ def test_a_target_of_a_chat_writes_its_own_questions(target: torch.nn.Module, tm
     assert all(text[: len(before)] == before for text in texts)
 
 
+def test_text_that_was_written_is_kept_until_it_would_be_another(
+    target: torch.nn.Module, tmp_path: Path
+):
+    prompts, work = tmp_path / "prompts.txt", tmp_path / "work"
+    prompts.write_text("one cat\ntwo dogs\nthree\n")
+    words = ("--head", str(saved(target, tmp_path / "target")), "--out", str(tmp_path / "head"))
+    words += ("--work", str(work), "--head-steps", "1", "--row-tokens", "40", "--write-rows", "6")
+    words += ("--prompts", str(prompts))
+
+    def written(*others: str) -> set[Path]:
+        trained(*words, *others)
+        return {path for path in work.glob("text-*/*.npy") if path.stat().st_size}
+
+    first = written("--written-tokens", "40")
+    times = {path: path.stat().st_mtime_ns for path in first}
+    more = written("--written-tokens", "90")
+    assert first < more and times == {path: path.stat().st_mtime_ns for path in first}
+    assert len(written("--written-tokens", "40", "--written-temperatures", "0.3")) > len(more)
+    known = len(written("--written-tokens", "40"))
+    prompts.write_text("one cat\ntwo dogs\nthree\nand four\n")
+    assert len(written("--written-tokens", "40")) > known
+
+
 def test_a_target_without_a_template_needs_books_or_prompts(
     target: torch.nn.Module, tmp_path: Path
 ):
