@@ -52,20 +52,6 @@ class Doctor:
             self._worker.close()
 
 
-def report_views(doctor: Doctor, pair: str) -> Iterator[str]:
-    """HTML for the page: first that the doctor reads, then its report."""
-    yield f'<p class="sv-reading">{READING}</p>'
-    try:
-        yield report_html(doctor.examine(pair))
-    except SpecvizError as error:
-        yield refusal_html(str(error))
-
-
-def refusal_html(sentence: str) -> str:
-    """Why nothing was examined, as HTML."""
-    return f'<p class="stop">{escape(sentence)}</p>'
-
-
 def report_html(report: dict[str, Any]) -> str:
     """A report of the doctor as an HTML list, the worst findings first."""
     levels = list(reversed(MARKS))
@@ -116,13 +102,14 @@ def connect_doctor(
         if pair == own or (pair == OTHER and not target):
             yield "", gr.skip()
             return
+        offered = gr.skip()
         try:
             name = chosen_pair(pair, target, draft, weights, own=own)
+            offered = _offering(doctor.offers.of(name), drafter)
+            yield f'<p class="sv-reading">{READING}</p>', offered
+            yield report_html(doctor.examine(name)), _offering(doctor.offers.of(name), drafter)
         except SpecvizError as error:
-            yield refusal_html(str(error)), gr.skip()
-            return
-        for view in report_views(doctor, name):
-            yield view, _offering(doctor.offers.of(name), drafter)
+            yield f'<p class="stop">{escape(str(error))}</p>', offered
 
     pair, target, draft, weights = controls.naming
     gr.on(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -32,7 +32,8 @@ class Job:
     begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
     noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
     fall_back: whether a recording may take its place, since nothing is wrong with the request.
-    delivered: whether the visitor has been told its end.
+    delivered: whether the visitor has been told its end. context: of the visitor's request, in
+    which the work is done.
     """
 
     most: ClassVar[int | None] = None
@@ -61,7 +62,7 @@ class Job:
         self._patience = PATIENCE
         # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
         note_request()
-        self._context: Context | None = copy_context()
+        self.context = copy_context()
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
@@ -121,13 +122,6 @@ class Job:
         """End it before it has begun."""
         self.error, self.over = sentence, True
 
-    def run_in_context(self, work: Callable[[], None]) -> None:
-        """Do its work, or a piece of it, in the context of the visitor's request."""
-        if self._context is None:
-            work()
-        else:
-            self._context.run(work)
-
     def has_more(self) -> bool:
         """Whether its task was only a piece of it, and `task` is now the next one; called after the
         task has ended, in the queue's thread. Others may have their turn in between."""
@@ -143,7 +137,6 @@ class Job:
         try:
             self.finish()
         finally:
-            self._context = None
             self.over = True
 
 

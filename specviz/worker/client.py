@@ -152,16 +152,10 @@ class ModelsProcess:
         """Whether it has not ended yet."""
         return self._popen.poll() is None
 
-    def begin(self, task: Task) -> None:
-        """Send a task. Raises `OSError` if the process has ended."""
+    def send(self, message: Task | None) -> None:
+        """Send a task; None asks for the end of the last one. Raises `OSError` if the process has
+        ended."""
         self.busy = True
-        self._send(task)
-
-    def stop(self) -> None:
-        """Ask for the end of the task that was begun last. Raises as `begin` does."""
-        self._send(None)
-
-    def _send(self, message: Task | None) -> None:
         assert self._popen.stdin is not None
         write_message(self._popen.stdin, message)
 
@@ -226,11 +220,11 @@ class ProcessWorker:
     def _results(
         self, process: ModelsProcess, task: Task, stop: Stop
     ) -> Generator[Any, None, None]:
-        process.begin(task)
+        process.send(task)
         last_reply, stopped = time.monotonic(), False
         while True:
             if stop.is_set() and not stopped:
-                process.stop()
+                process.send(None)
                 stopped = True
             try:
                 kind, value = process.replies.get(timeout=HEARTBEAT)

@@ -49,7 +49,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> RunQueue:
     monkeypatch.setattr("specviz.measure.sweep.sweep.Sweep", ScriptedSweep)
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
     found = RunQueue(LocalWorker(lambda *_: pair, race), Limits())
-    found._start_thread(None)
+    found.start()
     return found
 
 
