@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -29,6 +30,11 @@ READY = "Getting ready."
 CUT_SHORT = "The server is being restarted, so this run ended with what it had."
 LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
 _STEP = 0.02
+TOLD = (
+    *("lane", "index", "drafted", "draft_seconds", "verify_seconds", "overhead_seconds", "clock"),
+    *("wall", "exchanged", "server_seconds"),
+)
+"""What the browser is told of a round, if the round has it, beside what it emitted."""
 FORGOTTEN = "The server does not know this any more: begin it again. What had arrived stays."
 
 
@@ -82,22 +88,10 @@ def delta_of(state: dict[str, Any]) -> str:
 
 
 def _round(event: Round) -> dict[str, Any]:
-    pairs = zip(event.drafted, event.emitted, strict=False)
-    kept = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
-    kept = min(len(event.drafted), len(event.emitted)) if kept is None else kept
-    rare = {name: getattr(event, name) for name in ("wall", "exchanged", "server_seconds")}
-    return {
-        "lane": event.lane,
-        "index": event.index,
-        "drafted": event.drafted,
-        "kept": kept,
-        "emitted": event.emitted[kept:],
-        "draft_seconds": event.draft_seconds,
-        "verify_seconds": event.verify_seconds,
-        "overhead_seconds": event.overhead_seconds,
-        "clock": event.clock,
-        **{name: value for name, value in rare.items() if value is not None},
-    }
+    both = zip(event.drafted, event.emitted, strict=False)
+    kept = len([*takewhile(lambda pair: pair[0] == pair[1], both)])
+    told = {name: getattr(event, name) for name in TOLD if getattr(event, name) is not None}
+    return {**told, "kept": kept, "emitted": event.emitted[kept:]}
 
 
 def begun(runs: RunQueue, job: Job) -> dict[str, Any]:

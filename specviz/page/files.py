@@ -52,8 +52,11 @@ class FileReader:
     def answer(self, form: str, raw: bytes) -> bytes:
         """What a file holds, or `{"error": sentence}`, as JSON. form: of
         `addresses.MOST_BYTES`."""
+        if not self._places.acquire(blocking=False):
+            return orjson.dumps({"error": CROWDED})
         try:
-            answer = self.found(form, raw)
+            with self._lock:
+                answer = self._asked(form, raw)
             if form != PROMPTS or "error" in (found := orjson.loads(answer)):
                 return answer
             return orjson.dumps(taken_prompts(found))
@@ -62,15 +65,6 @@ class FileReader:
         except Exception:
             log.exception("a file could not be read")
             return orjson.dumps({"error": FAILED})
-
-    def found(self, form: str, raw: bytes) -> bytes:
-        """The reading process's answer as JSON, as it came. Raises `TraceError` if there was none
-        in time."""
-        if not self._places.acquire(blocking=False):
-            raise TraceError(CROWDED)
-        try:
-            with self._lock:
-                return self._asked(form, raw)
         finally:
             self._places.release()
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...logs import REQUEST, brief
 from ...variables import AUTH, MCP
-from ..probes import Probes
+from ..probes import probed
 from ..requests import client_of, with_id
 from .addresses import (
     API,
@@ -84,7 +84,6 @@ class Guard:
         self._app = app
         self._sites = sites
         self._tools = tools
-        self._probes = Probes()
         self._bodies = Bodies()
         self._attempts = Attempts()
 
@@ -118,9 +117,9 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
         # A probe has no session, and may name any host.
-        probed = await self._probes.answer(scope, getattr(page, "runs", None))
-        if probed is not None:
-            await answer.give(probed)
+        told = await probed(scope, getattr(page, "runs", None))
+        if told is not None:
+            await answer.give(told)
             return
         answer.added |= self._sites.admit(headers, page.share_url)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -137,8 +136,8 @@ class Guard:
             if post.kind is not None:
                 check(raw, post.kind)
             if post.reads is not None:
-                told = await run_in_threadpool(page.reader.answer, post.reads, raw)
-                await answer.give(Response(told, media_type="application/json"))
+                found = await run_in_threadpool(page.reader.answer, post.reads, raw)
+                await answer.give(Response(found, media_type="application/json"))
             elif post is LOGIN:
                 answer.sentences = {400: WRONG}
                 await self._attempts.begin(client)
