@@ -39,11 +39,6 @@ KEPT_PAIRS = 200  # whose drafters are known
 PICKLED = "but published as a pickle, which is not loaded"
 
 
-def others_allowed() -> bool:
-    """Whether the operator lets visitors name any model of the hub and any folder."""
-    return ANY_MODEL.read()
-
-
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
     wanted = operator_pairs()
@@ -62,7 +57,7 @@ def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
     if REMOTE.read():
         choices.append((_served_label(operator_spec()), SERVED))
-    return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
+    return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
 
 
 def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
@@ -92,7 +87,7 @@ def chosen_pair(
     name = str(choice)
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
-    if name != OTHER or not others_allowed():
+    if name != OTHER or not ANY_MODEL.read():
         return with_weights(_offered(name, own), str(weights))
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
@@ -116,7 +111,7 @@ def _offered(name: str, own: str) -> str:
     was started with. Raises `PairError`."""
     if name == own:
         return own
-    spec = visitor_spec(name, any_model=others_allowed())
+    spec = visitor_spec(name, any_model=ANY_MODEL.read())
     if isinstance(spec, NamedSpec) and all(one.name != spec.name for one in offered_pairs()):
         raise PairError(NOT_OFFERED)
     return str(spec)

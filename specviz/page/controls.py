@@ -187,17 +187,6 @@ class Controls:
     remember: gr.Checkbox
     lanes: gr.Radio
 
-    @property
-    def tunable(self) -> list[Control]:
-        """The controls that a preset or an address may set."""
-        return list(self.settings.values())
-
-
-def values_of(settings: dict[str, Any], pair: str) -> list[Any]:
-    """The values of `Controls.tunable`: these settings, and a page's defaults for all others.
-    pair: the one that the page was started with."""
-    return list({**defaults_of(pair), **settings}.values())
-
 
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""

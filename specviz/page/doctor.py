@@ -66,12 +66,20 @@ def report_html(report: dict[str, Any]) -> str:
 
 
 def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
-    """When the page loads, list the pairs again: by then the memory of this machine is known."""
+    """When the page loads, list the pairs again: by then the memory of this machine is known.
+
+    The control of the drafter offers what the pair can use, in the browser, without a request; for
+    models that a visitor names, once the doctor has looked at them.
+    """
 
     def list_pairs() -> Any:
         return gr.update(choices=pair_choices(own, runs.machine))
 
-    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
+    pair, drafter = controls.naming[0], controls.settings["drafter"]
+    page.load(list_pairs, None, pair, **PRIVATE)
+    for one, what in ((pair, "paired"), (drafter, "drafted")):
+        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
+        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
 def _offering(offered: Sequence[str], drafter: str) -> Any:
@@ -79,15 +87,6 @@ def _offering(offered: Sequence[str], drafter: str) -> Any:
     the visitor's choice is not among them."""
     moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
     return gr.update(choices=drafter_choices(offered), **moved)
-
-
-def connect_drafters(controls: Controls) -> None:
-    """The control of the drafter offers what the pair can use, in the browser, without a request;
-    for models that a visitor names, once the doctor has looked at them."""
-    pair, drafter = controls.naming[0], controls.settings["drafter"]
-    for one, what in ((pair, "paired"), (drafter, "drafted")):
-        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
-        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
 def connect_doctor(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import orjson
 from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
 from ..runs.recording import PROMPTS
+from ..worker.client import command_of
 from ..worker.failures import FAILED
 from .look import static_url
 from .sweeps import taken_prompts
@@ -27,11 +27,7 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".json.gz"
 
-_SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.runs.recording import serve; "
-    "serve(sys.stdin.buffer, sys.stdout.buffer)"
-)
-_ROOT = Path(__file__).resolve().parent.parent.parent
+_SERVE = command_of("specviz.runs.recording", "serve(sys.stdin.buffer, sys.stdout.buffer)")
 MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
 MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
 IDLE = 60.0  # seconds without a file after which the process ends
@@ -100,7 +96,7 @@ class FileReader:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(_ROOT)],
+                _SERVE,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={name: one for name, one in os.environ.items() if name not in SECRETS},

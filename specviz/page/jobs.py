@@ -14,7 +14,7 @@ from ..core.events import End, EndReason, Event, Header, Round
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 from ..worker.tasks import READING, RaceTask, Task
-from .requests import client_here, note_request
+from .security.requests import noted_client
 
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
@@ -45,7 +45,7 @@ class Job:
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
-        self.client = client_here()
+        self.client = noted_client()
         self.task = task
         self.length = 1
         self.number = 0
@@ -61,7 +61,6 @@ class Job:
         self._asked_at = time.monotonic()
         self._patience = PATIENCE
         # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
-        note_request()
         self.context = copy_context()
 
     def add(self, item: Any) -> None:

@@ -28,10 +28,9 @@ from .controls import (
     defaults_of,
     make_controls,
     summary_of,
-    values_of,
 )
 from .delivery import delivery_functions, delta_of, deltas
-from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
+from .doctor import Doctor, connect_doctor, connect_pairs
 from .files import FileReader
 from .jobs import Memories, Run
 from .look import (
@@ -102,7 +101,6 @@ def build_page(
             player = make_player([*map(answering, functions)], presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
-        connect_drafters(controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, pair, controls)
@@ -147,6 +145,7 @@ def _connect_run(
     runs: RunQueue, offers: Offers, own: str, bar: Bar, controls: Controls, player: gr.HTML
 ) -> None:
     memories = Memories()
+    asked = [bar.prompt, *controls.naming, controls.remember, controls.lanes]
 
     def start(request: gr.Request, prompt: str, *chosen: Any) -> Iterator[str]:
         """Race all lanes on a prompt; yields deltas for the player."""
@@ -179,7 +178,7 @@ def _connect_run(
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, controls.remember, controls.lanes, *controls.tunable],
+        [*asked, *controls.settings.values()],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -192,16 +191,17 @@ def _connect_run(
 
 def _connect_buttons(bar: Bar, presets: Sequence[Preset], pair: str, controls: Controls) -> None:
     """Fill prompt and settings in the browser, without a request."""
+    filled = [bar.prompt, *controls.settings.values()]
     for button, preset in zip(bar.presets, presets, strict=True):
-        filled = json.dumps([preset.prompt, *values_of(preset.settings, pair)])
-        outputs = [bar.prompt, *controls.tunable]
-        button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
+        settings = {**defaults_of(pair), **preset.settings}
+        values = json.dumps([preset.prompt, *settings.values()])
+        button.click(None, None, filled, js=f"() => {values}", **IN_BROWSER)
 
 
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address or from the run that is shown, and the address from what is
     then chosen."""
-    chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
+    chosen = [bar.prompt, *controls.settings.values(), *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
     filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
     filled.then(None, None, None, js="() => window.specviz.opened()", **IN_BROWSER)

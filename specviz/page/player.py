@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +51,12 @@ def folder_of(pair: str) -> Path:
 
 def presets_of(pair: str) -> tuple[Preset, ...]:
     """The presets of a page that was started with this pair."""
-    return _presets(_read(folder_of(pair) / PRESETS))
+    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
 
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:
     """What is recorded of this pair for the stage's questions, beside its presets."""
-    return _presets(_read(folder_of(pair) / QUESTIONS)["recorded"])
-
-
-def _presets(entries: Sequence[dict[str, Any]]) -> tuple[Preset, ...]:
-    return tuple(Preset(**entry) for entry in entries)
+    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / QUESTIONS)["recorded"])
 
 
 def _read(path: Path) -> Any:
@@ -106,15 +102,7 @@ def make_player(
         "titles": CHARTS,
         "several": SEVERAL,
         "links": _links(),
-        "presets": [
-            {
-                "name": one.name,
-                "prompt": one.prompt,
-                "why": one.why,
-                "settings": {**usual, **one.settings},
-            }
-            for one in presets
-        ],
+        "presets": [{**asdict(one), "settings": {**usual, **one.settings}} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**usual, **naming_defaults(own), "lanes": "one"},

@@ -33,11 +33,12 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
 
-# The process must import this very package, whatever its working directory and environment hold.
-_SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
-)
-_ROOT = Path(__file__).resolve().parent.parent.parent
+
+def command_of(module: str, call: str = "serve()") -> list[str]:
+    """The command of a process that calls `serve` of a module of this very package, whatever its
+    working directory and environment hold."""
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; {call}"
+    return [sys.executable, "-c", code, str(Path(__file__).resolve().parents[2])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,7 @@ class ModelsProcess:
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(_ROOT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            command_of("specviz.worker.main"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.busy = False

@@ -20,7 +20,7 @@ from specviz.page.delivery import deltas, drain
 from specviz.page.files import FileReader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
-from specviz.page.security.bodies import QUESTION
+from specviz.page.security.requests import QUESTION
 from specviz.page.sweeps import (
     RESTARTED,
     Bounds,

@@ -23,7 +23,7 @@ from specviz.page.delivery import delivery_functions, deltas
 from specviz.page.jobs import Run, RunQuestion
 from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
-from specviz.page.requests import client_of
+from specviz.page.security.requests import client_of
 from specviz.worker.client import Limits, LocalWorker
 from specviz.worker.tasks import READING, SampleTask
 

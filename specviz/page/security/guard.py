@@ -25,7 +25,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...logs import REQUEST, brief
 from ...variables import AUTH, MCP
 from ..probes import probed
-from ..requests import client_of, with_id
 from .addresses import (
     API,
     LOGIN,
@@ -42,7 +41,7 @@ from .addresses import (
 )
 from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
 from .blocks import check_libraries
-from .bodies import NOT_OURS, Bodies, Refused, check
+from .requests import NOT_OURS, Bodies, Refused, check, client_of, with_id
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +163,14 @@ class Guard:
     async def _pass(
         self, scope: Scope, receive: Receive, answer: Answer, raw: bytes | None = None
     ) -> None:
-        await self._app(_for_gradio(scope), answer.watched(receive, raw), answer.send)
+        # Gradio lets the site that `origin` names read the answer, and fails for most forms of
+        # `range`, which may be ignored.
+        kept = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
+        ]
+        await self._app({**scope, "headers": kept}, answer.watched(receive, raw), answer.send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
@@ -183,17 +189,6 @@ class Guard:
         if kind != wanted and (post.kind or post.reads):
             raise Refused(400, NOT_OURS)
         return post
-
-
-def _for_gradio(scope: Scope) -> Scope:
-    """The request without what Gradio gets wrong: it lets the site that `origin` names read the
-    answer, and fails for most forms of `range`, which may be ignored."""
-    kept = [
-        (name, value)
-        for name, value in scope["headers"]
-        if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
-    ]
-    return {**scope, "headers": kept}
 
 
 def check_signed_in(scope: Scope, path: str) -> None:
