@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..environment import BUILTIN, SERVED
@@ -173,22 +171,19 @@ class Offers:
     examined."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._known: dict[str, tuple[str, ...]] = {}
 
     def of(self, pair: str) -> tuple[str, ...]:
         """The drafters of this pair, its default first; all there are if nothing is known of it."""
         name, _ = pair_and_options(pair)
-        with self._lock:
-            known = self._known.get(name)
-        return listed_drafters(name) or known or drafter_names()
+        return listed_drafters(name) or self._known.get(name) or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
-        """Remember what a pair offers; nothing is remembered if `drafters` is empty."""
+        """Remember what a pair offers; nothing is remembered if `drafters` is empty. The doctor
+        learns of one pair at a time, so this needs no lock."""
         name, _ = pair_and_options(pair)
-        with self._lock:
-            if drafters:
-                self._known[name] = tuple(drafters)
-                self._known.move_to_end(name)
-            while len(self._known) > KEPT_PAIRS:
-                self._known.popitem(last=False)
+        if drafters:
+            self._known.pop(name, None)
+            self._known[name] = tuple(drafters)
+        if len(self._known) > KEPT_PAIRS:
+            del self._known[next(iter(self._known))]

@@ -15,6 +15,7 @@ from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
 from .choices import OTHER, Offers, chosen_pair, pair_choices
 from .controls import Controls, drafter_choices
+from .files import after
 from .look import IN_BROWSER, PRIVATE, VISITORS
 from .queue import RunQueue
 
@@ -42,9 +43,7 @@ class Doctor:
                 self._idle.cancel()
             *_, report = results_of(self._worker, ExamineTask(pair))
             self.offers.learn(pair, report.get("drafters", ()))
-            self._idle = threading.Timer(IDLE, self._close)
-            self._idle.daemon = True
-            self._idle.start()
+            self._idle = after(IDLE, self._close)
         return cast(dict[str, Any], report)
 
     def _close(self) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
@@ -72,7 +72,7 @@ class FileReader:
     def _asked(self, form: str, raw: bytes) -> bytes:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        limit = _after(MOST_SECONDS, process.kill)
+        limit = after(MOST_SECONDS, process.kill)
         try:
             process.stdin.write(f"{form} {len(raw)}\n".encode())
             process.stdin.write(raw)
@@ -87,7 +87,7 @@ class FileReader:
             raise TraceError(TOO_SLOW) from None
         finally:
             limit.cancel()
-        self._idle = _after(IDLE, self.close)
+        self._idle = after(IDLE, self.close)
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -110,8 +110,9 @@ class FileReader:
             process.communicate()
 
 
-def _after(seconds: float, action: object) -> threading.Timer:
-    timer = threading.Timer(seconds, action)  # type: ignore[arg-type]
+def after(seconds: float, action: Callable[[], object]) -> threading.Timer:
+    """A timer that has begun and holds up no end of the program."""
+    timer = threading.Timer(seconds, action)
     timer.daemon = True
     timer.start()
     return timer

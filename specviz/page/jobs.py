@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, ClassVar
@@ -257,22 +256,20 @@ class Memories:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, deque[tuple[str, tuple[int, ...]]]] = OrderedDict()
+        self._kept: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = {}
 
     def of(self, session: str, pair: str) -> tuple[tuple[int, ...], ...]:
         """The texts of this visitor's last runs with this pair, the oldest first."""
-        with self._lock:
-            return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
+        return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
 
     def add(self, session: str, pair: str, ids: tuple[int, ...]) -> None:
         """Keep a text in place of the visitor's oldest; the visitor who has been away longest is
         forgotten where there are too many."""
         with self._lock:
-            texts = self._kept.setdefault(session, deque(maxlen=KEPT_RUNS))
-            texts.append((pair, ids))
-            self._kept.move_to_end(session)
-            while len(self._kept) > KEPT_SESSIONS:
-                self._kept.popitem(last=False)
+            texts = (*self._kept.pop(session, ()), (pair, ids))
+            self._kept[session] = texts[-KEPT_RUNS:]
+            if len(self._kept) > KEPT_SESSIONS:
+                del self._kept[next(iter(self._kept))]
 
     def forget(self, session: str) -> None:
         """Forget all runs of a visitor."""
