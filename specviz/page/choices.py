@@ -115,17 +115,6 @@ def _offered(name: str, own: str) -> str:
     return str(spec)
 
 
-def naming_defaults(own: str) -> dict[str, str]:
-    """What the controls that choose a pair hold when the page opens, by their name in an address,
-    in the order of the arguments of `chosen_pair`."""
-    return {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
-
-
-def naming_choices(own: str) -> dict[str, list[str]]:
-    """What an address may ask for, for those of `naming_defaults` that are lists."""
-    return {"pair": [value for _, value in pair_choices(own, None)], "weights": list(WEIGHTS)}
-
-
 def _title(pair: NamedPair) -> str:
     if pair.name == BUILTIN:
         return "Built-in pair"

@@ -20,6 +20,7 @@ from ..several import beside, parsed_lane
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
 from .choices import OTHER, listed_drafters, pair_choices
+from .look import IN_BROWSER
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -228,15 +229,8 @@ def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:
     with gr.Column(visible=False, elem_id="other-pair") as other:
         target = _model("Target", "owner/model, or a folder")
         draft = _model("Draft", "the same, or empty for none")
-    chosen.change(
-        None,
-        chosen,
-        other,
-        js=f"(pair) => ({{ __type__: 'update', visible: pair === '{OTHER}' }})",
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    shown = f"(pair) => ({{ __type__: 'update', visible: pair === '{OTHER}' }})"
+    chosen.change(None, chosen, other, js=shown, **IN_BROWSER)
     return chosen, target, draft
 
 

@@ -20,7 +20,8 @@ from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
-from .choices import listed_drafters, naming_choices, naming_defaults, pair_models
+from ..worker.loading import WEIGHTS
+from .choices import listed_drafters, pair_choices, pair_models
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
@@ -92,7 +93,10 @@ def make_player(
 ) -> gr.HTML:
     """The component. Its value is the newest delta; `functions` are the server functions that it
     may call. own: the pair that the page was started with."""
-    pairs, usual = naming_choices(own), defaults_of(own)
+    pairs, usual = [value for _, value in pair_choices(own, None)], defaults_of(own)
+    # In the order of the arguments of `chosen_pair`.
+    naming = {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
+    listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     config: dict[str, Any] = {
         "served": True,
         "files": FILES.strip("/") + "/",
@@ -105,11 +109,11 @@ def make_player(
         "presets": [{**asdict(one), "settings": {**usual, **one.settings}} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
-        "defaults": {**usual, **naming_defaults(own), "lanes": "one"},
+        "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
-        "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
+        "choices": {**CHOICES, **listed},
         "pairs": pair_models(),
-        "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
+        "drafters": {name: listed_drafters(name) for name in pairs},
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,

@@ -94,13 +94,10 @@ def _told_drawn(found: int | Compared) -> dict[str, Any]:
     if isinstance(found, int):
         return {"done": found}
     comparison = found.comparison
-    result = {name: getattr(comparison, name) for name in COMPARED}
+    told = ("length", "statistic", "degrees", "p_value")
+    result = {name: getattr(comparison, name) for name in told}
     result |= {"tokens": found.tokens, "shortened": found.shortened}
     return {"result": {**result, "cells": _shown(comparison.cells, found.texts)}}
-
-
-COMPARED = ("length", "statistic", "degrees", "p_value")
-"""What the browser is told of a comparison, beside its cells."""
 
 
 def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
