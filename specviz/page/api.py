@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from inspect import Parameter
@@ -65,9 +65,16 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         except SpecvizError as error:
             raise sentence(str(error)) from None
 
+    signature = signature_of(own)
     for endpoint in (generate, race):
-        gr.api(typed(endpoint, own), concurrency_limit=RUNS, concurrency_id="api")
+        # Gradio reads both, and shows them to programs.
+        endpoint.__signature__ = signature  # type: ignore[attr-defined]
+        hints = {name: one.annotation for name, one in signature.parameters.items()}
+        endpoint.__annotations__ = {**hints, "return": Values}
+        gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
     gr.api(doctor, concurrency_limit=EXAMINATIONS)
+    if sweeps_allowed():
+        _add_sweep(runs, own)
 
 
 def signature_of(own: str) -> inspect.Signature:
@@ -86,17 +93,8 @@ def signature_of(own: str) -> inspect.Signature:
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
         [Parameter(name, kind, default=default, annotation=hint) for name, hint, default in rows],
-        return_annotation=Iterator[dict[str, Any]],
+        return_annotation=Values,
     )
-
-
-def typed(endpoint: Callable[..., Values], own: str) -> Callable[..., Values]:
-    """An endpoint with the signature and type hints that Gradio reads and shows to programs."""
-    signature = signature_of(own)
-    endpoint.__signature__ = signature  # type: ignore[attr-defined]
-    hints = {name: one.annotation for name, one in signature.parameters.items()}
-    endpoint.__annotations__ = {**hints, "return": signature.return_annotation}
-    return endpoint
 
 
 def _states(runs: RunQueue, own: str, values: tuple[Any, ...]) -> States:
@@ -104,8 +102,7 @@ def _states(runs: RunQueue, own: str, values: tuple[Any, ...]) -> States:
     bound = signature_of(own).bind(*values)
     bound.apply_defaults()
     asked = bound.arguments
-    given = ("prompt", "pair", "stop", "lanes")
-    prompt, pair, stop, others = (asked.pop(name) for name in given)
+    prompt, pair, stop, others = map(asked.pop, ("prompt", "pair", "stop", "lanes"))
     try:
         settings = checked_settings({**asked, "stop": stop or ()})
         lanes = checked_others(settings, others)
@@ -171,12 +168,7 @@ def collected(stream: States) -> Values:
     }
 
 
-def add_sweep_api(runs: RunQueue, own: str) -> None:
-    """Add the endpoint to the current page, if there are sweeps here. own: the pair that the page
-    was started with."""
-    if not sweeps_allowed():
-        return
-
+def _add_sweep(runs: RunQueue, own: str) -> None:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..environment import BUILTIN, SERVED
@@ -39,11 +37,6 @@ KEPT_PAIRS = 200  # whose drafters are known
 PICKLED = "but published as a pickle, which is not loaded"
 
 
-def others_allowed() -> bool:
-    """Whether the operator lets visitors name any model of the hub and any folder."""
-    return ANY_MODEL.read()
-
-
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
     wanted = operator_pairs()
@@ -62,7 +55,7 @@ def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
     if REMOTE.read():
         choices.append((_served_label(operator_spec()), SERVED))
-    return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
+    return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
 
 
 def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
@@ -92,7 +85,7 @@ def chosen_pair(
     name = str(choice)
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
-    if name != OTHER or not others_allowed():
+    if name != OTHER or not ANY_MODEL.read():
         return with_weights(_offered(name, own), str(weights))
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
@@ -116,21 +109,10 @@ def _offered(name: str, own: str) -> str:
     was started with. Raises `PairError`."""
     if name == own:
         return own
-    spec = visitor_spec(name, any_model=others_allowed())
+    spec = visitor_spec(name, any_model=ANY_MODEL.read())
     if isinstance(spec, NamedSpec) and all(one.name != spec.name for one in offered_pairs()):
         raise PairError(NOT_OFFERED)
     return str(spec)
-
-
-def naming_defaults(own: str) -> dict[str, str]:
-    """What the controls that choose a pair hold when the page opens, by their name in an address,
-    in the order of the arguments of `chosen_pair`."""
-    return {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
-
-
-def naming_choices(own: str) -> dict[str, list[str]]:
-    """What an address may ask for, for those of `naming_defaults` that are lists."""
-    return {"pair": [value for _, value in pair_choices(own, None)], "weights": list(WEIGHTS)}
 
 
 def _title(pair: NamedPair) -> str:
@@ -178,22 +160,19 @@ class Offers:
     examined."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._known: dict[str, tuple[str, ...]] = {}
 
     def of(self, pair: str) -> tuple[str, ...]:
         """The drafters of this pair, its default first; all there are if nothing is known of it."""
         name, _ = pair_and_options(pair)
-        with self._lock:
-            known = self._known.get(name)
-        return listed_drafters(name) or known or drafter_names()
+        return listed_drafters(name) or self._known.get(name) or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
-        """Remember what a pair offers; nothing is remembered if `drafters` is empty."""
+        """Remember what a pair offers; nothing is remembered if `drafters` is empty. The doctor
+        learns of one pair at a time, so this needs no lock."""
         name, _ = pair_and_options(pair)
-        with self._lock:
-            if drafters:
-                self._known[name] = tuple(drafters)
-                self._known.move_to_end(name)
-            while len(self._known) > KEPT_PAIRS:
-                self._known.popitem(last=False)
+        if drafters:
+            self._known.pop(name, None)
+            self._known[name] = tuple(drafters)
+        if len(self._known) > KEPT_PAIRS:
+            del self._known[next(iter(self._known))]

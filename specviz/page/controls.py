@@ -20,6 +20,7 @@ from ..several import beside, parsed_lane
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
 from .choices import OTHER, listed_drafters, pair_choices
+from .look import IN_BROWSER
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -187,17 +188,6 @@ class Controls:
     remember: gr.Checkbox
     lanes: gr.Radio
 
-    @property
-    def tunable(self) -> list[Control]:
-        """The controls that a preset or an address may set."""
-        return list(self.settings.values())
-
-
-def values_of(settings: dict[str, Any], pair: str) -> list[Any]:
-    """The values of `Controls.tunable`: these settings, and a page's defaults for all others.
-    pair: the one that the page was started with."""
-    return list({**defaults_of(pair), **settings}.values())
-
 
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
@@ -239,15 +229,8 @@ def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:
     with gr.Column(visible=False, elem_id="other-pair") as other:
         target = _model("Target", "owner/model, or a folder")
         draft = _model("Draft", "the same, or empty for none")
-    chosen.change(
-        None,
-        chosen,
-        other,
-        js=f"(pair) => ({{ __type__: 'update', visible: pair === '{OTHER}' }})",
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    shown = f"(pair) => ({{ __type__: 'update', visible: pair === '{OTHER}' }})"
+    chosen.change(None, chosen, other, js=shown, **IN_BROWSER)
     return chosen, target, draft
 
 

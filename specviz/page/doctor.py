@@ -15,6 +15,7 @@ from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
 from .choices import OTHER, Offers, chosen_pair, pair_choices
 from .controls import Controls, drafter_choices
+from .files import after
 from .look import IN_BROWSER, PRIVATE, VISITORS
 from .queue import RunQueue
 
@@ -42,28 +43,12 @@ class Doctor:
                 self._idle.cancel()
             *_, report = results_of(self._worker, ExamineTask(pair))
             self.offers.learn(pair, report.get("drafters", ()))
-            self._idle = threading.Timer(IDLE, self._close)
-            self._idle.daemon = True
-            self._idle.start()
+            self._idle = after(IDLE, self._close)
         return cast(dict[str, Any], report)
 
     def _close(self) -> None:
         with self._lock:
             self._worker.close()
-
-
-def report_views(doctor: Doctor, pair: str) -> Iterator[str]:
-    """HTML for the page: first that the doctor reads, then its report."""
-    yield f'<p class="sv-reading">{READING}</p>'
-    try:
-        yield report_html(doctor.examine(pair))
-    except SpecvizError as error:
-        yield refusal_html(str(error))
-
-
-def refusal_html(sentence: str) -> str:
-    """Why nothing was examined, as HTML."""
-    return f'<p class="stop">{escape(sentence)}</p>'
 
 
 def report_html(report: dict[str, Any]) -> str:
@@ -80,12 +65,20 @@ def report_html(report: dict[str, Any]) -> str:
 
 
 def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
-    """When the page loads, list the pairs again: by then the memory of this machine is known."""
+    """When the page loads, list the pairs again: by then the memory of this machine is known.
+
+    The control of the drafter offers what the pair can use, in the browser, without a request; for
+    models that a visitor names, once the doctor has looked at them.
+    """
 
     def list_pairs() -> Any:
         return gr.update(choices=pair_choices(own, runs.machine))
 
-    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
+    pair, drafter = controls.naming[0], controls.settings["drafter"]
+    page.load(list_pairs, None, pair, **PRIVATE)
+    for one, what in ((pair, "paired"), (drafter, "drafted")):
+        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
+        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
 def _offering(offered: Sequence[str], drafter: str) -> Any:
@@ -93,15 +86,6 @@ def _offering(offered: Sequence[str], drafter: str) -> Any:
     the visitor's choice is not among them."""
     moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
     return gr.update(choices=drafter_choices(offered), **moved)
-
-
-def connect_drafters(controls: Controls) -> None:
-    """The control of the drafter offers what the pair can use, in the browser, without a request;
-    for models that a visitor names, once the doctor has looked at them."""
-    pair, drafter = controls.naming[0], controls.settings["drafter"]
-    for one, what in ((pair, "paired"), (drafter, "drafted")):
-        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
-        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
 def connect_doctor(
@@ -116,13 +100,14 @@ def connect_doctor(
         if pair == own or (pair == OTHER and not target):
             yield "", gr.skip()
             return
+        offered = gr.skip()
         try:
             name = chosen_pair(pair, target, draft, weights, own=own)
+            offered = _offering(doctor.offers.of(name), drafter)
+            yield f'<p class="sv-reading">{READING}</p>', offered
+            yield report_html(doctor.examine(name)), _offering(doctor.offers.of(name), drafter)
         except SpecvizError as error:
-            yield refusal_html(str(error)), gr.skip()
-            return
-        for view in report_views(doctor, name):
-            yield view, _offering(doctor.offers.of(name), drafter)
+            yield f'<p class="stop">{escape(str(error))}</p>', offered
 
     pair, target, draft, weights = controls.naming
     gr.on(

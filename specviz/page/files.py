@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
@@ -19,6 +18,7 @@ import orjson
 from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
 from ..runs.recording import PROMPTS
+from ..worker.client import command_of
 from ..worker.failures import FAILED
 from .look import static_url
 from .sweeps import taken_prompts
@@ -27,11 +27,7 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".json.gz"
 
-_SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.runs.recording import serve; "
-    "serve(sys.stdin.buffer, sys.stdout.buffer)"
-)
-_ROOT = Path(__file__).resolve().parent.parent.parent
+_SERVE = command_of("specviz.runs.recording", "serve(sys.stdin.buffer, sys.stdout.buffer)")
 MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
 MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
 IDLE = 60.0  # seconds without a file after which the process ends
@@ -52,8 +48,11 @@ class FileReader:
     def answer(self, form: str, raw: bytes) -> bytes:
         """What a file holds, or `{"error": sentence}`, as JSON. form: of
         `addresses.MOST_BYTES`."""
+        if not self._places.acquire(blocking=False):
+            return orjson.dumps({"error": CROWDED})
         try:
-            answer = self.found(form, raw)
+            with self._lock:
+                answer = self._asked(form, raw)
             if form != PROMPTS or "error" in (found := orjson.loads(answer)):
                 return answer
             return orjson.dumps(taken_prompts(found))
@@ -62,15 +61,6 @@ class FileReader:
         except Exception:
             log.exception("a file could not be read")
             return orjson.dumps({"error": FAILED})
-
-    def found(self, form: str, raw: bytes) -> bytes:
-        """The reading process's answer as JSON, as it came. Raises `TraceError` if there was none
-        in time."""
-        if not self._places.acquire(blocking=False):
-            raise TraceError(CROWDED)
-        try:
-            with self._lock:
-                return self._asked(form, raw)
         finally:
             self._places.release()
 
@@ -82,7 +72,7 @@ class FileReader:
     def _asked(self, form: str, raw: bytes) -> bytes:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        limit = _after(MOST_SECONDS, process.kill)
+        limit = after(MOST_SECONDS, process.kill)
         try:
             process.stdin.write(f"{form} {len(raw)}\n".encode())
             process.stdin.write(raw)
@@ -97,7 +87,7 @@ class FileReader:
             raise TraceError(TOO_SLOW) from None
         finally:
             limit.cancel()
-        self._idle = _after(IDLE, self.close)
+        self._idle = after(IDLE, self.close)
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -106,7 +96,7 @@ class FileReader:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(_ROOT)],
+                _SERVE,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={name: one for name, one in os.environ.items() if name not in SECRETS},
@@ -120,8 +110,9 @@ class FileReader:
             process.communicate()
 
 
-def _after(seconds: float, action: object) -> threading.Timer:
-    timer = threading.Timer(seconds, action)  # type: ignore[arg-type]
+def after(seconds: float, action: Callable[[], object]) -> threading.Timer:
+    """A timer that has begun and holds up no end of the program."""
+    timer = threading.Timer(seconds, action)
     timer.daemon = True
     timer.start()
     return timer

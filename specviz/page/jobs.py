@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -14,7 +13,7 @@ from ..core.events import End, EndReason, Event, Header, Round
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 from ..worker.tasks import READING, RaceTask, Task
-from .requests import client_here, note_request
+from .security.requests import noted_client
 
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
@@ -32,7 +31,8 @@ class Job:
     begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
     noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
     fall_back: whether a recording may take its place, since nothing is wrong with the request.
-    delivered: whether the visitor has been told its end.
+    delivered: whether the visitor has been told its end. context: of the visitor's request, in
+    which the work is done.
     """
 
     most: ClassVar[int | None] = None
@@ -44,7 +44,7 @@ class Job:
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
-        self.client = client_here()
+        self.client = noted_client()
         self.task = task
         self.length = 1
         self.number = 0
@@ -60,8 +60,7 @@ class Job:
         self._asked_at = time.monotonic()
         self._patience = PATIENCE
         # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
-        note_request()
-        self._context: Context | None = copy_context()
+        self.context = copy_context()
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
@@ -121,13 +120,6 @@ class Job:
         """End it before it has begun."""
         self.error, self.over = sentence, True
 
-    def run_in_context(self, work: Callable[[], None]) -> None:
-        """Do its work, or a piece of it, in the context of the visitor's request."""
-        if self._context is None:
-            work()
-        else:
-            self._context.run(work)
-
     def has_more(self) -> bool:
         """Whether its task was only a piece of it, and `task` is now the next one; called after the
         task has ended, in the queue's thread. Others may have their turn in between."""
@@ -143,7 +135,6 @@ class Job:
         try:
             self.finish()
         finally:
-            self._context = None
             self.over = True
 
 
@@ -265,22 +256,20 @@ class Memories:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, deque[tuple[str, tuple[int, ...]]]] = OrderedDict()
+        self._kept: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = {}
 
     def of(self, session: str, pair: str) -> tuple[tuple[int, ...], ...]:
         """The texts of this visitor's last runs with this pair, the oldest first."""
-        with self._lock:
-            return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
+        return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
 
     def add(self, session: str, pair: str, ids: tuple[int, ...]) -> None:
         """Keep a text in place of the visitor's oldest; the visitor who has been away longest is
         forgotten where there are too many."""
         with self._lock:
-            texts = self._kept.setdefault(session, deque(maxlen=KEPT_RUNS))
-            texts.append((pair, ids))
-            self._kept.move_to_end(session)
-            while len(self._kept) > KEPT_SESSIONS:
-                self._kept.popitem(last=False)
+            texts = (*self._kept.pop(session, ()), (pair, ids))
+            self._kept[session] = texts[-KEPT_RUNS:]
+            if len(self._kept) > KEPT_SESSIONS:
+                del self._kept[next(iter(self._kept))]
 
     def forget(self, session: str) -> None:
         """Forget all runs of a visitor."""

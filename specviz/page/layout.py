@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ..kinds import drafter_kind
 from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
-from .api import add_api, add_sweep_api
+from .api import add_api
 from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,
@@ -29,10 +28,9 @@ from .controls import (
     defaults_of,
     make_controls,
     summary_of,
-    values_of,
 )
 from .delivery import delivery_functions, delta_of, deltas
-from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
+from .doctor import Doctor, connect_doctor, connect_pairs
 from .files import FileReader
 from .jobs import Memories, Run
 from .look import (
@@ -56,9 +54,8 @@ class Bar(NamedTuple):
     """The components above the panel and the player.
 
     presets: one button for each preset; the panel has those that the bar has no room for. adopt: a
-    hidden button that the player presses, which sets
-    the controls to those of the run that is shown. examine: another, pressed when the address
-    named the pair.
+    hidden button that the player presses, which sets the controls to those of the run that is
+    shown. examine: another, pressed when the address named the pair.
     """
 
     prompt: gr.Textbox
@@ -96,13 +93,16 @@ def build_page(
                 with gr.Row(elem_id="more-presets"):
                     bar.presets.extend(_preset_buttons(presets[FEW_PRESETS:]))
                 controls, report = make_controls(pair)
-            player = make_player(_functions(runs, pair), presets, recordings, pair)
+            functions = (
+                *delivery_functions(runs),
+                *question_functions(runs, pair),
+                *choosing_functions(runs, pair),
+            )
+            player = make_player([*map(answering, functions)], presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
-        connect_drafters(controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
-        add_sweep_api(runs, pair)
         _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     return page
@@ -141,41 +141,35 @@ def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
-def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions of the player."""
-    functions = (
-        *delivery_functions(runs),
-        *question_functions(runs, pair),
-        *choosing_functions(runs, pair),
-    )
-    return [answering(one) for one in functions]
-
-
 def _connect_run(
     runs: RunQueue, offers: Offers, own: str, bar: Bar, controls: Controls, player: gr.HTML
 ) -> None:
     memories = Memories()
+    asked = [bar.prompt, *controls.naming, controls.remember, controls.lanes]
 
-    def start(
-        request: gr.Request,
-        prompt: str,
-        pair: str,
-        target: str,
-        draft: str,
-        weights: str,
-        remember: bool,
-        lanes: str,
-        *values: Any,
-    ) -> Iterator[str]:
+    def start(request: gr.Request, prompt: str, *chosen: Any) -> Iterator[str]:
         """Race all lanes on a prompt; yields deltas for the player."""
-        session = str(request.session_hash)
-        asked = dict(zip(DEFAULTS, values, strict=True))
-        naming = (pair, target, draft, weights)
-        kept = memories if remember else None
-        if kept is None:
+        session, (*naming, remember, compare) = str(request.session_hash), chosen[:6]
+        if not remember:
             memories.forget(session)
-        name = partial(chosen_pair, *naming, own=own)
-        yield from _started(runs, offers, session, name, prompt, asked, lanes, kept)
+        try:
+            settings = checked_settings(dict(zip(DEFAULTS, chosen[6:], strict=True)))
+            name, prompt = chosen_pair(*naming, own=own), checked_prompt(prompt)
+            lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
+        except SpecvizError as error:
+            refused = Run(session, "", prompt, Settings())
+            refused.refuse(str(error))
+            yield delta_of(refused.state(""))
+            return
+        every = (settings, *(lanes or {}).values())
+        reads = any(drafter_kind(one.drafter).reads_memory for one in every)
+        memory = memories.of(session, name) if reads else ()
+        run = Run(session, name, prompt, settings, lanes, memory=memory)
+        try:
+            yield from deltas(runs, run)
+        finally:
+            if remember and run.ids:
+                memories.add(session, name, tuple(run.ids))
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -184,7 +178,7 @@ def _connect_run(
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, controls.remember, controls.lanes, *controls.tunable],
+        [*asked, *controls.settings.values()],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -195,47 +189,19 @@ def _connect_run(
     bar.stop.click(halt, concurrency_limit=None, **PRIVATE)
 
 
-def _started(
-    runs: RunQueue,
-    offers: Offers,
-    session: str,
-    pair: Callable[[], str],
-    prompt: str,
-    values: dict[str, Any],
-    compare: str,
-    memories: Memories | None,
-) -> Iterator[str]:
-    try:
-        settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
-        lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
-    except SpecvizError as error:
-        refused = Run(session, "", prompt, Settings())
-        refused.refuse(str(error))
-        yield delta_of(refused.state(""))
-        return
-    every = (settings, *(lanes or {}).values())
-    reads = any(drafter_kind(one.drafter).reads_memory for one in every)
-    memory = memories.of(session, name) if memories is not None and reads else ()
-    run = Run(session, name, prompt, settings, lanes, memory=memory)
-    try:
-        yield from deltas(runs, run)
-    finally:
-        if memories is not None and run.ids:
-            memories.add(session, name, tuple(run.ids))
-
-
 def _connect_buttons(bar: Bar, presets: Sequence[Preset], pair: str, controls: Controls) -> None:
     """Fill prompt and settings in the browser, without a request."""
+    filled = [bar.prompt, *controls.settings.values()]
     for button, preset in zip(bar.presets, presets, strict=True):
-        filled = json.dumps([preset.prompt, *values_of(preset.settings, pair)])
-        outputs = [bar.prompt, *controls.tunable]
-        button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
+        settings = {**defaults_of(pair), **preset.settings}
+        values = json.dumps([preset.prompt, *settings.values()])
+        button.click(None, None, filled, js=f"() => {values}", **IN_BROWSER)
 
 
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address or from the run that is shown, and the address from what is
     then chosen."""
-    chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
+    chosen = [bar.prompt, *controls.settings.values(), *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
     filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
     filled.then(None, None, None, js="() => window.specviz.opened()", **IN_BROWSER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
-from .choices import listed_drafters, naming_choices, naming_defaults, pair_models
+from ..worker.loading import WEIGHTS
+from .choices import listed_drafters, pair_choices, pair_models
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
@@ -51,16 +52,12 @@ def folder_of(pair: str) -> Path:
 
 def presets_of(pair: str) -> tuple[Preset, ...]:
     """The presets of a page that was started with this pair."""
-    return _presets(_read(folder_of(pair) / PRESETS))
+    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
 
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:
     """What is recorded of this pair for the stage's questions, beside its presets."""
-    return _presets(_read(folder_of(pair) / QUESTIONS)["recorded"])
-
-
-def _presets(entries: Sequence[dict[str, Any]]) -> tuple[Preset, ...]:
-    return tuple(Preset(**entry) for entry in entries)
+    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / QUESTIONS)["recorded"])
 
 
 def _read(path: Path) -> Any:
@@ -96,7 +93,10 @@ def make_player(
 ) -> gr.HTML:
     """The component. Its value is the newest delta; `functions` are the server functions that it
     may call. own: the pair that the page was started with."""
-    pairs, usual = naming_choices(own), defaults_of(own)
+    pairs, usual = [value for _, value in pair_choices(own, None)], defaults_of(own)
+    # In the order of the arguments of `chosen_pair`.
+    naming = {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
+    listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     config: dict[str, Any] = {
         "served": True,
         "files": FILES.strip("/") + "/",
@@ -106,22 +106,14 @@ def make_player(
         "titles": CHARTS,
         "several": SEVERAL,
         "links": _links(),
-        "presets": [
-            {
-                "name": one.name,
-                "prompt": one.prompt,
-                "why": one.why,
-                "settings": {**usual, **one.settings},
-            }
-            for one in presets
-        ],
+        "presets": [{**asdict(one), "settings": {**usual, **one.settings}} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
-        "defaults": {**usual, **naming_defaults(own), "lanes": "one"},
+        "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
-        "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
+        "choices": {**CHOICES, **listed},
         "pairs": pair_models(),
-        "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
+        "drafters": {name: listed_drafters(name) for name in pairs},
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,

@@ -98,51 +98,36 @@ def about(seconds: float | None) -> str:
     """A duration in words, to be put behind what takes so long."""
     if seconds is None:
         return ""
-    return (
-        f", about {max(1, round(seconds))} s" if seconds < 90 else f", about {seconds / 60:.0f} min"
-    )
+    if seconds < 90:
+        return f", about {max(1, round(seconds))} s"
+    return f", about {seconds / 60:.0f} min"
 
 
 HEALTH, READY, FIGURES = "/healthz", "/readyz", "/metrics"
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"  # Prometheus's exposition format
 Row: TypeAlias = "tuple[str, str, str, Mapping[Any, float]]"
 """A figure's name and meaning, and its values by what the third says, which may be empty."""
+NOT_LOADED = "The models have not loaded their pair yet, or could not: see the log."
 SIGN_IN = "This page has a password: send it with HTTP's Basic authentication."
 
 
-class Probes:
-    """Answers operators. Raises `SettingsError` for a variable that is not valid."""
-
-    def __init__(self) -> None:
-        self._password = AUTH.read()
-        self._figures = METRICS.read()
-
-    async def answer(self, scope: Scope, runs: RunQueue | None) -> Response | None:
-        """The answer to a request for one of these addresses; None for any other request. runs: the
-        queue of the page, if it has one yet."""
-        path = scope["path"] if scope["method"] in ("GET", "HEAD") else ""
-        if path == HEALTH:
-            return _told(200, "alive")
-        if path == READY and runs is not None:
-            return readiness(runs)
-        if path == FIGURES and runs is not None and self._figures:
-            return await self._figures_for(Headers(scope=scope), runs)
+async def probed(scope: Scope, runs: RunQueue | None) -> Response | None:
+    """The answer to a request of operators; None for any other request. runs: the queue of the
+    page, if it has one yet."""
+    path = scope["path"] if scope["method"] in ("GET", "HEAD") else ""
+    if path == HEALTH:
+        return _told(200, "alive")
+    if path == READY and runs is not None:
+        if runs.closing:
+            return _told(503, "The server is being restarted.")
+        return _told(200, "ready") if runs.answered else _told(503, NOT_LOADED)
+    if path != FIGURES or runs is None or not METRICS.read():
         return None
-
-    async def _figures_for(self, headers: Headers, runs: RunQueue) -> Response:
-        if self._password and not _signed_in(headers.get("authorization", ""), self._password):
-            return _told(401, SIGN_IN, {"www-authenticate": 'Basic realm="specviz"'})
-        # Looking at the memory of processes takes some milliseconds.
-        return Response(await run_in_threadpool(figures, runs), media_type=FORMAT)
-
-
-def readiness(runs: RunQueue) -> Response:
-    """Whether visitors may be sent here: 200 or 503, with the reason."""
-    if runs.closing:
-        return _told(503, "The server is being restarted.")
-    if not runs.answered:
-        return _told(503, "The models have not loaded their pair yet, or could not: see the log.")
-    return _told(200, "ready")
+    password = AUTH.read()
+    if password and not _signed_in(Headers(scope=scope).get("authorization", ""), password):
+        return _told(401, SIGN_IN, {"www-authenticate": 'Basic realm="specviz"'})
+    # Looking at the memory of processes takes some milliseconds.
+    return Response(await run_in_threadpool(figures, runs), media_type=FORMAT)
 
 
 def figures(runs: RunQueue) -> str:
@@ -153,12 +138,7 @@ def figures(runs: RunQueue) -> str:
         ("runs", "Runs and experiments that have ended.", "end", _of(tally.runs, ENDS)),
         ("rounds", "Rounds.", "lane", _of(tally.rounds, LANES)),
         ("tokens", "Emitted tokens.", "lane", _of(tally.tokens, LANES)),
-        (
-            "decoding_seconds",
-            "On the lanes' clocks, without prefill.",
-            "lane",
-            tally.seconds,
-        ),
+        ("decoding_seconds", "On the lanes' clocks, without prefill.", "lane", tally.seconds),
         ("drafted_tokens", "By outcome.", "outcome", _of(tally.drafted, OUTCOMES[:3])),
         ("refusals", "The queue was full, or the server ending.", "", {"": tally.refused}),
         ("model_process_restarts", "Times it was replaced.", "", {"": runs.restarts}),

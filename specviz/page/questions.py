@@ -16,7 +16,7 @@ from ..pairs.spec import MOST_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..settings import RANGES
-from ..worker.tasks import Again, Compared, DifferenceTask, DrawnSoFar, RerunTask, SampleTask
+from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
 from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
 from .delivery import begun, finished_run
 from .jobs import RunQuestion
@@ -51,7 +51,7 @@ def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, An
     def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, asked, "check --rerun")
         task = RerunTask(name, read_run(asked.get("trace"), "check --rerun"))
-        return begun(runs, RunQuestion(session, task, _told_again))
+        return begun(runs, RunQuestion(session, task, lambda again: {"result": again._asdict()}))
 
     return [begin_sampling, begin_difference, begin_rerun]
 
@@ -68,10 +68,6 @@ def _visitor(runs: RunQueue, pair: str, asked: dict[str, Any], instead: str) -> 
 def _told_difference(found: Difference) -> dict[str, Any]:
     told = {"verdict": found.verdict, "summary": found.summary}
     return {"result": {**asdict(found), **told, "scored": [one._asdict() for one in found.scored]}}
-
-
-def _told_again(again: Again) -> dict[str, Any]:
-    return {"result": again._asdict()}
 
 
 def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> RunQuestion:
@@ -94,17 +90,14 @@ def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> RunQuestion:
     return experiment
 
 
-def _told_drawn(found: DrawnSoFar | Compared) -> dict[str, Any]:
-    if isinstance(found, DrawnSoFar):
-        return {"done": found.draws}
+def _told_drawn(found: int | Compared) -> dict[str, Any]:
+    if isinstance(found, int):
+        return {"done": found}
     comparison = found.comparison
-    result = {name: getattr(comparison, name) for name in COMPARED}
+    told = ("length", "statistic", "degrees", "p_value")
+    result = {name: getattr(comparison, name) for name in told}
     result |= {"tokens": found.tokens, "shortened": found.shortened}
     return {"result": {**result, "cells": _shown(comparison.cells, found.texts)}}
-
-
-COMPARED = ("length", "statistic", "degrees", "p_value")
-"""What the browser is told of a comparison, beside its cells."""
 
 
 def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:

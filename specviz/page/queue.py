@@ -22,6 +22,11 @@ KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
+FULL = (
+    "{} runs are waiting already{}, and the queue is full: play a recording meanwhile, and press "
+    "Run again in a minute."
+)
+CUT_SHORT = "A run may take {:g} s here, so this one ended with what it had."
 SHARE_USED = (
     "As many runs of your network are waiting as may wait: play a recording meanwhile, and press "
     "Run again in a minute."
@@ -32,7 +37,9 @@ class RunQueue:
     """Jobs that wait for the models, and the thread that runs them one at a time, so that no two
     runs share the device.
 
-    limits: of the page. machine: where the models run, once the worker has looked.
+    limits: of the page. machine: where the models run, once the worker has looked. current: the
+    job that the models are doing. closing: whether the server is about to end. answered: whether
+    the models have loaded a pair or ended a job well.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
@@ -40,21 +47,15 @@ class RunQueue:
         self.machine: Host | None = None
         self._worker = worker
         self._waiting: deque[Job] = deque()
-        self._current: Job | None = None
+        self.current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = STARTING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
-        self.closing = False  # whether the server is about to end
-        self.answered = False  # whether the models have loaded a pair or ended a job well
+        self.closing = self.answered = False
         self.tally = Tally()
-
-    @property
-    def current(self) -> Job | None:
-        """The job that the models are doing."""
-        return self._current
 
     @property
     def waiting(self) -> int:
@@ -71,9 +72,10 @@ class RunQueue:
         with self._wake:
             return list(self._jobs.values())
 
-    def start(self, pair: str) -> None:
+    def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self._start_thread(pair)
+        self._thread = threading.Thread(target=self._work, args=(pair,), name="queue", daemon=True)
+        self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
@@ -89,9 +91,9 @@ class RunQueue:
             self.clean_up()
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
-            if waiting >= self.limits.waiting and (waiting or self._current):
+            if waiting >= self.limits.waiting and (waiting or self.current):
                 self.tally.refused += 1
-                raise SpecvizError(self._full(waiting))
+                raise SpecvizError(FULL.format(waiting, about(self._wait(waiting))))
             of_client = sum(one.client == job.client for one in self._waiting)
             if job.client and of_client >= self.limits.per_client:
                 raise SpecvizError(SHARE_USED)
@@ -140,7 +142,7 @@ class RunQueue:
             if job not in self._waiting:
                 return self._status if job.said is None else job.said
             place = self._waiting.index(job)
-            ahead = place + (self._current is not None)
+            ahead = place + (self.current is not None)
             if not ahead:
                 return self._status
             wait = self._wait(place)
@@ -154,47 +156,34 @@ class RunQueue:
                 self.cancel(job)
             if self._thread is not None and not self._thread.is_alive():
                 log.error("the queue's thread died: it is replaced")
-                victim, self._current = self._current, None
+                victim, self.current = self.current, None
                 if victim is not None and not victim.over:
                     victim.error = victim.error or FAILED
                     victim.close()
-                self._start_thread(None)
+                self.start()
 
     def _wait(self, place: int) -> float | None:
         """Seconds until the job at this place of the queue begins; None if unknown."""
-        expected = [self._expected(job) for job in list(self._waiting)[:place]]
-        if self._current is not None:
-            duration = self._expected(self._current)
-            spent = time.monotonic() - self._since
-            expected.append(None if duration is None else max(0.0, duration - spent))
-        known = [seconds for seconds in expected if seconds is not None]
-        return sum(known) if len(known) == len(expected) else None
-
-    def _expected(self, job: Job) -> float | None:
-        seconds = self._durations.expected(job)
-        return None if seconds is None else min(seconds, self.limits.seconds)
-
-    def _full(self, waiting: int) -> str:
-        wait = about(self._wait(waiting))
-        return (
-            f"{waiting} runs are waiting already{wait}, and the queue is full: play a "
-            "recording meanwhile, and press Run again in a minute."
-        )
+        ahead, spent = [*self._waiting][:place], [0.0] * place
+        if self.current is not None:
+            ahead.append(self.current)
+            spent.append(time.monotonic() - self._since)
+        total = 0.0
+        for job, done in zip(ahead, spent, strict=True):
+            if (seconds := self._durations.expected(job)) is None:
+                return None
+            total += max(0.0, min(seconds, self.limits.seconds) - done)
+        return total
 
     def _forget_old(self) -> None:
         over = [job for job in self._jobs.values() if job.over]
         for job in over[: max(0, len(self._jobs) - KEPT_JOBS)]:
             del self._jobs[job.id]
-        runs = [job for job in reversed(self._jobs.values()) if isinstance(job, Run)]
         size = 0
-        for run in runs:
+        for run in [job for job in reversed(self._jobs.values()) if isinstance(job, Run)]:
             size += run.size
             if size > MOST_KEPT and run.over:
                 run.forget()
-
-    def _start_thread(self, pair: str | None) -> None:
-        self._thread = threading.Thread(target=self._work, args=(pair,), name="queue", daemon=True)
-        self._thread.start()
 
     def _work(self, pair: str | None) -> None:
         if pair is not None:
@@ -203,13 +192,13 @@ class RunQueue:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._waiting))
-                job = self._current = self._waiting.popleft()
+                job = self.current = self._waiting.popleft()
                 self._since = time.monotonic()
             self._do(job)
             with self._wake:
                 if job.begun is not None:
                     self._durations.add(job, time.monotonic() - self._since)
-                self._current = None
+                self.current = None
 
     def _prepare(self, pair: str) -> None:
         try:
@@ -225,7 +214,7 @@ class RunQueue:
     def _do(self, job: Job) -> None:
         try:
             # Also what is logged belongs to the visitor's request.
-            job.run_in_context(lambda: self._attempt(job))
+            job.context.run(self._attempt, job)
         finally:
             if not self._rests(job):
                 job.close()
@@ -268,7 +257,7 @@ class RunQueue:
         if job.abandoned():
             job.stopping.set()
         elif job.begun is not None and time.monotonic() - job.begun > self.limits.seconds:
-            job.end_early(_cut_short(self.limits.seconds))
+            job.end_early(CUT_SHORT.format(self.limits.seconds))
 
     def _ignores_stop(self, job: Job) -> bool:
         """Whether the current job was stopped `stop_seconds` ago, and nobody needs its end."""
@@ -278,12 +267,6 @@ class RunQueue:
         if time.monotonic() - job.stopped_at <= self.limits.stop_seconds:
             return False
         # The next job may want the pair that is being loaded.
-        return job.begun is not None or self._another_pair_wanted(job.task.pair)
-
-    def _another_pair_wanted(self, pair: str) -> bool:
         with self._wake:
-            return any(job.task.pair != pair for job in self._waiting)
-
-
-def _cut_short(seconds: float) -> str:
-    return f"A run may take {seconds:g} s here, so this one ended with what it had."
+            another_wanted = any(one.task.pair != job.task.pair for one in self._waiting)
+        return job.begun is not None or another_wanted

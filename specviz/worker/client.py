@@ -33,11 +33,12 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
 
-# The process must import this very package, whatever its working directory and environment hold.
-_SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
-)
-_ROOT = Path(__file__).resolve().parent.parent.parent
+
+def command_of(module: str, call: str = "serve()") -> list[str]:
+    """The command of a process that calls `serve` of a module of this very package, whatever its
+    working directory and environment hold."""
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; {call}"
+    return [sys.executable, "-c", code, str(Path(__file__).resolve().parents[2])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,7 @@ class ModelsProcess:
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(_ROOT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            command_of("specviz.worker.main"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.busy = False
@@ -152,16 +151,10 @@ class ModelsProcess:
         """Whether it has not ended yet."""
         return self._popen.poll() is None
 
-    def begin(self, task: Task) -> None:
-        """Send a task. Raises `OSError` if the process has ended."""
+    def send(self, message: Task | None) -> None:
+        """Send a task; None asks for the end of the last one. Raises `OSError` if the process has
+        ended."""
         self.busy = True
-        self._send(task)
-
-    def stop(self) -> None:
-        """Ask for the end of the task that was begun last. Raises as `begin` does."""
-        self._send(None)
-
-    def _send(self, message: Task | None) -> None:
         assert self._popen.stdin is not None
         write_message(self._popen.stdin, message)
 
@@ -226,11 +219,11 @@ class ProcessWorker:
     def _results(
         self, process: ModelsProcess, task: Task, stop: Stop
     ) -> Generator[Any, None, None]:
-        process.begin(task)
+        process.send(task)
         last_reply, stopped = time.monotonic(), False
         while True:
             if stop.is_set() and not stopped:
-                process.stop()
+                process.send(None)
                 stopped = True
             try:
                 kind, value = process.replies.get(timeout=HEARTBEAT)

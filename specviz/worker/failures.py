@@ -42,11 +42,8 @@ def sentence_of(error: BaseException) -> str:
 def is_fatal(error: BaseException) -> bool:
     """Whether the process can never use the device again, as after an error in a kernel. After
     memory ran out it can."""
-    return any(map(_is_device_error, causes_of(error)))
-
-
-def _is_device_error(error: BaseException) -> bool:
-    if not isinstance(error, RuntimeError) or is_memory_error(error):
-        return False
-    accelerator = type(error).__name__ == "AcceleratorError"
-    return accelerator or any(words in str(error) for words in _DEVICE)
+    return any(
+        type(one).__name__ == "AcceleratorError" or any(words in str(one) for words in _DEVICE)
+        for one in causes_of(error)
+        if isinstance(one, RuntimeError) and not is_memory_error(one)
+    )

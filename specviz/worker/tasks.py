@@ -93,12 +93,6 @@ def _end_of(events: Iterator[Event]) -> Iterator[End]:
         yield end
 
 
-class DrawnSoFar(NamedTuple):
-    """How many continuations each lane has drawn so far."""
-
-    draws: int
-
-
 class Compared(NamedTuple):
     """The comparison of both samples, and the texts of their continuations by token ids. tokens: of
     the prompt that each draw read. shortened: whether it has more."""
@@ -113,7 +107,7 @@ class Compared(NamedTuple):
 class SampleTask:
     """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
 
-    The results are a `DrawnSoFar` after each turn and a `Compared`.
+    The results are, after each turn, how many each lane has drawn, and a `Compared`.
     reach: the most tokens of the prompt, from its end, that are read. length: tokens of a
     continuation.
     """
@@ -140,7 +134,7 @@ class SampleTask:
         for count in range(1, self.draws + 1):
             for lane, draws in drawing.items():
                 drawn[lane].append(next(draws))
-            yield DrawnSoFar(count)
+            yield count
             if stop.is_set():
                 return
         ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)

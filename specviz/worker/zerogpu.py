@@ -24,7 +24,6 @@ from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
 from ..kinds import drafter_kind
 from ..pairs.sizes import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
-from ..settings import Settings
 from ..variables import ANY_MODEL, PAIR, PAIRS
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
@@ -104,16 +103,12 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
     turns, length = 1, settings.max_new_tokens
     if isinstance(task, SampleTask):
         turns, length, prompt = task.draws, task.length, min(prompt, task.reach)
-    guesses = sum(own.gamma * _guess_seconds(own, cost) for own in lanes)
+    guess = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
+    guesses = sum(own.gamma * guess[drafter_kind(own.drafter).cost] for own in lanes)
     # The target in all lanes, and a draft in all but one.
     reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
     turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
     return min(cost.start + WARMUP + turns * turn, MOST)
-
-
-def _guess_seconds(settings: Settings, cost: CostEstimate) -> float:
-    kind = drafter_kind(settings.drafter)
-    return {"draft": cost.draft, "target": cost.target, "nothing": 0.0}[kind.cost]
 
 
 def _pass_seconds(model: Any) -> float:

@@ -23,7 +23,7 @@ from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
 from specviz.environment import Variable, number
-from specviz.page.security.bodies import NOT_OURS
+from specviz.page.security.requests import NOT_OURS
 from specviz.worker.failures import FAILED
 
 MALFORMED = Variable("SPECVIZ_MALFORMED", "Malformed requests of each kind.", number(int, 0), 20)

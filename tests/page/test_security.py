@@ -29,10 +29,11 @@ from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.files import FileReader
 from specviz.page.look import PAGE
-from specviz.page.security import blocks, bodies, guard
+from specviz.page.security import blocks, guard, requests
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers
-from specviz.page.security.bodies import (
+from specviz.page.security.guard import WRONG, guarded_options
+from specviz.page.security.requests import (
     EVENTS,
     MOST_STRINGS,
     QUESTION,
@@ -42,7 +43,6 @@ from specviz.page.security.bodies import (
     Refused,
     check,
 )
-from specviz.page.security.guard import WRONG, guarded_options
 from specviz.runs.html import PLOTLY
 from specviz.runs.recording import MOST, MOST_UNPACKED
 
@@ -347,8 +347,8 @@ def test_a_few_large_bodies_at_a_time() -> None:
     *first, later = run_apart(all_at_once())
     statuses = [getattr(one, "status", 200) for one in first]
     # One client has a part of the places, and the others have the rest.
-    assert statuses == [200] * bodies.LARGE_OF_CLIENT + [429] * 3 + [200] * 2 + [503]
-    assert statuses.count(200) == bodies.LARGE_AT_ONCE and later == SMALL + 2
+    assert statuses == [200] * requests.LARGE_OF_CLIENT + [429] * 3 + [200] * 2 + [503]
+    assert statuses.count(200) == requests.LARGE_AT_ONCE and later == SMALL + 2
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_a_body_that_dawdles_is_refused(
 ) -> None:
     """Altogether, between two parts of it, and on average."""
     for name, other in (("PATIENCE", 9.0), ("SILENCE", 0.1), ("SLOWEST", 1.0), (limit, value)):
-        monkeypatch.setattr(bodies, name, other)
+        monkeypatch.setattr(requests, name, other)
 
     async def read() -> None:
         async with Bodies().read(_feed([b"x"] * 50, 0.02), SMALL, None, ""):
@@ -464,7 +464,7 @@ def broken(*_: Any) -> Any:
 
 
 def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileReader, "found", broken)
+    monkeypatch.setattr(FileReader, "_asked", broken)
     with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
         for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
             kind, said = site.events(endpoint, {"data": data})[-1]

@@ -15,7 +15,7 @@ from scripts.browsers import chromium
 from specviz.page.probes import HEALTH
 from specviz.page.security.addresses import Sites
 from specviz.page.security.answers import security_headers, strict_cookie
-from specviz.page.security.bodies import Refused
+from specviz.page.security.requests import Refused
 
 FRIEND = "https://friend.example"
 

@@ -21,10 +21,10 @@ from page_server import Site, served
 from waiting import until
 
 from specviz import race
-from specviz.page.requests import with_id
 from specviz.page.security import answers, blocks
 from specviz.page.security.answers import LOST, Answer
 from specviz.page.security.blocks import HeardQueue
+from specviz.page.security.requests import with_id
 from specviz.runs.recording import MOST_UNPACKED
 from specviz.variables import MOST_PER_CLIENT
 

@@ -20,7 +20,7 @@ from specviz.page.delivery import deltas, drain
 from specviz.page.files import FileReader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
-from specviz.page.security.bodies import QUESTION
+from specviz.page.security.requests import QUESTION
 from specviz.page.sweeps import (
     RESTARTED,
     Bounds,
@@ -49,7 +49,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> RunQueue:
     monkeypatch.setattr("specviz.measure.sweep.sweep.Sweep", ScriptedSweep)
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
     found = RunQueue(LocalWorker(lambda *_: pair, race), Limits())
-    found._start_thread(None)
+    found.start()
     return found
 
 

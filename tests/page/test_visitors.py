@@ -24,7 +24,7 @@ from specviz.page.delivery import delivery_functions, deltas
 from specviz.page.jobs import Run, RunQuestion
 from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
-from specviz.page.requests import client_of
+from specviz.page.security.requests import client_of
 from specviz.worker.client import Limits, LocalWorker
 from specviz.worker.tasks import READING, SampleTask
 
@@ -41,7 +41,7 @@ def slow_race(*arguments: Any) -> Iterator[Event]:
 def queue_of(racing: Any = slow_race, limits: Limits | None = None) -> RunQueue:
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
     queue = RunQueue(LocalWorker(lambda *_: pair, racing), limits or Limits())
-    queue._start_thread(None)
+    queue.start()
     return queue
 
 
@@ -88,10 +88,10 @@ def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
     waiting_streams[1].close()  # type: ignore[attr-defined]
     assert queue.status_of(waiting[2]).startswith("2 other runs")
     first.close()  # type: ignore[attr-defined]
-    assert until(lambda: queue._current is waiting[0])
+    assert until(lambda: queue.current is waiting[0])
     assert not waiting[2].racing
     waiting_streams[0].close()  # type: ignore[attr-defined]
-    assert until(lambda: queue._current is waiting[2])
+    assert until(lambda: queue.current is waiting[2])
     assert not waiting[1].racing
     waiting_streams[2].close()  # type: ignore[attr-defined]
 
@@ -129,7 +129,7 @@ def test_the_models_are_said_to_warm_up_when_they_do() -> None:
 
     pair = pair_of(mini(5), mini(5, seed=1))
     queue = RunQueue(Restarting(lambda *_: pair, race_when_warm), Limits())
-    queue._start_thread(None)
+    queue.start()
     run = run_of("a", SHORT)
     stream = deltas(queue, run)
     said = [json.loads(next(stream)).get("status") for _ in range(2)]
@@ -164,7 +164,7 @@ def test_a_full_queue_says_so_and_places_come_free() -> None:
     fourth = in_queue(queue, run_of("d"))
     for stream in (third, fourth, first):
         stream.close()  # type: ignore[attr-defined]
-    assert until(lambda: queue._current is None)
+    assert until(lambda: queue.current is None)
     assert "error" not in told(queue, run_of("e", SHORT))[-1]
 
 
@@ -184,7 +184,7 @@ def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
     first = begun(queue, run_of("a"))
     assert "error" in told(queue, run_of("b"))[-1]
     first.close()  # type: ignore[attr-defined]
-    assert until(lambda: queue._current is None)
+    assert until(lambda: queue.current is None)
     assert "error" not in told(queue, run_of("b", SHORT))[-1]
 
 
@@ -213,7 +213,7 @@ def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -
         return pair
 
     queue = RunQueue(LocalWorker(load, race), Limits())
-    queue._start_thread(None)
+    queue.start()
     assert "remark" not in told(queue, run_of("a", SHORT))[-1]
 
 

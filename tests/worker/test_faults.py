@@ -39,7 +39,7 @@ QUICK = Limits(stop_seconds=0.5)
 
 def queue_over(worker: Any, limits: Limits = QUICK) -> RunQueue:
     queue = RunQueue(worker, limits)
-    queue._start_thread(None)
+    queue.start()
     return queue
 
 
@@ -176,7 +176,7 @@ def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) 
         queue, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
     )
     stream.close()  # type: ignore[attr-defined]
-    assert queue._current is not None  # it did not wait for the end of the load
+    assert queue.current is not None  # it did not wait for the end of the load
     other = told(queue, run_of("two", task=FaultyRace("none", 0, Settings(max_new_tokens=4))))
     assert reasons_in(other) == {"length"}
 
@@ -284,7 +284,7 @@ def test_a_visitor_may_leave_at_any_moment(deltas_heard: int) -> None:
     for _ in range(deltas_heard):
         next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert until(lambda: not queue._current and not queue._waiting)
+    assert until(lambda: not queue.current and not queue._waiting)
     assert run.over or deltas_heard < 2
     assert reasons_in(told(queue, run_of(settings=Settings(max_new_tokens=4)))) == {"length"}
 

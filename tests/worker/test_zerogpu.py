@@ -127,7 +127,7 @@ class TestLentGpu:
 
     def test_an_experiment_runs_there_too(self, ask: Ask) -> None:
         told = ask("sample")
-        assert told["error"] is None and told["came"] == [*["DrawnSoFar"] * 3, "Compared"]
+        assert told["error"] is None and told["came"] == [*["int"] * 3, "Compared"]
 
     def test_what_needs_no_gpu_asks_for_none(self, ask: Ask, devices: Devices) -> None:
         before = len(devices.asked)

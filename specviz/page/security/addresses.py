@@ -22,7 +22,7 @@ from starlette.types import Scope
 from ...prompts import OF_A_SWEEP
 from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPTS, TRACE
 from ...variables import ORIGINS
-from .bodies import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
+from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"
 FILE = API + "file="

@@ -28,9 +28,8 @@ from starlette.types import Message, Receive, Scope, Send
 from ...environment import ASSETS
 from ...runs.html import PAGE, first_modules, served_map
 from ...worker.failures import FAILED
-from ..requests import ID
 from .addresses import HOST, HUB
-from .bodies import NOT_OURS
+from .requests import ID, NOT_OURS
 
 TITLE = "specviz: speculative decoding, token by token"
 DESCRIPTION = (

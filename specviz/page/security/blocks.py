@@ -28,8 +28,7 @@ from ...errors import SettingsError, SpecvizError
 from ...logs import brief
 from ...variables import MOST_PER_CLIENT
 from ...worker.failures import FAILED
-from ..requests import client_of
-from .bodies import NOT_OURS, Refused
+from .requests import NOT_OURS, Refused, client_of
 
 if TYPE_CHECKING:
     from ..files import FileReader

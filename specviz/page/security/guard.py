@@ -24,8 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...logs import REQUEST, brief
 from ...variables import AUTH, MCP
-from ..probes import Probes
-from ..requests import client_of, with_id
+from ..probes import probed
 from .addresses import (
     API,
     LOGIN,
@@ -42,7 +41,7 @@ from .addresses import (
 )
 from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
 from .blocks import check_libraries
-from .bodies import NOT_OURS, Bodies, Refused, check
+from .requests import NOT_OURS, Bodies, Refused, check, client_of, with_id
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +83,6 @@ class Guard:
         self._app = app
         self._sites = sites
         self._tools = tools
-        self._probes = Probes()
         self._bodies = Bodies()
         self._attempts = Attempts()
 
@@ -118,9 +116,9 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
         # A probe has no session, and may name any host.
-        probed = await self._probes.answer(scope, getattr(page, "runs", None))
-        if probed is not None:
-            await answer.give(probed)
+        told = await probed(scope, getattr(page, "runs", None))
+        if told is not None:
+            await answer.give(told)
             return
         answer.added |= self._sites.admit(headers, page.share_url)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -137,8 +135,8 @@ class Guard:
             if post.kind is not None:
                 check(raw, post.kind)
             if post.reads is not None:
-                told = await run_in_threadpool(page.reader.answer, post.reads, raw)
-                await answer.give(Response(told, media_type="application/json"))
+                found = await run_in_threadpool(page.reader.answer, post.reads, raw)
+                await answer.give(Response(found, media_type="application/json"))
             elif post is LOGIN:
                 answer.sentences = {400: WRONG}
                 await self._attempts.begin(client)
@@ -165,7 +163,14 @@ class Guard:
     async def _pass(
         self, scope: Scope, receive: Receive, answer: Answer, raw: bytes | None = None
     ) -> None:
-        await self._app(_for_gradio(scope), answer.watched(receive, raw), answer.send)
+        # Gradio lets the site that `origin` names read the answer, and fails for most forms of
+        # `range`, which may be ignored.
+        kept = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
+        ]
+        await self._app({**scope, "headers": kept}, answer.watched(receive, raw), answer.send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
@@ -184,17 +189,6 @@ class Guard:
         if kind != wanted and (post.kind or post.reads):
             raise Refused(400, NOT_OURS)
         return post
-
-
-def _for_gradio(scope: Scope) -> Scope:
-    """The request without what Gradio gets wrong: it lets the site that `origin` names read the
-    answer, and fails for most forms of `range`, which may be ignored."""
-    kept = [
-        (name, value)
-        for name, value in scope["headers"]
-        if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
-    ]
-    return {**scope, "headers": kept}
 
 
 def check_signed_in(scope: Scope, path: str) -> None:

@@ -1,17 +1,61 @@
-"""The bodies of requests: read up to a limit, and checked before Gradio parses them."""
+"""Requests: who sends them, which one is being answered, and their bodies, which are read up to a
+limit, and checked before Gradio parses them."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeAlias
+from uuid import uuid4
 
 import orjson
+from gradio.context import LocalContext
 from pydantic import BaseModel, Field, TypeAdapter
-from starlette.types import Receive
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import Receive, Scope
+
+from ...logs import REQUEST
+
+ID = "x-request-id"
+_GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
+
+
+def with_id(scope: Scope) -> Scope:
+    """The request with an id, which is a proxy's own if it gave one."""
+    scope = dict(scope)
+    headers = MutableHeaders(scope=scope)
+    given = headers.get(ID, "")
+    headers[ID] = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
+    return scope
+
+
+def client_of(scope: Scope) -> str:
+    """The address of a request; of IPv6 its network, in which one visitor has many addresses.
+
+    Behind a proxy it is the address that the proxy names, if uvicorn trusts the proxy.
+    """
+    host = str((scope.get("client") or ("",))[0])
+    try:
+        return str(ipaddress.IPv6Network((host, 64), strict=False))
+    except ValueError:
+        return host
+
+
+def noted_client() -> str:
+    """The address of the request that Gradio is answering in this thread; empty without one. From
+    now on the log has its id: Gradio runs handlers of events outside of their requests."""
+    request = LocalContext.request.get(None)
+    scope = getattr(getattr(request, "request", request), "scope", None)
+    if not scope:
+        return ""
+    REQUEST.set(Headers(scope=scope).get(ID, ""))
+    return client_of(scope)
+
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
