@@ -39,7 +39,7 @@ from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair
 from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
-from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
+from .table import known_head, known_model, suggested_draft, wheel_file
 from .weights import LoadOptions, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -247,7 +247,7 @@ def _memory_by_table(
     if len(facts) < len(names) or not all(one.sized for one in facts):
         return
     target, cpu = facts[0], devices[0].device.type == "cpu"
-    usual = "float32" if cpu or isinstance(target, HeadFacts) else target.dtype
+    usual = "float32" if cpu or not target.dtype else target.dtype
     loads = [
         PlannedLoad(
             one.name.rpartition("/")[2],

@@ -13,7 +13,7 @@ from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
 from ..sizes import shown_bytes, shown_count
 from ..spec import OWN_LAYERS
-from ..table import HeadFacts, known_head
+from ..table import Facts, known_head
 from . import AnyMetadata, read_any_head
 from .eagle_files import HeadMetadata
 from .library import MtpMetadata, asks_sharing_modes, counted, dropped_sentence, mtp_count, runnable
@@ -143,7 +143,7 @@ def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
         )
 
 
-def _table_finding(facts: HeadFacts) -> Finding:
+def _table_finding(facts: Facts) -> Finding:
     """What the table says of a head whose files cannot be read now."""
     known = {
         "parameters": facts.parameters and f"{shown_count(facts.parameters)} parameters",
