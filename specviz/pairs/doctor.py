@@ -33,11 +33,18 @@ from .heads import is_head
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .hub import closed_sentence, find_source, gated_sentence, hub_listing
 from .load import source_of
-from .memory import DeviceMemory, PlannedLoad, device_memory
+from .memory import (
+    DRAFTING_LANES,
+    LANES,
+    QUANTIZED,
+    TYPICAL_CONTEXT,
+    DeviceMemory,
+    PlannedLoad,
+    device_memory,
+)
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair
-from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
 from .table import known_head, known_model, suggested_draft, wheel_file
 from .weights import LoadOptions, checked_device, checked_options

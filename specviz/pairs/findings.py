@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from ..errors import PairError
 from .gguf import GgufHeader
 from .hub import Listing, page_of, token_state
-from .memory import DeviceMemory, PlannedLoad, place_target
+from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
     Pair,
@@ -26,7 +26,6 @@ from .pair import (
     text_config,
     tokenizer_size,
 )
-from .sizes import LANES, shown_bytes, shown_count
 from .table import known_model
 from .weights import ModelSource
 

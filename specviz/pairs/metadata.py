@@ -4,6 +4,7 @@ caches hold and whether they can be rolled back."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -21,8 +22,8 @@ from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
 from .hub import failure_sentence, find_source, folder_weights
-from .pair import text_config
-from .sizes import LayerCache
+from .memory import LayerCache, MemoryNeed
+from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
@@ -136,6 +137,12 @@ def meta_model(config: Any) -> Any:
     # transformers has written this dtype into the config, which says how weights are stored.
     model.config.dtype = stored
     return model.eval()
+
+
+def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
+    """The memory that a model needs; it may be on the `meta` device."""
+    sizes = parameter_count(model), quantizable_parameters(model)
+    return MemoryNeed(*sizes, layers, copies, context_length(model))
 
 
 def quantizable_parameters(model: Any) -> int:

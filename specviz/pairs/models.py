@@ -15,17 +15,17 @@ from .heads import AnyMetadata, read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
+    DRAFTING_LANES,
+    LANES,
     PlannedLoad,
     device_memory,
     loading_precision,
-    memory_need,
     place_target,
     shortage_sentence,
 )
-from .metadata import ModelMetadata, read_metadata
+from .metadata import ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
-from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import NamedPair, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model

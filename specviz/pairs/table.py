@@ -14,7 +14,7 @@ from ..environment import ASSETS, BUILTIN, SERVED
 from ..errors import PairError, SettingsError
 from ..kinds import drafters_for
 from ..variables import PAIR, PAIRS, REMOTE
-from .sizes import (
+from .memory import (
     DRAFTING_LANES,
     LANES,
     TYPICAL_CONTEXT,

@@ -23,11 +23,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from ..errors import PairError, causes_of, ran_out_of_memory
 from ..variables import CACHE
-from .checksums import check_files, sha256, write_checksums
 from .gguf import GgufHeader, read_gguf
+from .load import check_files, sha256, write_checksums
+from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
 from .progress import Progress, Watcher, watched
-from .sizes import shown_bytes
 from .weights import ORIGIN, ModelSource
 
 FORM = 1  # of what is kept; another one is unpacked anew

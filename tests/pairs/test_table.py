@@ -15,12 +15,12 @@ from transformers import AutoConfig
 from specviz.environment import ASSETS, BUILTIN
 from specviz.errors import SettingsError
 from specviz.pairs import table
-from specviz.pairs.checksums import check_files
 from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
+from specviz.pairs.load import check_files
+from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.pairs.models import model_names
 from specviz.pairs.pair import context_length, parameter_count
-from specviz.pairs.sizes import PRECISIONS
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,

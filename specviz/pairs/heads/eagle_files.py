@@ -31,9 +31,9 @@ from ..hub import (
     no_safetensors,
     weight_files,
 )
+from ..memory import LayerCache, MemoryNeed
 from ..pair import text_config
 from ..progress import Watcher, watched
-from ..sizes import LayerCache, MemoryNeed
 from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 

@@ -9,9 +9,9 @@ import transformers
 from ...errors import PairError
 from ..findings import Finding, Findings, access_findings, file_findings, good, stop, warning
 from ..hub import failure_sentence, find_source, folder_weights, hub_listing, no_safetensors
+from ..memory import shown_bytes, shown_count
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
-from ..sizes import shown_bytes, shown_count
 from ..spec import OWN_LAYERS
 from ..table import Facts, known_head
 from . import AnyMetadata, read_any_head

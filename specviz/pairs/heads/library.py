@@ -20,10 +20,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import failure_sentence, find_source, weight_names
+from ..memory import MemoryNeed
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import logit_width, logits_device, parameter_count, text_config
 from ..progress import Watcher
-from ..sizes import MemoryNeed
 from ..spec import OWN_LAYERS
 from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
