@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -27,10 +26,10 @@ from .findings import (
     rollback_findings,
     size_findings,
     stop,
+    stopping,
     vocabulary_findings,
 )
-from .heads import is_head
-from .heads.findings import examined_head, head_findings, own_layers_findings
+from .heads import examined_head, head_findings, is_head, own_layers_findings
 from .hub import closed_sentence, find_source, gated_sentence, hub_listing
 from .load import source_of
 from .memory import (
@@ -131,7 +130,7 @@ def examine(
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()
-    with _stopping("precision", found):
+    with stopping("precision", found):
         options = checked_options(**precision)
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
@@ -156,15 +155,6 @@ def examine(
     memory = {p: sum(load.need.bytes(p, tokens) for load in loads) for p in precisions}
     total = sum(one.free for one in devices)
     return Report(shown[0], beside, tuple(found), memory, total, suggested, drafters)
-
-
-@contextmanager
-def _stopping(topic: str, found: list[Finding]) -> Iterator[None]:
-    """Makes a finding of a `PairError` inside the block."""
-    try:
-        yield
-    except PairError as error:
-        found.append(stop(topic, str(error)))
 
 
 def examine_pair(spec: PairSpec, **options: Any) -> Report:
@@ -206,12 +196,12 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     if (file := local_file(name)) is not None:
         from .unpack import packed_metadata, unpacked_bytes
 
-        with _stopping("file", found):
+        with stopping("file", found):
             header, metadata = packed_metadata(file)
             found += packed_findings(header, unpacked_bytes(header))
             return metadata
         return None
-    with _stopping("name", found):
+    with stopping("name", found):
         source = find_source(name)
         listing = hub_listing(source)
         try:

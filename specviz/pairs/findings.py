@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 from huggingface_hub import constants
 
-from ..errors import PairError
+from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
 from .hub import Listing, page_of, token_state
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
@@ -49,6 +50,15 @@ class Finding:
 good, warning, stop = (partial(Finding, level) for level in get_args(Level))
 
 Findings: TypeAlias = Iterator[Finding]
+
+
+@contextmanager
+def stopping(topic: str, found: list[Finding]) -> Iterator[None]:
+    """Makes a finding of an error that users can cause inside the block."""
+    try:
+        yield
+    except SpecvizError as error:
+        found.append(stop(topic, str(error)))
 
 
 def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> Findings:

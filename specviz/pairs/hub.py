@@ -195,6 +195,14 @@ def damaged_sentence(shown: str, file: str) -> str:
     return f"{shown} has a damaged or incomplete file {file}: download it again."
 
 
+def misfit_sentence(shown: str, name: str, shape: Sequence[int], wanted: Sequence[int]) -> str:
+    """One sentence: that a weight of a model is not of the shape that its config asks for."""
+    return (
+        f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
+        f"{list(wanted)}; download it again."
+    )
+
+
 def _damaged_json(folder: Path) -> str | None:
     """The name of a file that should be JSON and is not."""
     for path in sorted(folder.glob("*.json")):

@@ -21,7 +21,7 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source, folder_weights
+from .hub import failure_sentence, find_source, folder_weights, misfit_sentence
 from .memory import LayerCache, MemoryNeed
 from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
@@ -110,10 +110,7 @@ def _check_weights(metadata: ModelMetadata) -> None:
     shown = metadata.source.shown
     for name, shape in shapes.items():
         if wanted.get(name, shape) != shape:
-            raise PairError(
-                f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
-                f"{list(wanted[name])}; download it again."
-            )
+            raise PairError(misfit_sentence(shown, name, shape, wanted[name]))
     held = sum(prod(shape) for shape in shapes.values())
     missing = sum(p.numel() for p in metadata.model.parameters()) - held
     if missing > 0:

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.kinds import resolved
-from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.watching import load_watched, tells_steps
 from .doctor import Report, examine_pair, shown_model
-from .findings import Findings, good, stop, warning
+from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
 from .load import Asked, source_of
 from .pair import Pair
@@ -67,10 +66,10 @@ def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
 
 
 def _report(target: str, draft: str | None, findings: Findings) -> Report:
-    try:
-        return Report(target, draft, tuple(findings))
-    except (PairError, ServerError) as error:
-        return Report(target, draft, (stop("server", str(error)),))
+    found: list[Finding] = []
+    with stopping("server", found):
+        found += findings
+    return Report(target, draft, tuple(found))
 
 
 def watched_findings(spec: WatchedSpec) -> Findings:

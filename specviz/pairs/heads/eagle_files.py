@@ -28,6 +28,7 @@ from ..hub import (
     general_sentence,
     hub_file,
     hub_listing,
+    misfit_sentence,
     no_safetensors,
     weight_files,
 )
@@ -83,44 +84,31 @@ class HeadMetadata:
         return head.eval()
 
 
-def read_head(name: str, target: Any) -> HeadMetadata | None:
-    """The metadata of the head with this hub id or folder, or None if it is another kind of model.
-
-    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if the config
-    is damaged, of a kind that is not known, or made for another target.
-    """
-    if (values := head_values(name)) is None:
-        return None
-    source = find_source(name)
-    return HeadMetadata(source, read_head_config(values, target, source.shown), values)
-
-
-def head_values(name: str) -> dict[str, Any] | None:
-    """The config of the head with this hub id or folder; None if it is another kind of model."""
-    values = config_values(name) or {}
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    known = any("eagle3" in str(name).lower() for name in names)
-    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return values if known or one_layer else None
-
-
-def config_values(name: str) -> dict[str, Any] | None:
-    """What config.json of a hub id or folder holds; None if it cannot be read: whoever reads it as
-    a model then says why."""
+def config_values(name: str) -> dict[str, Any]:
+    """What config.json of a hub id or folder holds; nothing if it cannot be read: whoever reads it
+    as a model then says why."""
     try:
         values = json.loads(hub_file(find_source(name), "config.json").read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
-        return None
-    return values if isinstance(values, dict) else None
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
-def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadConfig:
-    """The shape of the head with this config. target: the model that it is for, perhaps on the
+def is_eagle(values: dict[str, Any]) -> bool:
+    """Whether this is the config of an EAGLE-3 head."""
+    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
+    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
+    return one_layer or any("eagle3" in str(name).lower() for name in names)
+
+
+def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadMetadata:
+    """The metadata of the head with this config. target: the model that it is for, perhaps on the
     `meta` device.
 
-    Raises `PairError` if the config is damaged, of another kind, or made for another target.
+    Raises `PairError` if the config is damaged, of a kind that is not known, or made for another
+    target.
     """
-    layer = values.get("transformer_layer_config") or values
+    shown, layer = source.shown, values.get("transformer_layer_config") or values
     unknown = [name for name in UNKNOWN_PARTS if values.get(name)]
     if layer.get("num_hidden_layers", 1) != 1:
         unknown.append(f"{layer['num_hidden_layers']} layers")
@@ -144,7 +132,7 @@ def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadCon
             f"{shown} has a damaged or incomplete config.json: download it again."
         ) from error
     check_head(config, target)
-    return config
+    return HeadMetadata(source, config, values)
 
 
 LAYER_FIELDS = (
@@ -179,10 +167,10 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
-    found = read_head(name, target)
-    if found is None:
-        raise PairError(general_sentence(find_source(name).shown))
-    return found.load(target, device)
+    source, values = find_source(name), config_values(name)
+    if not is_eagle(values):
+        raise PairError(general_sentence(source.shown))
+    return read_head(source, values, target).load(target, device)
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
@@ -226,7 +214,7 @@ def _filled(
     """A head with these weights."""
     with torch.device("meta"):
         head = Head(config)
-    wanted = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
+    wanted = head.state_dict()
     if config.draft_vocab == config.layer.vocab_size:
         weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
     for name in sorted(wanted.keys() | weights.keys()):
@@ -237,11 +225,8 @@ def _filled(
                 f"{shown} has a weight {name}, which an EAGLE-3 head of one layer does not have: "
                 "choose another head."
             )
-        if tuple(weights[name].shape) != wanted[name]:
-            raise PairError(
-                f"{shown} does not fit its own config.json: {name} is "
-                f"{list(weights[name].shape)} instead of {list(wanted[name])}; download it again."
-            )
+        if weights[name].shape != wanted[name].shape:
+            raise PairError(misfit_sentence(shown, name, weights[name].shape, wanted[name].shape))
     kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
     placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
     head.load_state_dict(placed, assign=True)

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import failure_sentence, find_source, weight_names
+from ..hub import failure_sentence, weight_names
 from ..memory import MemoryNeed
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import logit_width, logits_device, parameter_count, text_config
@@ -27,7 +27,6 @@ from ..progress import Watcher
 from ..spec import OWN_LAYERS
 from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
-from .eagle_files import config_values
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
@@ -223,20 +222,11 @@ def _lacking_sentence(shown: str) -> str:
     )
 
 
-def is_assistant(name: str) -> bool:
-    """Whether a hub id or folder holds an assistant."""
-    return (config_values(name) or {}).get("model_type") in ASSISTANTS
+def read_assistant(source: ModelSource, target: Any) -> AssistantMetadata:
+    """The metadata of an assistant. target: the model that it is for, perhaps on the `meta` device.
 
-
-def read_assistant(name: str, target: Any) -> AssistantMetadata | None:
-    """The metadata of the assistant with this hub id or folder, or None if it is another model.
-
-    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if it is
-    damaged, or made for another target.
+    Raises `PairError` if it is damaged, or made for another target.
     """
-    if not is_assistant(name):
-        return None
-    source = find_source(name)
     try:
         config = buildable(AutoConfig.from_pretrained(source.name, **hub_options(source)))
         with torch.device("meta"):
