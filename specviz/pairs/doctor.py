@@ -16,18 +16,14 @@ from .findings import (
     Findings,
     Level,
     access_findings,
-    chat_findings,
-    context_findings,
     file_findings,
     good,
     memory_findings,
-    mixture_findings,
     packed_findings,
+    pair_findings,
     rollback_findings,
-    size_findings,
     stop,
     stopping,
-    vocabulary_findings,
 )
 from .heads import examined_head, head_findings, is_head, own_layers_findings
 from .hub import closed_sentence, find_source, gated_sentence, hub_listing
@@ -42,11 +38,21 @@ from .memory import (
     device_memory,
 )
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, model_names, planned_loads, row_of
+from .models import meta_pair, named_files, planned_loads
 from .pair import Pair
-from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
-from .table import known_head, known_model, suggested_draft, wheel_file
-from .weights import LoadOptions, checked_device, checked_options
+from .spec import (
+    NO_DRAFT,
+    ModelsSpec,
+    NamedSpec,
+    OperatorSpec,
+    PairSpec,
+    local_file,
+    local_path,
+    operator_spec,
+    parse_pair,
+)
+from .table import known_head, known_model, suggested_draft
+from .weights import LoadOptions, ModelSource, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -137,7 +143,7 @@ def examine(
     drafters: tuple[str, ...] = ()
     if len(models) + (head is not None) == len(names):
         loads = planned_loads(models, head, options, devices[0].device)
-        found += _fit(models, suggested)
+        found += pair_findings(models, suggested)
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
@@ -159,6 +165,8 @@ def examine(
 
 def examine_pair(spec: PairSpec, **options: Any) -> Report:
     """The report on what a parsed name stands for, with the options of `examine`."""
+    if isinstance(spec, OperatorSpec):
+        spec = operator_spec()
     report: Report = resolved(source_of(spec).examine)(spec, **options)
     return report
 
@@ -176,19 +184,13 @@ def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[lis
         if not isinstance(spec, NamedSpec | ModelsSpec):
             return [name], None
         target = spec
-    one, other = model_names(target)
-    row = row_of(target)
-    if row is not None and row.wheel is not None:
-        one = str(wheel_file(row) or one)
-    return [one, other] if other else [one], None if row is None else row.drafter
+    one, other, row = named_files(target)
+    return [one, other] if other else [one], row.drafter if row else None
 
 
 def shown_model(name: str) -> str:
     """A model's name as a report tells it."""
-    try:
-        return find_source(name).shown
-    except PairError:
-        return name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
+    return ModelSource(name, local_path(name)).shown
 
 
 def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
@@ -218,22 +220,6 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
         found += rollback_findings(metadata)
         return metadata
     return None
-
-
-def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
-    """The findings about the target and the draft together."""
-    alone, *draft = (Pair(one.model, None, one.tokenizer) for one in models)
-    if draft:
-        hint = suggested if suggested and suggested != models[1].source.name else ""
-        try:
-            yield from vocabulary_findings(meta_pair(models), hint)
-        except PairError as error:
-            better = f" {hint} is a known draft for this target." if hint else ""
-            yield stop("tokenizer", str(error) + better)
-        yield from size_findings(models, hint)
-    yield from mixture_findings(models[0])
-    yield from context_findings(models)
-    yield from chat_findings(alone, draft[0] if draft else None)
 
 
 def _memory_by_table(

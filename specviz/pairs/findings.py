@@ -130,6 +130,23 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
     yield good("rollback", f"{shown}'s caches can be rolled back{how}.")
 
 
+def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
+    """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
+    alone, *draft = (Pair(one.model, None, one.tokenizer) for one in models)
+    if draft:
+        hint = suggested if suggested and suggested != models[1].source.name else ""
+        try:
+            pair = Pair(alone.target, draft[0].target, alone.tokenizer, draft[0].tokenizer)
+            yield from vocabulary_findings(pair, hint)
+        except PairError as error:
+            better = f" {hint} is a known draft for this target." if hint else ""
+            yield stop("tokenizer", str(error) + better)
+        yield from size_findings(models, hint)
+    yield from mixture_findings(models[0])
+    yield from context_findings(models)
+    yield from chat_findings(alone, draft[0] if draft else None)
+
+
 def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
     """Whether prompts go through a chat template."""
     if draft is not None and pair.is_chat != draft.is_chat:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ..core.kinds import PairSource, resolved
-from ..environment import ASSETS, BUILTIN, has_numba
+from ..environment import ASSETS, BUILTIN, SERVED, has_numba
 from ..errors import PairError
 from ..kinds import PAIR_SOURCES
 from .pair import Pair
@@ -88,10 +88,11 @@ def load_any(
 ) -> Pair | Racing:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    if pair != BUILTIN and not hasattr(pair, "source"):
-        from .spec import parse_pair  # the built-in pair needs no grammar
+    if pair != BUILTIN:
+        from .spec import operator_spec, parse_pair  # the built-in pair needs no grammar
 
-        pair = parse_pair(pair)
+        pair = pair if hasattr(pair, "source") else parse_pair(pair)
+        pair = operator_spec() if str(pair) == SERVED else pair
     asked = Asked(checked_options(**precision), checked_device(device), on_progress)
     loaded: Pair | Racing = resolved(source_of(pair).load)(pair, asked)
     return loaded

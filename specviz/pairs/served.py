@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..core.kinds import resolved
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.watching import load_watched, tells_steps
-from .doctor import Report, examine_pair, shown_model
+from .doctor import Report, shown_model
 from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
-from .load import Asked, source_of
+from .load import Asked
 from .pair import Pair
 from .progress import Progress
-from .spec import ServedSpec, WatchedSpec, operator_spec
+from .spec import ServedSpec, WatchedSpec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
 
 
@@ -33,12 +32,6 @@ def load_served(spec: ServedSpec, asked: Asked) -> Pair:
     return Pair(target=target, draft=draft, tokenizer=tokenizer, name=name)
 
 
-def load_operator(_: object, asked: Asked) -> Any:
-    """The pair of SPECVIZ_REMOTE. Raises `PairError` and `ServerError`."""
-    spec = operator_spec()
-    return resolved(source_of(spec).load)(spec, asked)
-
-
 def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     """The target of such a pair, its draft's source, and the tokenizer that both must have.
 
@@ -48,11 +41,6 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     tokenizer = read_tokenizer(source)
     at = spec.target
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
-
-
-def examine_operator(_: object, **options: Any) -> Report:
-    """The report on the server of SPECVIZ_REMOTE. Raises `PairError` if that names none."""
-    return examine_pair(operator_spec(), **options)
 
 
 def examine_served(spec: ServedSpec, **_: Any) -> Report:
