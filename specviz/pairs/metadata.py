@@ -4,20 +4,15 @@ caches hold and whether they can be rolled back."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    DynamicCache,
-    GenerationConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
@@ -25,6 +20,10 @@ from .hub import failure_sentence, find_source, folder_weights, misfit_sentence
 from .memory import LayerCache, MemoryNeed
 from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
+
+if TYPE_CHECKING:
+    from ..core.states import DraftHead
+    from .progress import Watcher
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
@@ -67,6 +66,22 @@ class ModelMetadata:
     @cached_property
     def caches(self) -> Caches:
         return probed_caches(self.model)
+
+
+@dataclass(frozen=True)
+class HeadMetadata:
+    """What is known of a head before its weights are read.
+
+    form: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load: (loaded
+    target, device, watcher) -> the head, in the target's dtype; raises `PairError`. made_for: the
+    hub id of the target that it names as its own.
+    """
+
+    source: ModelSource
+    form: Any
+    need: MemoryNeed
+    load: Callable[[Any, torch.device, Watcher | None], DraftHead]
+    made_for: object = None
 
 
 def read_metadata(name: str) -> ModelMetadata:

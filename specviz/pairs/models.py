@@ -10,7 +10,7 @@ import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from .heads import AnyMetadata, read_any_head
+from .heads import read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
@@ -22,7 +22,7 @@ from .memory import (
     place_target,
     shortage_sentence,
 )
-from .metadata import ModelMetadata, memory_need, read_metadata
+from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
@@ -124,7 +124,7 @@ def meta_pair(models: list[ModelMetadata]) -> Pair:
 
 def planned_loads(
     models: list[ModelMetadata],
-    head: AnyMetadata | None,
+    head: HeadMetadata | None,
     options: Sequence[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
@@ -146,7 +146,7 @@ def planned_loads(
 def _loaded(
     planned: Pair,
     models: list[ModelMetadata],
-    head: AnyMetadata | None,
+    head: HeadMetadata | None,
     options: Sequence[LoadOptions],
     on_progress: Watcher | None,
 ) -> Pair:

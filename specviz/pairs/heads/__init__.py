@@ -3,8 +3,6 @@ what the doctor finds about them before their weights are read."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import transformers
 
 from ...errors import PairError
@@ -19,15 +17,14 @@ from ..findings import (
 )
 from ..hub import failure_sentence, find_source, folder_weights, hub_listing, no_safetensors
 from ..memory import shown_bytes, shown_count
-from ..metadata import ModelMetadata
+from ..metadata import HeadMetadata, ModelMetadata
 from ..pair import context_length, text_config
 from ..spec import OWN_LAYERS
 from ..table import Facts, known_head
-from .eagle_files import HeadMetadata, config_values, is_eagle, read_head
+from .eagle import HeadConfig
+from .eagle_files import config_values, is_eagle, read_head
 from .library import (
     ASSISTANTS,
-    AssistantMetadata,
-    MtpMetadata,
     asks_sharing_modes,
     counted,
     dropped_sentence,
@@ -37,8 +34,6 @@ from .library import (
     runnable,
 )
 
-AnyMetadata: TypeAlias = HeadMetadata | MtpMetadata | AssistantMetadata
-
 
 def is_head(name: str) -> bool:
     """Whether a pair's second name is that of a head, and not of a draft model."""
@@ -46,7 +41,7 @@ def is_head(name: str) -> bool:
     return name == OWN_LAYERS or is_eagle(values) or values.get("model_type") in ASSISTANTS
 
 
-def read_any_head(name: str, target: ModelMetadata) -> AnyMetadata | None:
+def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     """The metadata of the head with this hub id or folder, or of the target's own layers if the
     name is "mtp"; None if it is a draft model.
 
@@ -62,7 +57,7 @@ def read_any_head(name: str, target: ModelMetadata) -> AnyMetadata | None:
 
 def examined_head(
     name: str, target: ModelMetadata | None, found: list[Finding]
-) -> AnyMetadata | None:
+) -> HeadMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
     target: None if that could not be read."""
     with stopping("head", found):
@@ -94,14 +89,15 @@ def _source_findings(name: str) -> Findings:
     yield from file_findings(source, listing)
 
 
-def head_findings(head: AnyMetadata, target: ModelMetadata) -> Findings:
+def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     """What a head reads, which tokens it can draft, and what it was made for."""
-    if isinstance(head, HeadMetadata):
+    if isinstance(head.form, HeadConfig):
         yield from _eagle_findings(head, target)
         return
     shown, parameters = head.source.shown, shown_count(head.need.parameters)
-    if isinstance(head, MtpMetadata):
-        count = len(head.model.layers)
+    config = head.form.config
+    if config.model_type not in ASSISTANTS:
+        count = len(head.form.layers)
         trained = "token is" if count == 1 else f"{count} tokens are"
         yield good(
             "head",
@@ -115,16 +111,16 @@ def head_findings(head: AnyMetadata, target: ModelMetadata) -> Findings:
         f"{shown} is an assistant of {parameters} parameters: it reads the target's last state and "
         "its cache; choose the drafter 'head'.",
     )
-    if asks_sharing_modes(head.config):
+    if asks_sharing_modes(config):
         yield good(
             "version",
             f"transformers {transformers.__version__} does not build assistants by itself, since "
             "it asks their config for a layer that keeps keys: here it gets the answer that it "
             "needs, so nothing is to be done.",
         )
-    if head.config.use_ordered_embeddings:
-        whole = text_config(head.model).vocab_size
-        scored = whole // head.config.num_centroids * head.config.centroid_intermediate_top_k
+    if config.use_ordered_embeddings:
+        whole = text_config(head.form).vocab_size
+        scored = whole // config.num_centroids * config.centroid_intermediate_top_k
         yield good(
             "vocabulary",
             f"at each place the assistant scores the {scored:,} likeliest of {whole:,} tokens, and "
@@ -147,7 +143,7 @@ def own_layers_findings(target: ModelMetadata) -> Findings:
 
 
 def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
-    shown, config = head.source.shown, head.config
+    shown, config = head.source.shown, head.form
     places = ", ".join(map(str, config.states))
     yield good(
         "head",
@@ -164,11 +160,7 @@ def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
             f"the head can draft {drafted:,} of the target's {whole:,} tokens: the others only the "
             "target writes, and the text stays exact.",
         )
-    # The hub id of the target that a head names as its own.
-    made_for: Any = head.values
-    for key in ("speculators_config", "verifier", "name_or_path"):
-        made_for = made_for.get(key) if isinstance(made_for, dict) else None
-    ours = target.source.shown.rpartition("/")[2]
+    ours, made_for = target.source.shown.rpartition("/")[2], head.made_for
     if isinstance(made_for, str) and made_for and made_for.rpartition("/")[2] != ours:
         yield warning(
             "head",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from ..hub import (
     weight_files,
 )
 from ..memory import LayerCache, MemoryNeed
-from ..pair import text_config
+from ..metadata import HeadMetadata
+from ..pair import parameter_count, text_config
 from ..progress import Watcher, watched
 from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
@@ -43,45 +44,6 @@ IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb
 EMBEDDING = "embed_tokens.weight"
 UNKNOWN_PARTS = ("fc_norm", "norm_output")
 """Options of the format of `speculators` that change the computation and are not known here."""
-
-
-@dataclass(frozen=True)
-class HeadMetadata:
-    """What is known of a head before its weights are read. values: its config."""
-
-    source: ModelSource
-    config: HeadConfig
-    values: dict[str, Any]
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that it needs: weights, and a cache of one layer."""
-        with torch.device("meta"):
-            parameters = sum(p.numel() for p in Head(self.config).parameters())
-        layer = self.config.layer
-        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim)
-        return MemoryNeed(parameters, 0, (cache,))
-
-    def load(self, target: Any, device: torch.device, on_progress: Watcher | None = None) -> Head:
-        """It with its weights, for a loaded target, in the target's dtype.
-
-        Raises `PairError` if it is damaged, made for another target, or has no safetensors.
-        """
-        config, shown = self.config, self.source.shown
-        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-        weights = _weights(_downloaded(self.source, on_progress))
-        if EMBEDDING in weights:
-            embedding = weights.pop(EMBEDDING).to(device, dtype)
-        else:
-            embedding = target.get_input_embeddings().weight.detach().to(device)
-        if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
-            raise PairError(
-                f"{shown} needs an embedding of shape {list(rows)} and finds one of "
-                f"{list(embedding.shape)}: choose a head made for this target."
-            )
-        head = _filled(config, weights, device, dtype, shown)
-        head.embedding, head.name_or_path = embedding, self.source.name
-        return head.eval()
 
 
 def config_values(name: str) -> dict[str, Any]:
@@ -132,7 +94,14 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
             f"{shown} has a damaged or incomplete config.json: download it again."
         ) from error
     check_head(config, target)
-    return HeadMetadata(source, config, values)
+    with torch.device("meta"):
+        parameters = parameter_count(Head(config))
+    cache = LayerCache(2 * config.layer.num_key_value_heads * config.layer.head_dim)
+    made_for: Any = values
+    for key in ("speculators_config", "verifier", "name_or_path"):
+        made_for = made_for.get(key) if isinstance(made_for, dict) else None
+    need, load = MemoryNeed(parameters, 0, (cache,)), partial(_loaded, source, config)
+    return HeadMetadata(source, config, need, load, made_for)
 
 
 LAYER_FIELDS = (
@@ -170,7 +139,31 @@ def load_head(name: str, target: Any, device: torch.device) -> Head:
     source, values = find_source(name), config_values(name)
     if not is_eagle(values):
         raise PairError(general_sentence(source.shown))
-    return read_head(source, values, target).load(target, device)
+    return _loaded(source, read_head(source, values, target).form, target, device, None)
+
+
+def _loaded(
+    source: ModelSource,
+    config: HeadConfig,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None,
+) -> Head:
+    """Raises `PairError` if it is damaged, made for another target, or has no safetensors."""
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    weights = _weights(_downloaded(source, on_progress))
+    if EMBEDDING in weights:
+        embedding = weights.pop(EMBEDDING).to(device, dtype)
+    else:
+        embedding = target.get_input_embeddings().weight.detach().to(device)
+    if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
+        raise PairError(
+            f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
+            f"{list(embedding.shape)}: choose a head made for this target."
+        )
+    head = _filled(config, weights, device, dtype, source.shown)
+    head.embedding, head.name_or_path = embedding, source.name
+    return head.eval()
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:

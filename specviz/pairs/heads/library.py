@@ -9,7 +9,7 @@ has left. So it reads no prompt, and nothing of it is rolled back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import failure_sentence, weight_names
 from ..memory import MemoryNeed
-from ..metadata import ModelMetadata, configured_caches
+from ..metadata import HeadMetadata, ModelMetadata, configured_caches
 from ..pair import logit_width, logits_device, parameter_count, text_config
 from ..progress import Watcher
 from ..spec import OWN_LAYERS
@@ -102,53 +102,28 @@ class Assistant:
         check_assistant(self.model, target)
 
 
-@dataclass(frozen=True)
-class MtpMetadata:
-    """A target's layers before their weights are read. model: on the `meta` device."""
+def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
+    from transformers.modeling_layers import MtpModel
 
-    source: ModelSource
-    model: Any
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that they need: weights, and a cache in each layer."""
-        parameters = sum(p.numel() for p in own_parameters(self.model))
-        return MemoryNeed(parameters, 0, configured_caches(self.model.config).layers)
-
-    def load(self, target: Any, *_: object) -> MtpHead:
-        """They with their weights, on the device of the target's logits. Raises `PairError` if the
-        checkpoint lacks them."""
-        from transformers.modeling_layers import MtpModel
-
-        try:
-            model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
-        except Exception as error:  # damaged files can make transformers raise any error
-            if ran_out_of_memory(error):
-                raise
-            raise PairError(_lacking_sentence(self.source.shown)) from error
-        return MtpHead(model.eval(), target)
+    try:
+        model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
+    except Exception as error:  # damaged files can make transformers raise any error
+        if ran_out_of_memory(error):
+            raise
+        raise PairError(_lacking_sentence(source.shown)) from error
+    return MtpHead(model.eval(), target)
 
 
-@dataclass(frozen=True)
-class AssistantMetadata:
-    """An assistant before its weights are read. model: on the `meta` device."""
-
-    source: ModelSource
-    config: Any
-    model: Any
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that it needs: weights alone."""
-        return MemoryNeed(parameter_count(self.model), 0)
-
-    def load(
-        self, target: Any, device: torch.device, on_progress: Watcher | None = None
-    ) -> Assistant:
-        """It with its weights, for a loaded target, in the target's dtype. Raises `PairError`."""
-        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-        options = LoadOptions(dtype=dtype, device=device)
-        return Assistant(load_model(self.source, options, on_progress, self.config), target)
+def _load_assistant(
+    source: ModelSource,
+    config: Any,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None,
+) -> Assistant:
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    options = LoadOptions(dtype=dtype, device=device)
+    return Assistant(load_model(source, options, on_progress, config), target)
 
 
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
@@ -164,7 +139,7 @@ def mtp_count(config: Any) -> int:
     return next((count for count in named if isinstance(count, int) and count > 0), 0)
 
 
-def read_mtp(target: ModelMetadata) -> MtpMetadata:
+def read_mtp(target: ModelMetadata) -> HeadMetadata:
     """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
     shown = target.source.shown
     if not mtp_count(target.config):
@@ -186,7 +161,9 @@ def read_mtp(target: ModelMetadata) -> MtpMetadata:
     own = MtpModel.get_mtp_weights_regex(target.model)
     if names is not None and not any(map(own.search, names)):
         raise PairError(_lacking_sentence(shown))
-    return MtpMetadata(target.source, model)
+    parameters = sum(p.numel() for p in own_parameters(model))
+    need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
+    return HeadMetadata(target.source, model, need, partial(_load_mtp, target.source))
 
 
 def runnable(target: Any) -> Any:
@@ -222,7 +199,7 @@ def _lacking_sentence(shown: str) -> str:
     )
 
 
-def read_assistant(source: ModelSource, target: Any) -> AssistantMetadata:
+def read_assistant(source: ModelSource, target: Any) -> HeadMetadata:
     """The metadata of an assistant. target: the model that it is for, perhaps on the `meta` device.
 
     Raises `PairError` if it is damaged, or made for another target.
@@ -234,7 +211,8 @@ def read_assistant(source: ModelSource, target: Any) -> AssistantMetadata:
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     check_assistant(model, target)
-    return AssistantMetadata(source, config, model)
+    need, load = MemoryNeed(parameter_count(model), 0), partial(_load_assistant, source, config)
+    return HeadMetadata(source, model, need, load)
 
 
 def buildable(config: Any) -> Any:
