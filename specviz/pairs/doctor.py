@@ -195,15 +195,14 @@ def shown_model(name: str) -> str:
 
 def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     """The metadata of one model; adds the findings about this model alone to `found`."""
-    if (file := local_file(name)) is not None:
-        from .unpack import packed_metadata, unpacked_bytes
+    file = local_file(name)
+    with stopping("name" if file is None else "file", found):
+        if file is not None:
+            from .unpack import packed_metadata, unpacked_bytes
 
-        with stopping("file", found):
             header, metadata = packed_metadata(file)
             found += packed_findings(header, unpacked_bytes(header))
             return metadata
-        return None
-    with stopping("name", found):
         source = find_source(name)
         listing = hub_listing(source)
         try:

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..errors import PairError, causes_of
 from .spec import HUB_ID, local_path
-from .weights import ModelSource, hub_options, shown_name
+from .weights import ModelSource, shown_name
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -53,11 +54,10 @@ class Listing(NamedTuple):
 
 def find_source(name: str) -> ModelSource:
     """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
-    if (path := local_path(name)) is not None:
-        return ModelSource(str(path), path)
-    if not HUB_ID.fullmatch(name):
+    path = local_path(name)
+    if path is None and not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))
-    return ModelSource(name, None)
+    return ModelSource(str(path or name), path)
 
 
 def page_of(source: ModelSource) -> str:
@@ -76,14 +76,13 @@ def hub_is_reachable() -> bool:
         return False
     when, answer = _last_answer
     if time.monotonic() - when > ANSWER_LIFETIME:
-        answer = bool(_within_timeout(_ask_hub))
+        answer = _within_timeout(_ask_hub) is not None
         _last_answer = (time.monotonic(), answer)
     return answer
 
 
-def _ask_hub() -> bool:
-    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-    return True
+def _ask_hub() -> object:
+    return huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
 
 
 def _within_timeout(call: Any) -> Any:
@@ -105,10 +104,8 @@ def hub_listing(source: ModelSource) -> Listing | None:
     """What the hub says about a model; None for a folder, or if the hub does not answer."""
     if source.folder is not None or not hub_is_reachable():
         return None
-    api = huggingface_hub.HfApi()
-    info = _within_timeout(
-        lambda: api.model_info(source.name, files_metadata=True, timeout=TIMEOUT)
-    )
+    asked = partial(huggingface_hub.model_info, files_metadata=True, timeout=TIMEOUT)
+    info = _within_timeout(partial(asked, source.name))
     if info is None:
         return None
     files = {file.rfilename: int(file.size or 0) for file in info.siblings or []}
@@ -243,7 +240,7 @@ def hub_file(source: ModelSource, name: str) -> Path:
     """A small file of a model, in its folder or fetched. Raises errors of many kinds."""
     if source.folder is not None:
         return source.folder / name
-    offline = bool(hub_options(source)["local_files_only"])
+    offline = not hub_is_reachable()
     return Path(hf_hub_download(source.name, name, local_files_only=offline))
 
 

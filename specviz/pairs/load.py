@@ -114,23 +114,20 @@ def load_builtin(_: object, asked: Asked) -> Pair:
         # As it is stored: compiled passes read such weights in place, and compute in fp32.
         target_options, draft_options = (replace(one, dtype=torch.bfloat16) for one in options)
         options = target_options, draft_options
-    (target, tokenizer), (draft, own) = (
-        _with_tokenizer(folder, replace(how, device=place), asked.on_progress)
-        for folder, how in zip(folders, options, strict=False)
-    )
-    pair = Pair(target, draft, tokenizer, own, BUILTIN)
+    sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
+    models = [
+        load_model(source, replace(how, device=place), asked.on_progress)
+        for source, how in zip(sources, options, strict=True)
+    ]
+    tokenizer, own = map(read_tokenizer, sources)
+    pair = Pair(models[0], models[1], tokenizer, own, BUILTIN)
 
     def head() -> DraftHead:
         from .heads.eagle_files import load_head  # a run without it need not know heads
 
-        return load_head(str(folders[2]), target, pair.device)
+        return load_head(str(folders[2]), pair.target, pair.device)
 
     return replace(pair, head=cast("DraftHead", HeadOnDemand(head)))
-
-
-def _with_tokenizer(folder: Path, how: LoadOptions, on_progress: Watcher | None) -> tuple[Any, Any]:
-    source = ModelSource(str(folder), folder)
-    return load_model(source, how, on_progress), read_tokenizer(source)
 
 
 class HeadOnDemand:

@@ -28,8 +28,7 @@ def load_served(spec: ServedSpec, asked: Asked) -> Pair:
     target, source, tokenizer = served_target(spec)
     options = replace(asked.options[1], device=asked.device or best_device())
     draft = load_model(source, options, asked.on_progress)
-    name = f"{target.name_or_path}+{source.shown}"
-    return Pair(target=target, draft=draft, tokenizer=tokenizer, name=name)
+    return Pair(target, draft, tokenizer, name=f"{target.name_or_path}+{source.shown}")
 
 
 def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
@@ -64,10 +63,8 @@ def watched_findings(spec: WatchedSpec) -> Findings:
     """What can be seen of a server that speculates by itself. Raises `PairError` and
     `ServerError`."""
     pair = load_watched(spec)
-    told = tells_steps(pair.stream)
-    yield good(
-        "server", f"{pair.stream.identity.software} answers; its own speculation is watched."
-    )
+    told, software = tells_steps(pair.stream), pair.stream.identity.software
+    yield good("server", f"{software} answers; its own speculation is watched.")
     if told:
         yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
@@ -77,8 +74,7 @@ def watched_findings(spec: WatchedSpec) -> Findings:
             "--per-request-spec-decode-metrics detailed.",
         )
     if pair.alone:
-        software = pair.alone.identity.software
-        yield good("baseline", f"{software} answers for the target alone.")
+        yield good("baseline", f"{pair.alone.identity.software} answers for the target alone.")
     else:
         yield warning("baseline", "without a second server there is no ratio.")
     times = "times are the client's, from chunk to chunk: with the network and other users."
@@ -93,8 +89,7 @@ def served_findings(spec: ServedSpec) -> Findings:
     yield good("server", f"{software} answers, with a context {length}.")
     yield good("tokenizer", f"the server splits and spells text as {source.shown} does.")
     if target.listed >= target.vocab:
-        whole = "the server gives whole distributions: every setting is exact."
-        yield good("distributions", whole)
+        yield good("distributions", "the server gives whole distributions: every setting is exact.")
     else:
         draws = ", or with the verdict token, for which it draws; beta is then unknown"
         yield warning(

@@ -58,13 +58,10 @@ class MtpHead:
         self.width = int(text_config(target).hidden_size)
         self.config = target.config
         self.name_or_path = f"{target.name_or_path}, MTP layers"
-        first = next(own_parameters(model))
+        self.parameters = partial(own_parameters, model)
+        first = next(self.parameters())
         self.device, self.dtype = first.device, first.dtype
         self.step_parts = model.layers[-1], model.shared_head
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Those that the target does not have."""
-        return own_parameters(self.model)
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
