@@ -198,10 +198,10 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     file = local_file(name)
     with stopping("name" if file is None else "file", found):
         if file is not None:
-            from .unpack import packed_metadata, unpacked_bytes
+            from .unpack import packed_metadata
 
             header, metadata = packed_metadata(file)
-            found += packed_findings(header, unpacked_bytes(header))
+            found += packed_findings(header)
             return metadata
         source = find_source(name)
         listing = hub_listing(source)

@@ -15,7 +15,7 @@ from huggingface_hub import constants
 
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
-from .hub import Listing, page_of, token_state
+from .hub import Listing, token_state
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
@@ -69,7 +69,7 @@ def access_findings(source: ModelSource, listing: Listing | None, readable: bool
     if readable:
         yield good("access", f"{source.shown} is gated, and this machine has access to it.")
     else:
-        how = f"accept its licence on {page_of(source)}; {token_state()}"
+        how = f"accept its licence on {constants.ENDPOINT}/{source.name}; {token_state()}"
         yield warning("access", f"{source.shown} is gated: {how}.")
 
 
@@ -98,15 +98,16 @@ def file_findings(source: ModelSource, listing: Listing | None) -> Findings:
         yield good("files", f"{sentence} to load.")
 
 
-def packed_findings(header: GgufHeader, unpacked: int) -> Findings:
-    """What a GGUF file says of itself. unpacked: bytes on the disk, once it is."""
+def packed_findings(header: GgufHeader) -> Findings:
+    """What a GGUF file says of itself."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template. It is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache folder.",
+        f"template. It is unpacked once, to {shown_bytes(header.unpacked)} of bf16 in the cache "
+        "folder.",
     )
     if licence:
         yield good("licence", f"the file names its licence: {licence}.")

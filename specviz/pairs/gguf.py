@@ -57,6 +57,11 @@ class GgufHeader:
         return sum(self.numbers.values())
 
     @property
+    def unpacked(self) -> int:
+        """Bytes that it takes on the disk as bf16, with some to spare."""
+        return int(2 * self.parameters * 1.05)
+
+    @property
     def quantization(self) -> str:
         """The kind that most numbers have."""
         return self.numbers.most_common(1)[0][0]

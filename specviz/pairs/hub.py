@@ -30,15 +30,11 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 # Names as their makers' APIs have them, with or without the maker before them. Those that were
 # published, such as gpt2, gpt-oss and gpt-neo, are not among them.
-CLOSED = {
-    "OpenAI": re.compile(
-        r"((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
-        r"davinci-00)[\w.:-]*",
-        re.I,
-    ),
-    "Anthropic": re.compile(r"(anthropic/)?claude[\w.:-]*", re.I),
-    "Google": re.compile(r"((google|models)/)?gemini[\w.:-]*", re.I),
-}
+CLOSED = re.compile(
+    r"(((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
+    r"davinci-00)|(anthropic/)?claude|((google|models)/)?gemini)[\w.:-]*",
+    re.I,
+)
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
@@ -58,11 +54,6 @@ def find_source(name: str) -> ModelSource:
     if path is None and not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))
     return ModelSource(str(path or name), path)
-
-
-def page_of(source: ModelSource) -> str:
-    """The page of a model on the hub."""
-    return f"{constants.ENDPOINT}/{source.name}"
 
 
 # The time of the last request, and whether the hub answered.
@@ -160,7 +151,8 @@ def gated_sentence(source: ModelSource) -> str:
         return f"{source.shown} is gated: {token_state()}."
     owner = bool(huggingface_hub.get_token())
     who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
-    return f"{source.shown} is gated: accept its licence on {page_of(source)} with {who}."
+    page = f"{constants.ENDPOINT}/{source.name}"
+    return f"{source.shown} is gated: accept its licence on {page} with {who}."
 
 
 def _file_sentence(source: ModelSource, text: str) -> str:
@@ -279,16 +271,15 @@ def no_safetensors(shown: str, files: set[str]) -> str:
     return general_sentence(shown)
 
 
-def closed_maker(name: str) -> str | None:
-    """Who offers the model of this name behind an API only; None for other names and folders."""
-    makers = (maker for maker, known in CLOSED.items() if known.fullmatch(name.strip()))
-    return None if local_path(name) else next(makers, None)
+def is_closed(name: str) -> bool:
+    """Whether the model of this name is offered behind an API only, and no folder is called so."""
+    return bool(CLOSED.fullmatch(name.strip())) and not local_path(name)
 
 
 def closed_sentence(names: Sequence[str]) -> str | None:
     """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
     instead; None if none of them is closed."""
-    closed = list(dict.fromkeys(name for name in names if closed_maker(name)))
+    closed = list(dict.fromkeys(name for name in names if is_closed(name)))
     if not closed:
         return None
     if names[0] not in closed:

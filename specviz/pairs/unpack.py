@@ -31,7 +31,6 @@ from .progress import Progress, Watcher, watched
 from .weights import ORIGIN, ModelSource
 
 FORM = 1  # of what is kept; another one is unpacked anew
-SPARE = 1.05  # of the bytes that the unpacked weights need
 ARCHITECTURES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
 )
@@ -117,11 +116,6 @@ def _parsed_once() -> Iterator[None]:
                 setattr(gguf, name, made)
 
 
-def unpacked_bytes(header: GgufHeader) -> int:
-    """Bytes that the unpacked model takes on the disk."""
-    return int(2 * header.parameters * SPARE)
-
-
 def checked_gguf(path: Path) -> GgufHeader:
     """The header of a file that can be unpacked. Raises `PairError`."""
     header = read_gguf(path)
@@ -134,7 +128,7 @@ def checked_gguf(path: Path) -> GgufHeader:
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
-    need = unpacked_bytes(header)
+    need = header.unpacked
     home = folder.parent.parent
     if (free := shutil.disk_usage(home).free) < need:
         raise PairError(

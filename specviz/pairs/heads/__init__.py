@@ -21,24 +21,15 @@ from ..metadata import HeadMetadata, ModelMetadata
 from ..pair import context_length, text_config
 from ..spec import OWN_LAYERS
 from ..table import Facts, known_head
+from . import library
 from .eagle import HeadConfig
 from .eagle_files import config_values, is_eagle, read_head
-from .library import (
-    ASSISTANTS,
-    asks_sharing_modes,
-    counted,
-    dropped_sentence,
-    mtp_count,
-    read_assistant,
-    read_mtp,
-    runnable,
-)
 
 
 def is_head(name: str) -> bool:
     """Whether a pair's second name is that of a head, and not of a draft model."""
     values = {} if name == OWN_LAYERS else config_values(name)
-    return name == OWN_LAYERS or is_eagle(values) or values.get("model_type") in ASSISTANTS
+    return name == OWN_LAYERS or is_eagle(values) or values.get("model_type") in library.ASSISTANTS
 
 
 def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
@@ -48,10 +39,10 @@ def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     Raises `PairError` if it is damaged, of a kind that is not known, or made for another target.
     """
     if name == OWN_LAYERS:
-        return read_mtp(target)
+        return library.read_mtp(target)
     values = config_values(name)
-    if values.get("model_type") in ASSISTANTS:
-        return read_assistant(find_source(name), target.model)
+    if values.get("model_type") in library.ASSISTANTS:
+        return library.read_assistant(find_source(name), target.model)
     return read_head(find_source(name), values, target.model) if is_eagle(values) else None
 
 
@@ -96,14 +87,14 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
         return
     shown, parameters = head.source.shown, shown_count(head.need.parameters)
     config = head.form.config
-    if config.model_type not in ASSISTANTS:
+    if config.model_type not in library.ASSISTANTS:
         count = len(head.form.layers)
         trained = "token is" if count == 1 else f"{count} tokens are"
         yield good(
             "head",
-            f"{shown} has {counted(count)} of {parameters} parameters: choose the drafter 'head'. "
-            f"Of a draft run the first {trained} what it was trained for; further ones rest on its "
-            "own output, so a small gamma may be best.",
+            f"{shown} has {library.counted(count)} of {parameters} parameters: choose the drafter "
+            f"'head'. Of a draft run the first {trained} what it was trained for; further ones "
+            "rest on its own output, so a small gamma may be best.",
         )
         return
     yield good(
@@ -111,7 +102,7 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
         f"{shown} is an assistant of {parameters} parameters: it reads the target's last state and "
         "its cache; choose the drafter 'head'.",
     )
-    if asks_sharing_modes(config):
+    if library.asks_sharing_modes(config):
         yield good(
             "version",
             f"transformers {transformers.__version__} does not build assistants by itself, since "
@@ -130,14 +121,14 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
 
 def own_layers_findings(target: ModelMetadata) -> Findings:
     """What a target's own multi-token prediction layers are good for here, if it has any."""
-    if not mtp_count(target.config):
+    if not (count := library.mtp_count(target.config)):
         return
-    if runnable(target.model) is None:
-        yield good("head", dropped_sentence(target))
+    if library.runnable(target.model) is None:
+        yield good("head", library.dropped_sentence(target))
     else:
         yield good(
             "head",
-            f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
+            f"{target.source.shown} names {library.counted(count)} in its config: "
             f"'{OWN_LAYERS}' in the place of the draft lets them draft.",
         )
 

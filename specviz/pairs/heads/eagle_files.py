@@ -21,22 +21,12 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
-from ..hub import (
-    damaged_sentence,
-    failure_sentence,
-    find_source,
-    general_sentence,
-    hub_file,
-    hub_listing,
-    misfit_sentence,
-    no_safetensors,
-    weight_files,
-)
+from .. import hub
 from ..memory import LayerCache, MemoryNeed
 from ..metadata import HeadMetadata
 from ..pair import parameter_count, text_config
 from ..progress import Watcher, watched
-from ..weights import ModelSource, hub_options
+from ..weights import ModelSource
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -50,7 +40,7 @@ def config_values(name: str) -> dict[str, Any]:
     """What config.json of a hub id or folder holds; nothing if it cannot be read: whoever reads it
     as a model then says why."""
     try:
-        values = json.loads(hub_file(find_source(name), "config.json").read_text("utf-8"))
+        values = json.loads(hub.hub_file(hub.find_source(name), "config.json").read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
         return {}
     return values if isinstance(values, dict) else {}
@@ -136,9 +126,9 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
-    source, values = find_source(name), config_values(name)
+    source, values = hub.find_source(name), config_values(name)
     if not is_eagle(values):
-        raise PairError(general_sentence(source.shown))
+        raise PairError(hub.general_sentence(source.shown))
     return _loaded(source, read_head(source, values, target).form, target, device, None)
 
 
@@ -170,28 +160,30 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
     """The source with a local folder that has its files."""
     if source.folder is not None:
         return source
-    listing = hub_listing(source)
+    listing = hub.hub_listing(source)
     if listing is not None and not any(name.endswith(".safetensors") for name in listing.files):
-        raise PairError(no_safetensors(source.shown, set(listing.files)))
-    offline = bool(hub_options(source)["local_files_only"])
+        raise PairError(hub.no_safetensors(source.shown, set(listing.files)))
     try:
         with watched(on_progress, source.shown) as options:
             folder = snapshot_download(
-                source.name, allow_patterns=list(FILES), local_files_only=offline, **options
+                source.name,
+                allow_patterns=list(FILES),
+                local_files_only=not hub.hub_is_reachable(),
+                **options,
             )
     except Exception as error:  # the hub's client raises errors of many kinds
-        raise PairError(failure_sentence(source, error)) from error
+        raise PairError(hub.failure_sentence(source, error)) from error
     return ModelSource(source.name, Path(folder))
 
 
 def _weights(source: ModelSource) -> dict[str, Tensor]:
     """The tensors of a folder, by the names that `Head` has for them."""
     found: dict[str, Tensor] = {}
-    for path in weight_files(source):
+    for path in hub.weight_files(source):
         try:
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise PairError(damaged_sentence(source.shown, path.name)) from error
+            raise PairError(hub.damaged_sentence(source.shown, path.name)) from error
         for name, tensor in tensors.items():
             found[re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))] = tensor
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
@@ -219,7 +211,9 @@ def _filled(
                 "choose another head."
             )
         if weights[name].shape != wanted[name].shape:
-            raise PairError(misfit_sentence(shown, name, weights[name].shape, wanted[name].shape))
+            raise PairError(
+                hub.misfit_sentence(shown, name, weights[name].shape, wanted[name].shape)
+            )
     kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
     placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
     head.load_state_dict(placed, assign=True)
