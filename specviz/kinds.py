@@ -99,7 +99,6 @@ PAIR_SOURCES = (
     PairSource("builtin", ".pairs.load:load_builtin", ".pairs.doctor:examine"),
     PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine"),
     PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine"),
-    PairSource("operator", ".pairs.served:load_operator", ".pairs.served:examine_operator"),
     PairSource("served", ".pairs.served:load_served", ".pairs.served:examine_served"),
     PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine_watched"),
 )

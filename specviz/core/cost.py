@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..kinds import engine_kind
-from ..pairs.sizes import parameter_bytes, pass_bytes
+from ..pairs.memory import parameter_bytes, pass_bytes
 from ..pairs.truncated import truncated_model
 from .engine import ModelElsewhere
 from .states import DraftHead

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..environment import BUILTIN, SERVED
 from ..errors import PairError
 from ..kinds import drafter_names, drafters_for
-from ..pairs.sizes import shown_bytes
+from ..pairs.memory import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..environment import SERVED
 from ..options import real, whole
-from .sizes import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .spec import ServedSpec, ServerSpec, WatchedSpec, address_of, operator_spec, parse_pair
 from .table import pairs_by_fit
 

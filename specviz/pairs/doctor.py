@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -17,30 +16,43 @@ from .findings import (
     Findings,
     Level,
     access_findings,
-    chat_findings,
-    context_findings,
     file_findings,
     good,
     memory_findings,
-    mixture_findings,
     packed_findings,
+    pair_findings,
     rollback_findings,
-    size_findings,
     stop,
-    vocabulary_findings,
+    stopping,
 )
-from .heads import is_head
-from .heads.findings import examined_head, head_findings, own_layers_findings
+from .heads import examined_head, head_findings, is_head, own_layers_findings
 from .hub import closed_sentence, find_source, gated_sentence, hub_listing
 from .load import source_of
-from .memory import DeviceMemory, PlannedLoad, device_memory
+from .memory import (
+    DRAFTING_LANES,
+    LANES,
+    QUANTIZED,
+    TYPICAL_CONTEXT,
+    DeviceMemory,
+    PlannedLoad,
+    device_memory,
+)
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, model_names, planned_loads, row_of
+from .models import meta_pair, named_files, planned_loads
 from .pair import Pair
-from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT
-from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
-from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
-from .weights import LoadOptions, checked_device, checked_options
+from .spec import (
+    NO_DRAFT,
+    ModelsSpec,
+    NamedSpec,
+    OperatorSpec,
+    PairSpec,
+    local_file,
+    local_path,
+    operator_spec,
+    parse_pair,
+)
+from .table import known_head, known_model, suggested_draft
+from .weights import LoadOptions, ModelSource, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -124,14 +136,14 @@ def examine(
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()
-    with _stopping("precision", found):
+    with stopping("precision", found):
         options = checked_options(**precision)
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
     if len(models) + (head is not None) == len(names):
         loads = planned_loads(models, head, options, devices[0].device)
-        found += _fit(models, suggested)
+        found += pair_findings(models, suggested)
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
@@ -151,17 +163,10 @@ def examine(
     return Report(shown[0], beside, tuple(found), memory, total, suggested, drafters)
 
 
-@contextmanager
-def _stopping(topic: str, found: list[Finding]) -> Iterator[None]:
-    """Makes a finding of a `PairError` inside the block."""
-    try:
-        yield
-    except PairError as error:
-        found.append(stop(topic, str(error)))
-
-
 def examine_pair(spec: PairSpec, **options: Any) -> Report:
     """The report on what a parsed name stands for, with the options of `examine`."""
+    if isinstance(spec, OperatorSpec):
+        spec = operator_spec()
     report: Report = resolved(source_of(spec).examine)(spec, **options)
     return report
 
@@ -179,32 +184,25 @@ def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[lis
         if not isinstance(spec, NamedSpec | ModelsSpec):
             return [name], None
         target = spec
-    one, other = model_names(target)
-    row = row_of(target)
-    if row is not None and row.wheel is not None:
-        one = str(wheel_file(row) or one)
-    return [one, other] if other else [one], None if row is None else row.drafter
+    one, other, row = named_files(target)
+    return [one, other] if other else [one], row.drafter if row else None
 
 
 def shown_model(name: str) -> str:
     """A model's name as a report tells it."""
-    try:
-        return find_source(name).shown
-    except PairError:
-        return name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
+    return ModelSource(name, local_path(name)).shown
 
 
 def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     """The metadata of one model; adds the findings about this model alone to `found`."""
-    if (file := local_file(name)) is not None:
-        from .unpack import packed_metadata, unpacked_bytes
+    file = local_file(name)
+    with stopping("name" if file is None else "file", found):
+        if file is not None:
+            from .unpack import packed_metadata
 
-        with _stopping("file", found):
             header, metadata = packed_metadata(file)
-            found += packed_findings(header, unpacked_bytes(header))
+            found += packed_findings(header)
             return metadata
-        return None
-    with _stopping("name", found):
         source = find_source(name)
         listing = hub_listing(source)
         try:
@@ -223,22 +221,6 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     return None
 
 
-def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
-    """The findings about the target and the draft together."""
-    alone, *draft = (Pair(one.model, None, one.tokenizer) for one in models)
-    if draft:
-        hint = suggested if suggested and suggested != models[1].source.name else ""
-        try:
-            yield from vocabulary_findings(meta_pair(models), hint)
-        except PairError as error:
-            better = f" {hint} is a known draft for this target." if hint else ""
-            yield stop("tokenizer", str(error) + better)
-        yield from size_findings(models, hint)
-    yield from mixture_findings(models[0])
-    yield from context_findings(models)
-    yield from chat_findings(alone, draft[0] if draft else None)
-
-
 def _memory_by_table(
     names: list[str], options: Sequence[LoadOptions], devices: list[DeviceMemory], tokens: int
 ) -> Findings:
@@ -247,7 +229,7 @@ def _memory_by_table(
     if len(facts) < len(names) or not all(one.sized for one in facts):
         return
     target, cpu = facts[0], devices[0].device.type == "cpu"
-    usual = "float32" if cpu or isinstance(target, HeadFacts) else target.dtype
+    usual = "float32" if cpu or not target.dtype else target.dtype
     loads = [
         PlannedLoad(
             one.name.rpartition("/")[2],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Literal, TypeAlias, get_args
 
 from huggingface_hub import constants
 
-from ..errors import PairError
+from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
-from .hub import Listing, page_of, token_state
-from .memory import DeviceMemory, PlannedLoad, place_target
+from .hub import Listing, token_state
+from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
     Pair,
@@ -26,7 +27,6 @@ from .pair import (
     text_config,
     tokenizer_size,
 )
-from .sizes import LANES, shown_bytes, shown_count
 from .table import known_model
 from .weights import ModelSource
 
@@ -52,6 +52,15 @@ good, warning, stop = (partial(Finding, level) for level in get_args(Level))
 Findings: TypeAlias = Iterator[Finding]
 
 
+@contextmanager
+def stopping(topic: str, found: list[Finding]) -> Iterator[None]:
+    """Makes a finding of an error that users can cause inside the block."""
+    try:
+        yield
+    except SpecvizError as error:
+        found.append(stop(topic, str(error)))
+
+
 def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> Findings:
     """Whether a model of the hub requires a licence to be accepted, and whether it can be read."""
     facts = known_model(source.name)
@@ -60,7 +69,7 @@ def access_findings(source: ModelSource, listing: Listing | None, readable: bool
     if readable:
         yield good("access", f"{source.shown} is gated, and this machine has access to it.")
     else:
-        how = f"accept its licence on {page_of(source)}; {token_state()}"
+        how = f"accept its licence on {constants.ENDPOINT}/{source.name}; {token_state()}"
         yield warning("access", f"{source.shown} is gated: {how}.")
 
 
@@ -89,15 +98,16 @@ def file_findings(source: ModelSource, listing: Listing | None) -> Findings:
         yield good("files", f"{sentence} to load.")
 
 
-def packed_findings(header: GgufHeader, unpacked: int) -> Findings:
-    """What a GGUF file says of itself. unpacked: bytes on the disk, once it is."""
+def packed_findings(header: GgufHeader) -> Findings:
+    """What a GGUF file says of itself."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template. It is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache folder.",
+        f"template. It is unpacked once, to {shown_bytes(header.unpacked)} of bf16 in the cache "
+        "folder.",
     )
     if licence:
         yield good("licence", f"the file names its licence: {licence}.")
@@ -119,6 +129,23 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
     windows = sorted({layer.window for layer in metadata.caches.layers if layer.window})
     how = f", sliding windows of {windows[0]:,} tokens included" if windows else ""
     yield good("rollback", f"{shown}'s caches can be rolled back{how}.")
+
+
+def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
+    """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
+    alone, *draft = (Pair(one.model, None, one.tokenizer) for one in models)
+    if draft:
+        hint = suggested if suggested and suggested != models[1].source.name else ""
+        try:
+            pair = Pair(alone.target, draft[0].target, alone.tokenizer, draft[0].tokenizer)
+            yield from vocabulary_findings(pair, hint)
+        except PairError as error:
+            better = f" {hint} is a known draft for this target." if hint else ""
+            yield stop("tokenizer", str(error) + better)
+        yield from size_findings(models, hint)
+    yield from mixture_findings(models[0])
+    yield from context_findings(models)
+    yield from chat_findings(alone, draft[0] if draft else None)
 
 
 def chat_findings(pair: Pair, draft: Pair | None) -> Findings:

@@ -7,53 +7,36 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from ..errors import PairError
 
-MAGIC = b"GGUF"
-VERSIONS = (2, 3)
 MOST_KEYS = 10_000
 MOST_TENSORS = 100_000
 MOST_STRING = 8_000_000  # bytes; chat templates have some thousand
 MOST_ITEMS = 4_000_000  # of a list: vocabularies have up to some 300,000
 MOST_HEADER = 256_000_000  # bytes
 MOST_DIMENSIONS = 4
-KEPT_ITEMS = 16  # of a list: nobody asks for more of them here
 
 _STRING, _LIST = 8, 9
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 """Of each kind of number its code in `struct`."""
-_KINDS = {kind.value: (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
-"""Of each kind of tensor its name, how many numbers stand in a block, and the bytes of a block."""
-
-
-@dataclass(frozen=True)
-class PackedTensor:
-    """A tensor of the file. shape: the innermost dimension first. kind: such as "Q4_1". start, end:
-    its bytes, from the end of the header on."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What a GGUF file says of itself. values: of long lists the first `KEPT_ITEMS` items."""
+    """What a GGUF file says of itself. values: by key, without lists. numbers: how many of each
+    kind of tensor, such as "Q4_1". end: where the last tensor ends in the file."""
 
     path: Path
     values: dict[str, Any]
-    tensors: tuple[PackedTensor, ...]
+    numbers: Counter[str]
+    end: int
 
     def text(self, key: str) -> str | None:
         """A value that is a text, or None."""
@@ -69,17 +52,19 @@ class GgufHeader:
         """What the model is called: by itself, or else by its file."""
         return self.text("general.name") or self.path.stem
 
-    @cached_property
+    @property
     def parameters(self) -> int:
-        return sum(prod(one.shape) for one in self.tensors)
+        return sum(self.numbers.values())
+
+    @property
+    def unpacked(self) -> int:
+        """Bytes that it takes on the disk as bf16, with some to spare."""
+        return int(2 * self.parameters * 1.05)
 
     @property
     def quantization(self) -> str:
         """The kind that most numbers have."""
-        counts: Counter[str] = Counter()
-        for one in self.tensors:
-            counts[one.kind] += prod(one.shape)
-        return counts.most_common(1)[0][0]
+        return self.numbers.most_common(1)[0][0]
 
 
 def read_gguf(path: Path) -> GgufHeader:
@@ -87,8 +72,8 @@ def read_gguf(path: Path) -> GgufHeader:
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            header, end = _Reader(file, path).header()
-    except (struct.error, EOFError, UnicodeDecodeError) as error:
+            header = _Reader(file, path).header()
+    except EOFError as error:
         raise PairError(f"{path.name} is cut off or damaged: download it again.") from error
     except OSError as error:
         raise PairError(f"{path.name} cannot be read ({error.strerror}).") from error
@@ -97,9 +82,9 @@ def read_gguf(path: Path) -> GgufHeader:
             f"{path.name} is one part of {header.values['split.count']}: join them first with "
             "llama-gguf-split --merge."
         )
-    if not header.tensors or not header.architecture:
+    if not header.numbers or not header.architecture:
         raise PairError(f"{path.name} holds no model: download it again.")
-    if end + max(one.end for one in header.tensors) > size:
+    if header.end > size:
         raise PairError(f"{path.name} is cut off: download it again.")
     return header
 
@@ -110,52 +95,58 @@ class _Reader:
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.file, self.path, self.left = file, path, MOST_HEADER
 
-    def header(self) -> tuple[GgufHeader, int]:
-        """The header, and the place in the file where the first tensor begins."""
-        if self.bytes(4) != MAGIC:
+    def header(self) -> GgufHeader:
+        if self.bytes(4) != b"GGUF":
             raise PairError(f"{self.path.name} is no GGUF file, whatever its name says.")
         version = self.number("I")
-        if version not in VERSIONS:
+        if version not in (2, 3):
             raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
         tensors, keys = self.count(MOST_TENSORS), self.count(MOST_KEYS)
         values = {self.string(): self.value(self.number("I")) for _ in range(keys)}
-        found = tuple(self.tensors(tensors))
+        numbers: Counter[str] = Counter()
+        last = 0
+        for _ in range(tensors):
+            kind, count, end = self.tensor()
+            numbers[kind] += count
+            last = max(last, end)
         step = values.get("general.alignment", 32)
         if type(step) is not int or not 1 <= step <= 1 << 20:
             raise self.wrong(f"an alignment of {step!r}")
         place = self.file.tell()
-        return GgufHeader(self.path, values, found), place + -place % step
+        return GgufHeader(self.path, values, numbers, place + -place % step + last)
 
-    def tensors(self, count: int) -> Iterator[PackedTensor]:
-        for _ in range(count):
-            name, dimensions = self.string(), self.number("I")
-            if dimensions > MOST_DIMENSIONS:
-                raise self.wrong(f"a tensor of {dimensions} dimensions")
-            shape = tuple(self.number("Q") for _ in range(dimensions))
-            kind, start = self.number("I"), self.number("Q")
-            if kind not in _KINDS:
-                raise self.wrong(f"tensors of an unknown kind ({kind})")
-            named, block, size = _KINDS[kind]
-            yield PackedTensor(name, shape, named, start, start + -(-prod(shape) // block) * size)
+    def tensor(self) -> tuple[str, int, int]:
+        """Its kind, how many numbers it has, and where it ends, from the end of the header on."""
+        self.string()
+        dimensions = self.number("I")
+        if dimensions > MOST_DIMENSIONS:
+            raise self.wrong(f"a tensor of {dimensions} dimensions")
+        count = prod(self.number("Q") for _ in range(dimensions))
+        kind, start = self.number("I"), self.number("Q")
+        try:
+            named = GGMLQuantizationType(kind)
+        except ValueError:
+            raise self.wrong(f"tensors of an unknown kind ({kind})") from None
+        block, size = GGML_QUANT_SIZES[named]
+        return named.name, count, start + -(-count // block) * size
 
     def value(self, kind: int) -> Any:
+        """A number or a text; None for a list, which is only read over: nobody asks for one."""
         if kind == _STRING:
             return self.string()
-        if kind == _LIST:
-            return self.list(self.number("I"), self.count(MOST_ITEMS))
-        if kind not in _NUMBERS:
+        if kind in _NUMBERS:
+            return self.number(_NUMBERS[kind])
+        if kind != _LIST:
             raise self.wrong(f"a value of an unknown kind ({kind})")
-        return self.number(_NUMBERS[kind])
-
-    def list(self, kind: int, count: int) -> list[Any]:
+        kind, count = self.number("I"), self.count(MOST_ITEMS)
         if kind == _STRING:
-            strings = (self.string() for _ in range(count))
-            return [one for i, one in enumerate(strings) if i < KEPT_ITEMS]
-        if kind not in _NUMBERS:
+            for _ in range(count):
+                self.string()
+        elif kind in _NUMBERS:
+            self.bytes(count * struct.calcsize(_NUMBERS[kind]))
+        else:
             raise self.wrong(f"a list of an unknown kind ({kind})")
-        one = struct.calcsize(_NUMBERS[kind])
-        data = self.bytes(count * one)[: KEPT_ITEMS * one]
-        return list(struct.unpack(f"<{len(data) // one}{_NUMBERS[kind]}", data))
+        return None
 
     def string(self) -> str:
         return self.bytes(self.count(MOST_STRING)).decode("utf-8", "replace")

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,22 +23,18 @@ from safetensors import SafetensorError, safe_open
 
 from ..errors import PairError, causes_of
 from .spec import HUB_ID, local_path
-from .weights import ModelSource, hub_options, shown_name
+from .weights import ModelSource, shown_name
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 # Names as their makers' APIs have them, with or without the maker before them. Those that were
 # published, such as gpt2, gpt-oss and gpt-neo, are not among them.
-CLOSED = {
-    "OpenAI": re.compile(
-        r"((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
-        r"davinci-00)[\w.:-]*",
-        re.I,
-    ),
-    "Anthropic": re.compile(r"(anthropic/)?claude[\w.:-]*", re.I),
-    "Google": re.compile(r"((google|models)/)?gemini[\w.:-]*", re.I),
-}
+CLOSED = re.compile(
+    r"(((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
+    r"davinci-00)|(anthropic/)?claude|((google|models)/)?gemini)[\w.:-]*",
+    re.I,
+)
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
@@ -53,16 +50,10 @@ class Listing(NamedTuple):
 
 def find_source(name: str) -> ModelSource:
     """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
-    if (path := local_path(name)) is not None:
-        return ModelSource(str(path), path)
-    if not HUB_ID.fullmatch(name):
+    path = local_path(name)
+    if path is None and not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))
-    return ModelSource(name, None)
-
-
-def page_of(source: ModelSource) -> str:
-    """The page of a model on the hub."""
-    return f"{constants.ENDPOINT}/{source.name}"
+    return ModelSource(str(path or name), path)
 
 
 # The time of the last request, and whether the hub answered.
@@ -76,14 +67,13 @@ def hub_is_reachable() -> bool:
         return False
     when, answer = _last_answer
     if time.monotonic() - when > ANSWER_LIFETIME:
-        answer = bool(_within_timeout(_ask_hub))
+        answer = _within_timeout(_ask_hub) is not None
         _last_answer = (time.monotonic(), answer)
     return answer
 
 
-def _ask_hub() -> bool:
-    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-    return True
+def _ask_hub() -> object:
+    return huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
 
 
 def _within_timeout(call: Any) -> Any:
@@ -105,10 +95,8 @@ def hub_listing(source: ModelSource) -> Listing | None:
     """What the hub says about a model; None for a folder, or if the hub does not answer."""
     if source.folder is not None or not hub_is_reachable():
         return None
-    api = huggingface_hub.HfApi()
-    info = _within_timeout(
-        lambda: api.model_info(source.name, files_metadata=True, timeout=TIMEOUT)
-    )
+    asked = partial(huggingface_hub.model_info, files_metadata=True, timeout=TIMEOUT)
+    info = _within_timeout(partial(asked, source.name))
     if info is None:
         return None
     files = {file.rfilename: int(file.size or 0) for file in info.siblings or []}
@@ -163,7 +151,8 @@ def gated_sentence(source: ModelSource) -> str:
         return f"{source.shown} is gated: {token_state()}."
     owner = bool(huggingface_hub.get_token())
     who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
-    return f"{source.shown} is gated: accept its licence on {page_of(source)} with {who}."
+    page = f"{constants.ENDPOINT}/{source.name}"
+    return f"{source.shown} is gated: accept its licence on {page} with {who}."
 
 
 def _file_sentence(source: ModelSource, text: str) -> str:
@@ -193,6 +182,14 @@ def _file_sentence(source: ModelSource, text: str) -> str:
 def damaged_sentence(shown: str, file: str) -> str:
     """One sentence: which file of a model is no longer whole."""
     return f"{shown} has a damaged or incomplete file {file}: download it again."
+
+
+def misfit_sentence(shown: str, name: str, shape: Sequence[int], wanted: Sequence[int]) -> str:
+    """One sentence: that a weight of a model is not of the shape that its config asks for."""
+    return (
+        f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
+        f"{list(wanted)}; download it again."
+    )
 
 
 def _damaged_json(folder: Path) -> str | None:
@@ -235,7 +232,7 @@ def hub_file(source: ModelSource, name: str) -> Path:
     """A small file of a model, in its folder or fetched. Raises errors of many kinds."""
     if source.folder is not None:
         return source.folder / name
-    offline = bool(hub_options(source)["local_files_only"])
+    offline = not hub_is_reachable()
     return Path(hf_hub_download(source.name, name, local_files_only=offline))
 
 
@@ -274,16 +271,15 @@ def no_safetensors(shown: str, files: set[str]) -> str:
     return general_sentence(shown)
 
 
-def closed_maker(name: str) -> str | None:
-    """Who offers the model of this name behind an API only; None for other names and folders."""
-    makers = (maker for maker, known in CLOSED.items() if known.fullmatch(name.strip()))
-    return None if local_path(name) else next(makers, None)
+def is_closed(name: str) -> bool:
+    """Whether the model of this name is offered behind an API only, and no folder is called so."""
+    return bool(CLOSED.fullmatch(name.strip())) and not local_path(name)
 
 
 def closed_sentence(names: Sequence[str]) -> str | None:
     """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
     instead; None if none of them is closed."""
-    closed = list(dict.fromkeys(name for name in names if closed_maker(name)))
+    closed = list(dict.fromkeys(name for name in names if is_closed(name)))
     if not closed:
         return None
     if names[0] not in closed:

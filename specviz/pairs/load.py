@@ -3,6 +3,7 @@ of the built-in pair is here: it is read from its folder, after a look at its ch
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ..core.kinds import PairSource, resolved
-from ..environment import ASSETS, BUILTIN, has_numba
+from ..environment import ASSETS, BUILTIN, SERVED, has_numba
+from ..errors import PairError
 from ..kinds import PAIR_SOURCES
-from .checksums import check_files
 from .pair import Pair
 from .weights import (
     LoadOptions,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from ..core.states import DraftHead
     from .progress import Watcher
     from .spec import PairSpec
+
+LIST = "SHA256SUMS"
+RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,11 @@ def load_any(
 ) -> Pair | Racing:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    if pair != BUILTIN and not hasattr(pair, "source"):
-        from .spec import parse_pair  # the built-in pair needs no grammar
+    if pair != BUILTIN:
+        from .spec import operator_spec, parse_pair  # the built-in pair needs no grammar
 
-        pair = parse_pair(pair)
+        pair = pair if hasattr(pair, "source") else parse_pair(pair)
+        pair = operator_spec() if str(pair) == SERVED else pair
     asked = Asked(checked_options(**precision), checked_device(device), on_progress)
     loaded: Pair | Racing = resolved(source_of(pair).load)(pair, asked)
     return loaded
@@ -109,23 +114,20 @@ def load_builtin(_: object, asked: Asked) -> Pair:
         # As it is stored: compiled passes read such weights in place, and compute in fp32.
         target_options, draft_options = (replace(one, dtype=torch.bfloat16) for one in options)
         options = target_options, draft_options
-    (target, tokenizer), (draft, own) = (
-        _with_tokenizer(folder, replace(how, device=place), asked.on_progress)
-        for folder, how in zip(folders, options, strict=False)
-    )
-    pair = Pair(target, draft, tokenizer, own, BUILTIN)
+    sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
+    models = [
+        load_model(source, replace(how, device=place), asked.on_progress)
+        for source, how in zip(sources, options, strict=True)
+    ]
+    tokenizer, own = map(read_tokenizer, sources)
+    pair = Pair(models[0], models[1], tokenizer, own, BUILTIN)
 
     def head() -> DraftHead:
         from .heads.eagle_files import load_head  # a run without it need not know heads
 
-        return load_head(str(folders[2]), target, pair.device)
+        return load_head(str(folders[2]), pair.target, pair.device)
 
     return replace(pair, head=cast("DraftHead", HeadOnDemand(head)))
-
-
-def _with_tokenizer(folder: Path, how: LoadOptions, on_progress: Watcher | None) -> tuple[Any, Any]:
-    source = ModelSource(str(folder), folder)
-    return load_model(source, how, on_progress), read_tokenizer(source)
 
 
 class HeadOnDemand:
@@ -149,3 +151,50 @@ class HeadOnDemand:
         if name.startswith("__"):  # what copies and pickles ask of any object
             raise AttributeError(name)
         return getattr(self.loaded, name)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the list of all files of a folder, beside them, in the format of the command
+    `sha256sum`. It replaces an earlier one."""
+    lines = [f"{sha256(path)}  {name}\n" for name, path in sorted(_files(folder).items())]
+    (folder / LIST).write_text("".join(lines), "utf-8")
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
+    was changed, is missing or is not in the list: it might be read in place of another."""
+    file = f"the file {folder.name}/{{}} of the built-in pair"
+    try:
+        lines = (folder / LIST).read_text("utf-8").splitlines()
+        wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError) as error:
+        raise PairError(f"{file.format(LIST)} cannot be read: {RESTORE}.") from error
+    found = _files(folder)
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in wanted:
+            raise PairError(f"{file.format(name)} is not one of its own: remove it.")
+        if name not in found:
+            raise PairError(f"{file.format(name)} is missing: {RESTORE}.")
+        if sha256(found[name]) != wanted[name]:
+            raise PairError(f"{file.format(name)} is damaged or was changed: {RESTORE}.")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of a folder by name, without the list and without hidden ones."""
+    files = (path for path in folder.glob("[!.]*") if path.is_file())
+    return {path.name: path for path in files if path.name != LIST}
+
+
+def sha256(path: Path) -> str:
+    """Of a file. Raises `PairError` if it cannot be read."""
+    try:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 22):
+                digest.update(piece)
+        return digest.hexdigest()
+    except OSError as error:
+        raise PairError(
+            f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "
+            "whoever runs the program may read it."
+        ) from error

@@ -1,4 +1,5 @@
-"""The memory that models need, and the memory that devices have free."""
+"""Bytes: those that models need, by precision and as text, and those that devices have free. This
+module needs no torch until it is asked for devices."""
 
 from __future__ import annotations
 
@@ -6,23 +7,107 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
-import torch
 
 from ..errors import PairError
-from .metadata import quantizable_parameters
-from .pair import context_length, parameter_count
-from .sizes import (
-    PRECISIONS,
-    QUANTIZED,
-    TYPICAL_CONTEXT,
-    LayerCache,
-    MemoryNeed,
-    shown_bytes,
-    smaller_precisions,
-)
+
+if TYPE_CHECKING:
+    import torch
+
+PRECISIONS: dict[str, float] = {
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "8bit": 1,
+    "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
+}
+"""Bytes of a weight. 8 and 4 bits apply to linear layers; the other weights then have 16 bits."""
+
+QUANTIZED = ("8bit", "4bit")
+
+DTYPES = tuple(name for name in PRECISIONS if name not in QUANTIZED)
+
+LANES = 4
+"""Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
+races. More of them, in Python, need more memory."""
+
+DRAFTING_LANES = LANES - 1
+
+TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's context is shorter
+
+
+def smaller_precisions(cpu: bool) -> tuple[str, ...]:
+    """Precisions to try if memory is short, the best first; a CPU cannot use 8 or 4 bits."""
+    return ("bfloat16",) if cpu else QUANTIZED
+
+
+class LayerCache(NamedTuple):
+    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
+
+    numbers: int
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The memory that one model needs: for its parameters, and for its caches per token.
+
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
+    cache grows with the text. copies: the number of caches, one in each lane that runs the model.
+    context: the most tokens that the model sees, or None.
+    """
+
+    parameters: int
+    quantizable: int
+    layers: Sequence[LayerCache] = ()
+    copies: int = 1
+    context: int | None = None
+
+    def bytes(self, precision: str, tokens: int) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        small = self.quantizable if precision in QUANTIZED else self.parameters
+        weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
+        return weights + self.cached(precision, tokens)
+
+    def cached(self, precision: str, tokens: int) -> int:
+        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
+        most = min(tokens, self.context or tokens)
+        kept = (layer.numbers * min(most, layer.window or most) for layer in self.layers)
+        return self.copies * sum(kept) * (4 if precision == "float32" else 2)
+
+
+def parameter_bytes(model: Any, *, without: Any = None) -> int:
+    """Bytes of the weights of a loaded model, tied ones once; `without`: a weight to leave out."""
+    weights = (p for p in model.parameters() if p is not without)
+    return sum(p.numel() * p.element_size() for p in weights)
+
+
+def pass_bytes(model: Any) -> int:
+    """Bytes of weights that a pass reads: all of them, without an untied embedding table."""
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    try:
+        table = model.get_input_embeddings().weight
+    except (NotImplementedError, AttributeError):  # a custom model may not have this method
+        table = None
+    return parameter_bytes(model, without=None if table is head else table)
+
+
+def shown_bytes(count: float) -> str:
+    """A number of bytes as text: "16.1 GB"."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def shown_count(count: float) -> str:
+    """A number of parameters as text: "8.03 billion"."""
+    for word, size in ((" billion", 1e9), (" million", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g}{word}"
+    return f"{count:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -33,27 +118,28 @@ class DeviceMemory:
     free: int
 
 
-def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
-    """The memory that a model needs; it may be on the `meta` device."""
-    sizes = parameter_count(model), quantizable_parameters(model)
-    return MemoryNeed(*sizes, layers, copies, context_length(model))
-
-
 def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
     """The free memory of `device`; if it is None, of all GPUs, or of the CPU without a GPU."""
-    if device is not None and device.type != "cuda":
+    import torch
+
+    from .weights import best_device
+
+    device = device or best_device()
+    if device.type != "cuda":
         return [DeviceMemory(device, _free_ram())]
-    if device is not None and device.index is not None:
-        return [_gpu_memory(device.index)]
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    gpus = [_gpu_memory(i) for i in range(count)]
-    return gpus or [DeviceMemory(torch.device("cpu"), _free_ram())]
+    found = []
+    for index in range(torch.cuda.device_count()) if device.index is None else (device.index,):
+        free, _ = torch.cuda.mem_get_info(index)
+        # torch can use the memory that it has reserved and does not use at the moment.
+        spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
+        found.append(DeviceMemory(torch.device("cuda", index), free + spare))
+    return found
 
 
 def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
     """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
     stored = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
-    usual = torch.float32 if device.type == "cpu" else stored
+    usual = "float32" if device.type == "cpu" else stored
     name = str(dtype or usual).removeprefix("torch.")
     return name if name in PRECISIONS else "float32"
 
@@ -120,13 +206,6 @@ def shortage_sentence(
         f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
         f"{shown_bytes(free)} free; {advice}."
     )
-
-
-def _gpu_memory(index: int) -> DeviceMemory:
-    free, _ = torch.cuda.mem_get_info(index)
-    # torch can use the memory that it has reserved and does not use at the moment.
-    spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
-    return DeviceMemory(torch.device("cuda", index), free + spare)
 
 
 def _free_ram() -> int:

@@ -4,26 +4,26 @@ caches hold and whether they can be rolled back."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    DynamicCache,
-    GenerationConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source, folder_weights
-from .pair import text_config
-from .sizes import LayerCache
+from .hub import failure_sentence, find_source, folder_weights, misfit_sentence
+from .memory import LayerCache, MemoryNeed
+from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
+
+if TYPE_CHECKING:
+    from ..core.states import DraftHead
+    from .progress import Watcher
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
@@ -68,6 +68,22 @@ class ModelMetadata:
         return probed_caches(self.model)
 
 
+@dataclass(frozen=True)
+class HeadMetadata:
+    """What is known of a head before its weights are read.
+
+    form: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load: (loaded
+    target, device, watcher) -> the head, in the target's dtype; raises `PairError`. made_for: the
+    hub id of the target that it names as its own.
+    """
+
+    source: ModelSource
+    form: Any
+    need: MemoryNeed
+    load: Callable[[Any, torch.device, Watcher | None], DraftHead]
+    made_for: object = None
+
+
 def read_metadata(name: str) -> ModelMetadata:
     """The metadata of the model with this hub id or folder.
 
@@ -109,10 +125,7 @@ def _check_weights(metadata: ModelMetadata) -> None:
     shown = metadata.source.shown
     for name, shape in shapes.items():
         if wanted.get(name, shape) != shape:
-            raise PairError(
-                f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
-                f"{list(wanted[name])}; download it again."
-            )
+            raise PairError(misfit_sentence(shown, name, shape, wanted[name]))
     held = sum(prod(shape) for shape in shapes.values())
     missing = sum(p.numel() for p in metadata.model.parameters()) - held
     if missing > 0:
@@ -136,6 +149,12 @@ def meta_model(config: Any) -> Any:
     # transformers has written this dtype into the config, which says how weights are stored.
     model.config.dtype = stored
     return model.eval()
+
+
+def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
+    """The memory that a model needs; it may be on the `meta` device."""
+    sizes = parameter_count(model), quantizable_parameters(model)
+    return MemoryNeed(*sizes, layers, copies, context_length(model))
 
 
 def quantizable_parameters(model: Any) -> int:

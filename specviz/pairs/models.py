@@ -5,27 +5,26 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from .heads import AnyMetadata, read_any_head
+from .heads import read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
+    DRAFTING_LANES,
+    LANES,
     PlannedLoad,
     device_memory,
     loading_precision,
-    memory_need,
     place_target,
     shortage_sentence,
 )
-from .metadata import ModelMetadata, read_metadata
+from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
-from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import NamedPair, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
@@ -36,13 +35,14 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     on_progress, options = asked.on_progress, asked.options
     if on_progress is not None:
         on_progress(Progress(f"reading what {spec} needs"))
-    target, draft = _files(spec, on_progress)
+    target, draft, row = named_files(spec)
+    target = _folder(target, row.target.name if row else None, on_progress)
+    draft = draft and _folder(draft, None, on_progress)
     if closed := closed_sentence([one for one in (target, draft) if one]):
         raise PairError(closed)
     metadata = read_metadata(target)
     head = read_any_head(draft, metadata) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
-    row = row_of(spec)
     pair = replace(meta_pair(models), name=str(spec), drafter=row.drafter if row else None)
     devices = device_memory(asked.device)
     if devices[0].device.type == "cpu":
@@ -83,20 +83,21 @@ def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
     return None if local_path(spec.target) else named_pair(spec.target)
 
 
-def _files(spec: NamedSpec | ModelsSpec, on_progress: Watcher | None) -> tuple[str, str | None]:
-    """As `model_names`, with folders of safetensors in the place of GGUF files."""
-    row = row_of(spec)
-    wheel = None if row is None else wheel_file(row)
+def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
+    """As `model_names`, with the file of an installed package in the place of the target, and the
+    row that names it."""
+    row, (target, draft) = row_of(spec), model_names(spec)
+    return str((row and wheel_file(row)) or target), draft, row
 
-    def folder(name: str, packed: Path | None) -> str:
-        if (file := packed or local_file(name)) is None:
-            return name
-        from .unpack import unpacked  # only they need what it imports
 
-        return str(unpacked(file, name.rpartition("/")[2] if packed else None, on_progress))
+def _folder(name: str, called: str | None, on_progress: Watcher | None) -> str:
+    """`name`, or the folder of what a GGUF file of that name holds. called: instead of what the
+    file calls its model."""
+    if (file := local_file(name)) is None:
+        return name
+    from .unpack import unpacked  # only they need what it imports
 
-    target, draft = model_names(spec)
-    return folder(target, wheel), folder(draft, None) if draft else None
+    return str(unpacked(file, called and called.rpartition("/")[2], on_progress))
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata) -> LoadOptions:
@@ -123,7 +124,7 @@ def meta_pair(models: list[ModelMetadata]) -> Pair:
 
 def planned_loads(
     models: list[ModelMetadata],
-    head: AnyMetadata | None,
+    head: HeadMetadata | None,
     options: Sequence[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
@@ -145,7 +146,7 @@ def planned_loads(
 def _loaded(
     planned: Pair,
     models: list[ModelMetadata],
-    head: AnyMetadata | None,
+    head: HeadMetadata | None,
     options: Sequence[LoadOptions],
     on_progress: Watcher | None,
 ) -> Pair:

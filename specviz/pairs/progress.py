@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tqdm.std import tqdm
 from transformers.utils import logging as transformers_logging
 
-from .sizes import shown_bytes
+from .memory import shown_bytes
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
     stream: where to write; stderr if None.
     """
     out = stream or sys.stderr
+    drawn = out.isatty()
     last: list[tuple[str, int]] = []
 
     def show(progress: Progress) -> None:
         percent = int(100 * (progress.fraction or 0.0))
-        now = (progress.sentence, percent if out.isatty() else 0)
-        if [now] == last:
+        now = [(progress.sentence, percent if drawn else 0)]
+        if now == last:
             return
-        last[:] = [now]
-        if not out.isatty():
-            print(progress.sentence, file=out, flush=True)
-            return
-        bar = "█" * (percent // 5)
-        out.write(f"\r\x1b[K{bar:░<20} {percent:3d} % {progress.sentence}")
-        out.write("\r\x1b[K" if progress.fraction == 1.0 else "")
+        last[:] = now
+        line = f"{progress.sentence}\n"
+        if drawn:
+            line = f"\r\x1b[K{'█' * (percent // 5):░<20} {percent:3d} % {progress.sentence}"
+            line += "\r\x1b[K" if progress.fraction == 1.0 else ""
+        out.write(line)
         out.flush()
 
     return show

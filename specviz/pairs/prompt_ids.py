@@ -38,17 +38,15 @@ def chat_ids(tokenizer: Any, prompt: str) -> list[int]:
             "this target has no chat template: set chat to 'off' or choose a target that was "
             "tuned for chat."
         )
+    turns = [{"role": "user", "content": prompt}]
     try:
-        turns = [{"role": "user", "content": prompt}]
-        # The template already contains the first special token.
         text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-    except UnicodeError as error:
-        raise PromptError("the prompt holds characters that are not valid text.") from error
     except Exception as error:  # a template is a program that may raise any error
         raise PromptError(
             "the target's chat template does not take this prompt: set chat to 'off'."
         ) from error
+    # The template already contains the first special token.
+    return text_ids(tokenizer, text, "the prompt")
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..core.kinds import resolved
-from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.watching import load_watched, tells_steps
-from .doctor import Report, examine_pair, shown_model
-from .findings import Findings, good, stop, warning
+from .doctor import Report, shown_model
+from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
-from .load import Asked, source_of
+from .load import Asked
 from .pair import Pair
 from .progress import Progress
-from .spec import ServedSpec, WatchedSpec, operator_spec
+from .spec import ServedSpec, WatchedSpec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
 
 
@@ -30,14 +28,7 @@ def load_served(spec: ServedSpec, asked: Asked) -> Pair:
     target, source, tokenizer = served_target(spec)
     options = replace(asked.options[1], device=asked.device or best_device())
     draft = load_model(source, options, asked.on_progress)
-    name = f"{target.name_or_path}+{source.shown}"
-    return Pair(target=target, draft=draft, tokenizer=tokenizer, name=name)
-
-
-def load_operator(_: object, asked: Asked) -> Any:
-    """The pair of SPECVIZ_REMOTE. Raises `PairError` and `ServerError`."""
-    spec = operator_spec()
-    return resolved(source_of(spec).load)(spec, asked)
+    return Pair(target, draft, tokenizer, name=f"{target.name_or_path}+{source.shown}")
 
 
 def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
@@ -51,11 +42,6 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
 
 
-def examine_operator(_: object, **options: Any) -> Report:
-    """The report on the server of SPECVIZ_REMOTE. Raises `PairError` if that names none."""
-    return examine_pair(operator_spec(), **options)
-
-
 def examine_served(spec: ServedSpec, **_: Any) -> Report:
     """The report on a target on a server with a draft here."""
     return _report(spec.target.model, shown_model(spec.draft), served_findings(spec))
@@ -67,20 +53,18 @@ def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
 
 
 def _report(target: str, draft: str | None, findings: Findings) -> Report:
-    try:
-        return Report(target, draft, tuple(findings))
-    except (PairError, ServerError) as error:
-        return Report(target, draft, (stop("server", str(error)),))
+    found: list[Finding] = []
+    with stopping("server", found):
+        found += findings
+    return Report(target, draft, tuple(found))
 
 
 def watched_findings(spec: WatchedSpec) -> Findings:
     """What can be seen of a server that speculates by itself. Raises `PairError` and
     `ServerError`."""
     pair = load_watched(spec)
-    told = tells_steps(pair.stream)
-    yield good(
-        "server", f"{pair.stream.identity.software} answers; its own speculation is watched."
-    )
+    told, software = tells_steps(pair.stream), pair.stream.identity.software
+    yield good("server", f"{software} answers; its own speculation is watched.")
     if told:
         yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
@@ -90,8 +74,7 @@ def watched_findings(spec: WatchedSpec) -> Findings:
             "--per-request-spec-decode-metrics detailed.",
         )
     if pair.alone:
-        software = pair.alone.identity.software
-        yield good("baseline", f"{software} answers for the target alone.")
+        yield good("baseline", f"{pair.alone.identity.software} answers for the target alone.")
     else:
         yield warning("baseline", "without a second server there is no ratio.")
     times = "times are the client's, from chunk to chunk: with the network and other users."
@@ -106,8 +89,7 @@ def served_findings(spec: ServedSpec) -> Findings:
     yield good("server", f"{software} answers, with a context {length}.")
     yield good("tokenizer", f"the server splits and spells text as {source.shown} does.")
     if target.listed >= target.vocab:
-        whole = "the server gives whole distributions: every setting is exact."
-        yield good("distributions", whole)
+        yield good("distributions", "the server gives whole distributions: every setting is exact.")
     else:
         draws = ", or with the verdict token, for which it draws; beta is then unknown"
         yield warning(

@@ -83,9 +83,9 @@ class ModelsSpec:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """The pair of SPECVIZ_REMOTE, whose address only the operator knows."""
+    """The pair of SPECVIZ_REMOTE, whose address only the operator knows (`operator_spec`)."""
 
-    source: ClassVar[str] = "operator"
+    source: ClassVar[str] = SERVED
 
     def __str__(self) -> str:
         return SERVED

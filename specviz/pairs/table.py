@@ -14,7 +14,7 @@ from ..environment import ASSETS, BUILTIN, SERVED
 from ..errors import PairError, SettingsError
 from ..kinds import drafters_for
 from ..variables import PAIR, PAIRS, REMOTE
-from .sizes import (
+from .memory import (
     DRAFTING_LANES,
     LANES,
     TYPICAL_CONTEXT,
@@ -31,17 +31,38 @@ GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
 """Whether a pair fits into memory; smaller weights have 8 or 4 bits, or 16 bits on a CPU."""
 
 
+@dataclass(frozen=True)
 class Facts:
-    """What the table says about a model or a head: a name, and numbers or None."""
+    """What the table says about a model of the hub, or of a head on one; None where nobody has
+    checked it.
+
+    name: the hub id. parameters: their number, tied ones once, and of a head without embeddings,
+    which are the target's. cache: numbers that the caches hold per token. context: tokens, of a
+    head those of the texts that it was made for. gated: whether its licence must be accepted first;
+    None too if the owner has changed that before. safetensors: whether its page on the hub has
+    safetensors files; pickles are never read. quantizable: the number of parameters that 8-bit and
+    4-bit loading makes smaller. dtype: of a model's checkpoint. chat: whether a model was tuned for
+    chat.
+    Of a head: format: "eagle3" or "speculators". hidden: its width. vocabulary: how many tokens it
+    can draft. file: bytes of its weights' file, None too if there are several. shipped: whether it
+    comes with the program, in the folder of its name.
+    """
 
     name: str
     parameters: int | None
-    quantizable: int
     cache: int | None
     context: int | None
-    shipped: bool
+    licence: str | None
     gated: bool | None
     safetensors: bool | None
+    quantizable: int = 0
+    dtype: str = ""
+    chat: bool = False
+    format: str = ""
+    hidden: int | None = None
+    vocabulary: int | None = None
+    file: int | None = None
+    shipped: bool = False
 
     @property
     def place(self) -> str:
@@ -53,61 +74,10 @@ class Facts:
         """Whether the memory that it needs is known."""
         return self.parameters is not None
 
-    def need(self, copies: int = 1) -> MemoryNeed:
+    def need(self, copies: int) -> MemoryNeed:
         """The memory that it needs with so many caches, as far as it is known."""
         caches = (LayerCache(self.cache or 0),)
         return MemoryNeed(self.parameters or 0, self.quantizable, caches, copies, self.context)
-
-
-@dataclass(frozen=True)
-class ModelFacts(Facts):
-    """What the table says about a model of the hub.
-
-    name: the hub id. parameters: their number, tied ones once. quantizable: the number of those
-    that 8-bit and 4-bit loading makes smaller. cache: numbers that the caches hold per token.
-    context: tokens. dtype: of the checkpoint. gated: whether its licence must be accepted first;
-    None if the owner has changed that before. chat: whether it was tuned for chat. safetensors:
-    whether its page on the hub has safetensors files.
-    """
-
-    name: str
-    parameters: int
-    quantizable: int
-    cache: int
-    context: int
-    dtype: str
-    licence: str
-    gated: bool | None
-    chat: bool
-    safetensors: bool
-    shipped = False
-
-
-@dataclass(frozen=True)
-class HeadFacts(Facts):
-    """What the table says about a head on a target; None where nobody has checked it.
-
-    name: the hub id. format: "eagle3" or "speculators". parameters: without embeddings, which are
-    the target's. cache: numbers that its cache holds per token. hidden: its width. vocabulary: how
-    many tokens it can draft. context: tokens of the texts that it was made for. gated: whether its
-    licence must be accepted first. safetensors: False if it is published as pickles alone, which
-    are never read. file: bytes of its weights' file, None too if there are several. shipped:
-    whether it comes with the program, in the folder of its name.
-    """
-
-    name: str
-    format: str
-    parameters: int | None
-    cache: int | None
-    hidden: int | None
-    vocabulary: int | None
-    context: int | None
-    licence: str | None
-    gated: bool | None
-    safetensors: bool | None
-    file: int | None
-    shipped: bool = False
-    quantizable = 0  # none of its layers is
 
 
 @dataclass(frozen=True)
@@ -120,10 +90,10 @@ class NamedPair:
     """
 
     name: str
-    target: ModelFacts
+    target: Facts
     shows: str
-    draft: ModelFacts | None = None
-    head: HeadFacts | None = None
+    draft: Facts | None = None
+    head: Facts | None = None
     wheel: tuple[str, str] | None = None
     drafter: str | None = None
 
@@ -135,15 +105,13 @@ class NamedPair:
     @property
     def drafters(self) -> tuple[str, ...]:
         """The drafters that it offers, its default first, as `Pair.drafters` has them."""
-        held = {"draft": self.draft, "head": self.head}
-        return drafters_for(
-            ["layers", *(name for name, part in held.items() if part)], self.drafter
-        )
+        held = {"layers": True, "draft": self.draft, "head": self.head}
+        return drafters_for([name for name, part in held.items() if part], self.drafter)
 
     @property
     def sized(self) -> bool:
         """Whether the memory that it needs is known; else `bytes` counts what is."""
-        return self.head is None or self.head.sized
+        return all(part.sized for part in self.parts)
 
     def precision(self, *, cpu: bool) -> str:
         """The precision that it is loaded in by default."""
@@ -158,7 +126,7 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    models, heads = _table()["models"], _table()["heads"]
+    models, heads = _facts("models"), _facts("heads")
     return tuple(
         NamedPair(
             row["name"],
@@ -233,16 +201,14 @@ def first_pair() -> str:
     return str(spec)
 
 
-def known_model(name: str) -> ModelFacts | None:
+def known_model(name: str) -> Facts | None:
     """The table's entry for a hub id, or None."""
-    facts: ModelFacts | None = _table()["models"].get(name)
-    return facts
+    return _facts("models").get(name)
 
 
-def known_head(name: str) -> HeadFacts | None:
+def known_head(name: str) -> Facts | None:
     """The table's entry for the hub id of a head, or None."""
-    facts: HeadFacts | None = _table()["heads"].get(name)
-    return facts
+    return _facts("heads").get(name)
 
 
 def suggested_draft(target: str) -> str | None:
@@ -274,8 +240,11 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
 
 
 @cache
+def _facts(part: str) -> dict[str, Facts]:
+    return {name: Facts(name, **facts) for name, facts in _table()[part].items()}
+
+
+@cache
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads((ASSETS / "pairs.json").read_text("utf-8"))
-    for part, kind in (("models", ModelFacts), ("heads", HeadFacts)):
-        table[part] = {name: kind(name=name, **facts) for name, facts in table[part].items()}
     return table

@@ -17,8 +17,7 @@ FINAL = -1
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    path = blocks_path(model)
-    return len(model.get_submodule(path))
+    return len(_blocks(model))
 
 
 def has_early_exits(model: Any) -> bool:
@@ -53,7 +52,7 @@ def truncated_model(model: Any, layers: int) -> Any:
     The weights are shared. `model` itself does not change, so other threads may run it meanwhile.
     Raises `PairError` if the blocks cannot be found.
     """
-    return _with_blocks(model, lambda blocks: blocks[:layers])
+    return _with_blocks(model, _blocks(model)[:layers])
 
 
 def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor], None]) -> Any:
@@ -63,16 +62,12 @@ def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor]
     The weights are shared. `model` itself does not change, so that nothing is added to its passes.
     Raises `PairError` if the blocks cannot be found.
     """
-
-    def watched(blocks: list[Any]) -> list[Any]:
-        for n in layers:
-            if n != FINAL:
-                twin = copy.copy(blocks[n - 1])
-                _watch(twin, see, n)
-                blocks[n - 1] = twin
-        return blocks
-
-    root = _with_blocks(model, watched)
+    blocks = _blocks(model)
+    for n in layers:
+        if n != FINAL:
+            blocks[n - 1] = copy.copy(blocks[n - 1])
+            _watch(blocks[n - 1], see, n)
+    root = _with_blocks(model, blocks)
     if FINAL in layers:
         _watch(root.get_submodule(blocks_path(model).rpartition(".")[0]), see, FINAL)
     return root
@@ -89,15 +84,19 @@ def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
     twin.register_forward_hook(hook)
 
 
-def _with_blocks(model: Any, changed: Callable[[list[Any]], list[Any]]) -> Any:
-    """A copy of `model` whose list of blocks is what `changed` makes of them."""
+def _blocks(model: Any) -> list[Any]:
+    return list(model.get_submodule(blocks_path(model)))
+
+
+def _with_blocks(model: Any, blocks: list[Any]) -> Any:
+    """A copy of `model` with other blocks."""
     *parents, last = blocks_path(model).split(".")
     root = inner = _shallow_copy(model)
     for name in parents:
         child = _shallow_copy(inner._modules[name])
         inner._modules[name] = child
         inner = child
-    inner._modules[last] = nn.ModuleList(changed(list(inner._modules[last])))
+    inner._modules[last] = nn.ModuleList(blocks)
     return root
 
 

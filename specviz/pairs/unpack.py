@@ -8,9 +8,8 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -24,15 +23,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from ..errors import PairError, causes_of, ran_out_of_memory
 from ..variables import CACHE
-from .checksums import check_files, sha256, write_checksums
 from .gguf import GgufHeader, read_gguf
+from .load import check_files, sha256, write_checksums
+from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
 from .progress import Progress, Watcher, watched
-from .sizes import shown_bytes
 from .weights import ORIGIN, ModelSource
 
 FORM = 1  # of what is kept; another one is unpacked anew
-SPARE = 1.05  # of the bytes that the unpacked weights need
 ARCHITECTURES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
 )
@@ -81,7 +79,9 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
                 check_files(folder)
             except PairError:
                 _unpack(header, digest, folder, on_progress)
-    except OSError as error:
+    except Exception as error:
+        if isinstance(error, PairError) or ran_out_of_memory(error):
+            raise
         raise PairError(_write_sentence(header, error)) from error
     return folder
 
@@ -116,11 +116,6 @@ def _parsed_once() -> Iterator[None]:
                 setattr(gguf, name, made)
 
 
-def unpacked_bytes(header: GgufHeader) -> int:
-    """Bytes that the unpacked model takes on the disk."""
-    return int(2 * header.parameters * SPARE)
-
-
 def checked_gguf(path: Path) -> GgufHeader:
     """The header of a file that can be unpacked. Raises `PairError`."""
     header = read_gguf(path)
@@ -133,32 +128,24 @@ def checked_gguf(path: Path) -> GgufHeader:
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
-    need = unpacked_bytes(header)
-    free = shutil.disk_usage(folder.parent.parent).free
-    if free < need:
+    need = header.unpacked
+    home = folder.parent.parent
+    if (free := shutil.disk_usage(home).free) < need:
         raise PairError(
             f"{header.path.name} needs {shown_bytes(need)} once unpacked, and there are "
-            f"{shown_bytes(free)} free for {folder.parent.parent}: make room, or set {CACHE.name} "
-            "to another folder."
+            f"{shown_bytes(free)} free for {home}: make room, or set {CACHE.name} to another "
+            "folder."
         )
     if on_progress is not None:
         on_progress(Progress(f"unpacking {folder.name}, once ({shown_bytes(need)})"))
-    for left in folder.parent.parent.glob(f"{folder.parent.name}.tmp*"):
-        shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
-    made = Path(tempfile.mkdtemp(prefix=f"{folder.parent.name}.tmp", dir=folder.parent.parent))
-    try:
-        _write(header, made, on_progress)
-        (made / ORIGIN).write_text(json.dumps({"revision": f"sha256:{digest}"}), "utf-8")
-        write_checksums(made)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(exist_ok=True)
-        made.replace(folder)
-    except Exception as error:
-        if isinstance(error, PairError) or ran_out_of_memory(error):
-            raise
-        raise PairError(_write_sentence(header, error)) from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with ExitStack() as undone:
+        undone.callback(shutil.rmtree, folder.parent, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # damaged, or of a process that was killed
+        folder.mkdir(parents=True)
+        _write(header, folder, on_progress)
+        (folder / ORIGIN).write_text(json.dumps({"revision": f"sha256:{digest}"}), "utf-8")
+        write_checksums(folder)  # without the list it is unpacked anew
+        undone.pop_all()
 
 
 def _write(header: GgufHeader, folder: Path, on_progress: Watcher | None) -> None:

@@ -139,7 +139,7 @@ def checked_quantization(quantize: str | None) -> str | None:
     """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
     if quantize is None:
         return None
-    from .sizes import QUANTIZED
+    from .memory import QUANTIZED
 
     if quantize not in QUANTIZED:
         raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")

@@ -20,9 +20,8 @@ from torch import nn
 
 from ..errors import PairError, SpecvizError
 from ..options import whole
-from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head
-from ..pairs.load import load_pair
+from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
 from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT

@@ -20,9 +20,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head, HeadConfig
 from ..pairs.heads.eagle_files import LAYER_FIELDS
+from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
 from .losses import forward_kl
 from .models import whole_folder

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from ..errors import SpecvizError, ran_out_of_memory
-from ..pairs.checksums import write_checksums
+from ..pairs.load import write_checksums
 
 HEAD_WIDTH = 64
 CONTEXT = 1024  # positions

@@ -7,10 +7,9 @@ from typing import Any
 
 from ..errors import PairError
 from ..pairs.heads.eagle import Head
-from ..pairs.memory import DeviceMemory, memory_need
-from ..pairs.metadata import Caches, ModelMetadata, configured_caches
+from ..pairs.memory import DeviceMemory, shown_bytes
+from ..pairs.metadata import Caches, ModelMetadata, configured_caches, memory_need
 from ..pairs.pair import logit_width, parameter_count, text_config
-from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34
 """Bytes of activations that the backward pass needs in one layer, for each token and each of the

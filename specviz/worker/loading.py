@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..core.events import Event
 from ..errors import PairError
 from ..lanes import LANES, Lane
-from ..pairs.sizes import LANES as COUNTED
-from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
+from ..pairs.memory import LANES as COUNTED
+from ..pairs.memory import TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 from ..settings import Settings

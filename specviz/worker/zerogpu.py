@@ -22,7 +22,7 @@ from typing import Any
 from ..environment import BUILTIN
 from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
 from ..kinds import drafter_kind
-from ..pairs.sizes import parameter_bytes
+from ..pairs.memory import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..variables import ANY_MODEL, PAIR, PAIRS
 from .client import LocalWorker

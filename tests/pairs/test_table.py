@@ -15,12 +15,12 @@ from transformers import AutoConfig
 from specviz.environment import ASSETS, BUILTIN
 from specviz.errors import SettingsError
 from specviz.pairs import table
-from specviz.pairs.checksums import check_files
-from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
+from specviz.pairs.heads.eagle_files import read_head
+from specviz.pairs.load import check_files
+from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.pairs.models import model_names
 from specviz.pairs.pair import context_length, parameter_count
-from specviz.pairs.sizes import PRECISIONS
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
@@ -83,7 +83,7 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
         values = json.loads((folder / "head" / "config.json").read_text("utf-8"))
         model = meta_model(AutoConfig.from_pretrained(folder / "target"))
         assert (folder / "head" / "model.safetensors").stat().st_size == facts.file
-    head = HeadMetadata(ModelSource(name, None), read_head_config(values, model, name), values)
+    head = read_head(ModelSource(name, None), values, model)
     assert facts.parameters == head.need.parameters
     assert facts.cache == sum(layer.numbers for layer in head.need.layers)
     assert (facts.hidden, facts.vocabulary) == (values["hidden_size"], values["draft_vocab_size"])

@@ -17,6 +17,8 @@ from specviz.errors import PairError
 from specviz.pairs.hub import find_source
 from specviz.pairs.memory import (
     DeviceMemory,
+    LayerCache,
+    MemoryNeed,
     PlannedLoad,
     device_memory,
     place_target,
@@ -24,7 +26,6 @@ from specviz.pairs.memory import (
 from specviz.pairs.metadata import read_metadata
 from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.sizes import LayerCache, MemoryNeed
 from specviz.pairs.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specviz.errors import SpecvizError
 from specviz.options import Parser
-from specviz.pairs.checksums import check_files
+from specviz.pairs.load import check_files
 from specviz.train import cli as train
 from specviz.train import (
     corpus,

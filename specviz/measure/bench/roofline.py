@@ -17,9 +17,9 @@ import torch
 from ...core.engine import make_engine, make_state_engine, now
 from ...core.states import EAGLE, make_head_engine
 from ...kinds import drafter_kind
+from ...pairs.memory import parameter_bytes, pass_bytes
 from ...pairs.metadata import configured_caches
 from ...pairs.pair import Pair, text_config
-from ...pairs.sizes import parameter_bytes, pass_bytes
 from ...pairs.truncated import truncated_model
 from ...sides.early_exit import best_exit
 

@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from ...errors import SettingsError
 from ...options import check_writable
-from ...pairs.sizes import shown_bytes
+from ...pairs.memory import shown_bytes
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import TITLES, figure_specs

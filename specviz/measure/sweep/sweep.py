@@ -18,8 +18,8 @@ from ...core.header import model_name
 from ...environment import ASSETS
 from ...errors import PromptError, SpecvizError
 from ...kinds import drafter_kind
+from ...pairs.memory import parameter_bytes
 from ...pairs.pair import Pair
-from ...pairs.sizes import parameter_bytes
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,12 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
-from ..hub import (
-    damaged_sentence,
-    failure_sentence,
-    find_source,
-    general_sentence,
-    hub_file,
-    hub_listing,
-    no_safetensors,
-    weight_files,
-)
-from ..pair import text_config
+from .. import hub
+from ..memory import LayerCache, MemoryNeed
+from ..metadata import HeadMetadata
+from ..pair import parameter_count, text_config
 from ..progress import Watcher, watched
-from ..sizes import LayerCache, MemoryNeed
-from ..weights import ModelSource, hub_options
+from ..weights import ModelSource
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -44,83 +36,31 @@ UNKNOWN_PARTS = ("fc_norm", "norm_output")
 """Options of the format of `speculators` that change the computation and are not known here."""
 
 
-@dataclass(frozen=True)
-class HeadMetadata:
-    """What is known of a head before its weights are read. values: its config."""
-
-    source: ModelSource
-    config: HeadConfig
-    values: dict[str, Any]
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that it needs: weights, and a cache of one layer."""
-        with torch.device("meta"):
-            parameters = sum(p.numel() for p in Head(self.config).parameters())
-        layer = self.config.layer
-        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim)
-        return MemoryNeed(parameters, 0, (cache,))
-
-    def load(self, target: Any, device: torch.device, on_progress: Watcher | None = None) -> Head:
-        """It with its weights, for a loaded target, in the target's dtype.
-
-        Raises `PairError` if it is damaged, made for another target, or has no safetensors.
-        """
-        config, shown = self.config, self.source.shown
-        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-        weights = _weights(_downloaded(self.source, on_progress))
-        if EMBEDDING in weights:
-            embedding = weights.pop(EMBEDDING).to(device, dtype)
-        else:
-            embedding = target.get_input_embeddings().weight.detach().to(device)
-        if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
-            raise PairError(
-                f"{shown} needs an embedding of shape {list(rows)} and finds one of "
-                f"{list(embedding.shape)}: choose a head made for this target."
-            )
-        head = _filled(config, weights, device, dtype, shown)
-        head.embedding, head.name_or_path = embedding, self.source.name
-        return head.eval()
-
-
-def read_head(name: str, target: Any) -> HeadMetadata | None:
-    """The metadata of the head with this hub id or folder, or None if it is another kind of model.
-
-    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if the config
-    is damaged, of a kind that is not known, or made for another target.
-    """
-    if (values := head_values(name)) is None:
-        return None
-    source = find_source(name)
-    return HeadMetadata(source, read_head_config(values, target, source.shown), values)
-
-
-def head_values(name: str) -> dict[str, Any] | None:
-    """The config of the head with this hub id or folder; None if it is another kind of model."""
-    values = config_values(name) or {}
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    known = any("eagle3" in str(name).lower() for name in names)
-    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return values if known or one_layer else None
-
-
-def config_values(name: str) -> dict[str, Any] | None:
-    """What config.json of a hub id or folder holds; None if it cannot be read: whoever reads it as
-    a model then says why."""
+def config_values(name: str) -> dict[str, Any]:
+    """What config.json of a hub id or folder holds; nothing if it cannot be read: whoever reads it
+    as a model then says why."""
     try:
-        values = json.loads(hub_file(find_source(name), "config.json").read_text("utf-8"))
+        values = json.loads(hub.hub_file(hub.find_source(name), "config.json").read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
-        return None
-    return values if isinstance(values, dict) else None
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
-def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadConfig:
-    """The shape of the head with this config. target: the model that it is for, perhaps on the
+def is_eagle(values: dict[str, Any]) -> bool:
+    """Whether this is the config of an EAGLE-3 head."""
+    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
+    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
+    return one_layer or any("eagle3" in str(name).lower() for name in names)
+
+
+def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadMetadata:
+    """The metadata of the head with this config. target: the model that it is for, perhaps on the
     `meta` device.
 
-    Raises `PairError` if the config is damaged, of another kind, or made for another target.
+    Raises `PairError` if the config is damaged, of a kind that is not known, or made for another
+    target.
     """
-    layer = values.get("transformer_layer_config") or values
+    shown, layer = source.shown, values.get("transformer_layer_config") or values
     unknown = [name for name in UNKNOWN_PARTS if values.get(name)]
     if layer.get("num_hidden_layers", 1) != 1:
         unknown.append(f"{layer['num_hidden_layers']} layers")
@@ -144,7 +84,14 @@ def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadCon
             f"{shown} has a damaged or incomplete config.json: download it again."
         ) from error
     check_head(config, target)
-    return config
+    with torch.device("meta"):
+        parameters = parameter_count(Head(config))
+    cache = LayerCache(2 * config.layer.num_key_value_heads * config.layer.head_dim)
+    made_for: Any = values
+    for key in ("speculators_config", "verifier", "name_or_path"):
+        made_for = made_for.get(key) if isinstance(made_for, dict) else None
+    need, load = MemoryNeed(parameters, 0, (cache,)), partial(_loaded, source, config)
+    return HeadMetadata(source, config, need, load, made_for)
 
 
 LAYER_FIELDS = (
@@ -179,38 +126,64 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
-    found = read_head(name, target)
-    if found is None:
-        raise PairError(general_sentence(find_source(name).shown))
-    return found.load(target, device)
+    source, values = hub.find_source(name), config_values(name)
+    if not is_eagle(values):
+        raise PairError(hub.general_sentence(source.shown))
+    return _loaded(source, read_head(source, values, target).form, target, device, None)
+
+
+def _loaded(
+    source: ModelSource,
+    config: HeadConfig,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None,
+) -> Head:
+    """Raises `PairError` if it is damaged, made for another target, or has no safetensors."""
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    weights = _weights(_downloaded(source, on_progress))
+    if EMBEDDING in weights:
+        embedding = weights.pop(EMBEDDING).to(device, dtype)
+    else:
+        embedding = target.get_input_embeddings().weight.detach().to(device)
+    if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
+        raise PairError(
+            f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
+            f"{list(embedding.shape)}: choose a head made for this target."
+        )
+    head = _filled(config, weights, device, dtype, source.shown)
+    head.embedding, head.name_or_path = embedding, source.name
+    return head.eval()
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
     """The source with a local folder that has its files."""
     if source.folder is not None:
         return source
-    listing = hub_listing(source)
+    listing = hub.hub_listing(source)
     if listing is not None and not any(name.endswith(".safetensors") for name in listing.files):
-        raise PairError(no_safetensors(source.shown, set(listing.files)))
-    offline = bool(hub_options(source)["local_files_only"])
+        raise PairError(hub.no_safetensors(source.shown, set(listing.files)))
     try:
         with watched(on_progress, source.shown) as options:
             folder = snapshot_download(
-                source.name, allow_patterns=list(FILES), local_files_only=offline, **options
+                source.name,
+                allow_patterns=list(FILES),
+                local_files_only=not hub.hub_is_reachable(),
+                **options,
             )
     except Exception as error:  # the hub's client raises errors of many kinds
-        raise PairError(failure_sentence(source, error)) from error
+        raise PairError(hub.failure_sentence(source, error)) from error
     return ModelSource(source.name, Path(folder))
 
 
 def _weights(source: ModelSource) -> dict[str, Tensor]:
     """The tensors of a folder, by the names that `Head` has for them."""
     found: dict[str, Tensor] = {}
-    for path in weight_files(source):
+    for path in hub.weight_files(source):
         try:
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise PairError(damaged_sentence(source.shown, path.name)) from error
+            raise PairError(hub.damaged_sentence(source.shown, path.name)) from error
         for name, tensor in tensors.items():
             found[re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))] = tensor
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
@@ -226,7 +199,7 @@ def _filled(
     """A head with these weights."""
     with torch.device("meta"):
         head = Head(config)
-    wanted = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
+    wanted = head.state_dict()
     if config.draft_vocab == config.layer.vocab_size:
         weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
     for name in sorted(wanted.keys() | weights.keys()):
@@ -237,10 +210,9 @@ def _filled(
                 f"{shown} has a weight {name}, which an EAGLE-3 head of one layer does not have: "
                 "choose another head."
             )
-        if tuple(weights[name].shape) != wanted[name]:
+        if weights[name].shape != wanted[name].shape:
             raise PairError(
-                f"{shown} does not fit its own config.json: {name} is "
-                f"{list(weights[name].shape)} instead of {list(wanted[name])}; download it again."
+                hub.misfit_sentence(shown, name, weights[name].shape, wanted[name].shape)
             )
     kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
     placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}

@@ -9,7 +9,7 @@ has left. So it reads no prompt, and nothing of it is rolled back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,15 +19,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import failure_sentence, find_source, weight_names
-from ..metadata import ModelMetadata, configured_caches
+from ..hub import failure_sentence, weight_names
+from ..memory import MemoryNeed
+from ..metadata import HeadMetadata, ModelMetadata, configured_caches
 from ..pair import logit_width, logits_device, parameter_count, text_config
 from ..progress import Watcher
-from ..sizes import MemoryNeed
 from ..spec import OWN_LAYERS
 from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
-from .eagle_files import config_values
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
@@ -59,13 +58,10 @@ class MtpHead:
         self.width = int(text_config(target).hidden_size)
         self.config = target.config
         self.name_or_path = f"{target.name_or_path}, MTP layers"
-        first = next(own_parameters(model))
+        self.parameters = partial(own_parameters, model)
+        first = next(self.parameters())
         self.device, self.dtype = first.device, first.dtype
         self.step_parts = model.layers[-1], model.shared_head
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Those that the target does not have."""
-        return own_parameters(self.model)
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
@@ -103,53 +99,28 @@ class Assistant:
         check_assistant(self.model, target)
 
 
-@dataclass(frozen=True)
-class MtpMetadata:
-    """A target's layers before their weights are read. model: on the `meta` device."""
+def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
+    from transformers.modeling_layers import MtpModel
 
-    source: ModelSource
-    model: Any
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that they need: weights, and a cache in each layer."""
-        parameters = sum(p.numel() for p in own_parameters(self.model))
-        return MemoryNeed(parameters, 0, configured_caches(self.model.config).layers)
-
-    def load(self, target: Any, *_: object) -> MtpHead:
-        """They with their weights, on the device of the target's logits. Raises `PairError` if the
-        checkpoint lacks them."""
-        from transformers.modeling_layers import MtpModel
-
-        try:
-            model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
-        except Exception as error:  # damaged files can make transformers raise any error
-            if ran_out_of_memory(error):
-                raise
-            raise PairError(_lacking_sentence(self.source.shown)) from error
-        return MtpHead(model.eval(), target)
+    try:
+        model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
+    except Exception as error:  # damaged files can make transformers raise any error
+        if ran_out_of_memory(error):
+            raise
+        raise PairError(_lacking_sentence(source.shown)) from error
+    return MtpHead(model.eval(), target)
 
 
-@dataclass(frozen=True)
-class AssistantMetadata:
-    """An assistant before its weights are read. model: on the `meta` device."""
-
-    source: ModelSource
-    config: Any
-    model: Any
-
-    @property
-    def need(self) -> MemoryNeed:
-        """The memory that it needs: weights alone."""
-        return MemoryNeed(parameter_count(self.model), 0)
-
-    def load(
-        self, target: Any, device: torch.device, on_progress: Watcher | None = None
-    ) -> Assistant:
-        """It with its weights, for a loaded target, in the target's dtype. Raises `PairError`."""
-        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-        options = LoadOptions(dtype=dtype, device=device)
-        return Assistant(load_model(self.source, options, on_progress, self.config), target)
+def _load_assistant(
+    source: ModelSource,
+    config: Any,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None,
+) -> Assistant:
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    options = LoadOptions(dtype=dtype, device=device)
+    return Assistant(load_model(source, options, on_progress, config), target)
 
 
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
@@ -165,7 +136,7 @@ def mtp_count(config: Any) -> int:
     return next((count for count in named if isinstance(count, int) and count > 0), 0)
 
 
-def read_mtp(target: ModelMetadata) -> MtpMetadata:
+def read_mtp(target: ModelMetadata) -> HeadMetadata:
     """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
     shown = target.source.shown
     if not mtp_count(target.config):
@@ -187,7 +158,9 @@ def read_mtp(target: ModelMetadata) -> MtpMetadata:
     own = MtpModel.get_mtp_weights_regex(target.model)
     if names is not None and not any(map(own.search, names)):
         raise PairError(_lacking_sentence(shown))
-    return MtpMetadata(target.source, model)
+    parameters = sum(p.numel() for p in own_parameters(model))
+    need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
+    return HeadMetadata(target.source, model, need, partial(_load_mtp, target.source))
 
 
 def runnable(target: Any) -> Any:
@@ -223,20 +196,11 @@ def _lacking_sentence(shown: str) -> str:
     )
 
 
-def is_assistant(name: str) -> bool:
-    """Whether a hub id or folder holds an assistant."""
-    return (config_values(name) or {}).get("model_type") in ASSISTANTS
+def read_assistant(source: ModelSource, target: Any) -> HeadMetadata:
+    """The metadata of an assistant. target: the model that it is for, perhaps on the `meta` device.
 
-
-def read_assistant(name: str, target: Any) -> AssistantMetadata | None:
-    """The metadata of the assistant with this hub id or folder, or None if it is another model.
-
-    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if it is
-    damaged, or made for another target.
+    Raises `PairError` if it is damaged, or made for another target.
     """
-    if not is_assistant(name):
-        return None
-    source = find_source(name)
     try:
         config = buildable(AutoConfig.from_pretrained(source.name, **hub_options(source)))
         with torch.device("meta"):
@@ -244,7 +208,8 @@ def read_assistant(name: str, target: Any) -> AssistantMetadata | None:
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     check_assistant(model, target)
-    return AssistantMetadata(source, config, model)
+    need, load = MemoryNeed(parameter_count(model), 0), partial(_load_assistant, source, config)
+    return HeadMetadata(source, model, need, load)
 
 
 def buildable(config: Any) -> Any:
