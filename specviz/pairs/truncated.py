@@ -85,7 +85,8 @@ def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
 
 
 def _blocks(model: Any) -> list[Any]:
-    return list(model.get_submodule(blocks_path(model)))
+    path = blocks_path(model)  # it says so if the model has none, such as one on a server
+    return list(model.get_submodule(path))
 
 
 def _with_blocks(model: Any, blocks: list[Any]) -> Any:
