@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -83,6 +84,18 @@ class Page:
             name = json.load(answer)["event_id"]
         return urllib.request.urlopen(f"{place}/race/{name}", timeout=60)
 
+    def is_not_ready(self) -> None:
+        """Wait until the page says to whoever sends it visitors that it is about to end."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=5).close()
+            except urllib.error.HTTPError as refused:
+                assert refused.code == 503
+                return
+            time.sleep(0.02)
+        pytest.fail("still ready 30 seconds after SIGTERM")
+
     def terminated(self) -> float:
         """Wait until both processes have ended; returns the seconds since now."""
         began = time.monotonic()
@@ -119,6 +132,7 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
     with racing(front, SPECVIZ_DRAIN_SECONDS="60") as (page, stream):
         os.kill(page.server, signal.SIGTERM)
         os.kill(page.models, signal.SIGTERM)  # a supervisor may send it to all processes
+        page.is_not_ready()
         with page.run(4) as late:
             assert b"being restarted" in late.read()
         rest = stream.read()
