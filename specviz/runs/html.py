@@ -49,6 +49,15 @@ PLAYER_SHEETS = (
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
 
+CONFIG: dict[str, Any] = {
+    **{name: {} for name in ("links", "recordings", "defaults", "limits")},
+    **{name: {} for name in ("choices", "pairs", "drafters")},
+    **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
+    **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
+    **{"titles": CHARTS, "several": SEVERAL, "schema": SCHEMA, "mostGamma": MOST_GAMMA},
+}
+"""The player's configuration; presets, recordings and limits exist only on the live page."""
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -108,7 +117,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         # Without the button for settings.
         tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
         player=_read("player.html"),
-        config=_json(_config()),
+        config=_json(CONFIG | {"vocabulary": vocabulary(), "charts": chart_specs()}),
         trace=_json(trace.to_dict()),
         plotly="" if is_small else _packed_plotly(),
         start=_START,
@@ -143,22 +152,6 @@ def _read(name: str) -> str:
     return (PAGE / name).read_text("utf-8")
 
 
-def _config() -> dict[str, Any]:
-    """The player's configuration; presets, recordings and limits exist only on the live page."""
-    absent = ("links", "recordings", "defaults", "limits", "choices", "pairs", "drafters")
-    return {
-        **{name: {} for name in absent},
-        **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
-        **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
-        "vocabulary": vocabulary(),
-        "charts": chart_specs(),
-        "titles": CHARTS,
-        "several": SEVERAL,
-        "schema": SCHEMA,
-        "mostGamma": MOST_GAMMA,
-    }
-
-
 def _json(value: Any) -> str:
     """JSON for a script element: no text inside it can close the element."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
@@ -183,14 +176,9 @@ def imports() -> dict[str, set[str]]:
 
 def first_modules(start: str = "specviz/player.js") -> list[Path]:
     """The files that the page needs before it can show anything."""
-    every, graph = modules(), imports()
-    found: list[str] = []
-    left = [start]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.append(name)
-            left.extend(sorted(graph[name]))
+    every, graph, found = modules(), imports(), [start]
+    for name in found:  # which grows
+        found += sorted(graph[name] - set(found))
     return [every[name] for name in found]
 
 

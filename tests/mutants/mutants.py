@@ -172,8 +172,8 @@ MUTANTS = [
     Mutant("recordings", "_check_end", 'counted["accepted"] > counted["drafted"]', "False", "watched"),
     Mutant("recordings", "_token_fault", "if drawn and", "if False and", "remote"),
     Mutant("recordings", "_token_fault", "return \"\" if plain else", "return \"\" if True else", "watched"),
-    Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
-    Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
+    Mutant("recordings", "_token_changes", "abs(was - now) > rounding", "False", "rerun"),
+    Mutant("recordings", "_token_changes", "if was == now:", "if True:", "rerun"),
     Mutant("recordings", "_alike", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
     # What a sweep measures next, and what it predicts
