@@ -108,8 +108,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
             "with the dtype of the run."
         )
     fed = [*parting.prompt, *parting.theirs, *chain(*chain(*parting.passes))]
-    known = all(0 <= token_id < pair.vocab for token_id in fed)
-    if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
+    unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
+    if unknown or not parting.prompt or len(parting.ours) < len(parting.theirs):
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 

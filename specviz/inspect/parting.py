@@ -108,20 +108,14 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
     if parted is None:
         return None
     begins = accumulate((len(r.emitted) for r in rounds), initial=0)
-    passes = [
+    passes = tuple(
         (tuple(t.id for t in r.drafted), tuple(t.id for t in r.emitted))
         for r, begin in zip(rounds, begins, strict=False)
         if begin <= parted.index
-    ]
-    theirs = [t.id for r in alone for t in r.emitted]
-    return Parting(
-        header.prompt_ids,
-        tuple(passes),
-        tuple(theirs[: parted.index + 1]),
-        header.settings_of(name).gamma,
-        str(header.target["name"]),
-        header.dtype,
     )
+    theirs = tuple(t.id for r in alone for t in r.emitted)[: parted.index + 1]
+    gamma, target = header.settings_of(name).gamma, str(header.target["name"])
+    return Parting(header.prompt_ids, passes, theirs, gamma, target, header.dtype)
 
 
 def difference_lines(found: Difference) -> Iterator[str]:

@@ -108,16 +108,14 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
         efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
         beta=ratio(sum(betas), len(betas)),
         tau=ratio(timed[name], len(own[name])),
-        tau_predicted=None
-        if alpha is None
-        else ratio(_predicted(own[name], alpha), len(own[name])),
+        tau_predicted=_predicted(own[name], alpha, len(own[name])),
         c=c,
         speedup=_speedup(seconds, timed, name) if can_compare else None,
         speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
         speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
         speedup_predicted=None
-        if alpha is None or c is None
-        else ratio(_predicted(rounds, alpha), sum(len(r.drafted) * c + 1 for r in rounds)),
+        if c is None
+        else _predicted(rounds, alpha, sum(len(r.drafted) * c + 1 for r in rounds)),
         tokens=tokens,
         seconds=seconds,
         tokens_per_second={one: ratio(timed[one], seconds[one]) for one in both},
@@ -167,11 +165,13 @@ def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None
     return step / target_pass if step and target_pass else None
 
 
-def _predicted(rounds: Sequence[Round], alpha: float) -> float:
-    """The tokens that rounds should emit."""
+def _predicted(rounds: Sequence[Round], alpha: float | None, cost: float) -> float | None:
+    """The tokens that rounds should emit for a unit of their cost."""
     # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
     # it, if the n-gram drafter finds no match, and in the last rounds.
-    return sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
+    if alpha is None:
+        return None
+    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), cost)
 
 
 def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:

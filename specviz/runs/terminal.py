@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..core.events import UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
+from ..core.events import UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
 from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
 from .metrics import Metrics, best_lane, compute_metrics
@@ -29,7 +29,7 @@ UNTOLD_STYLE = ("·", "4;38;5;245")
 
 def legend(*, color: bool) -> str:
     """One line that shows every outcome in its style."""
-    return "  ".join(styled(o, STYLES[o][0] + o, color) for o in STYLES)
+    return "  ".join(styled(o, o, color) for o in STYLES)
 
 
 def event_line(event: Event, *, color: bool) -> str | None:
@@ -44,17 +44,14 @@ def event_line(event: Event, *, color: bool) -> str | None:
 def round_line(result: Round, *, color: bool) -> str:
     """The line for a round: its tokens in the order in which they were judged, after the lane's
     name if it has one of its own."""
-    shown = "".join(_token(t, color) for t in result.tokens)
-    name = "" if result.lane in LANES else f"{result.lane:14} "
-    return f"{name}{result.index + 1:4} │ {shown}"
-
-
-def _token(token: Token, color: bool) -> str:
-    mark = STYLES.get(token.outcome, UNTOLD_STYLE)[0]
-    text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
-    if not color:
-        text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
-    return styled(token.outcome, mark + text, color)
+    shown = "" if result.lane in LANES else f"{result.lane:14} "
+    shown += f"{result.index + 1:4} │ "
+    for token in result.tokens:
+        text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
+        if not color:
+            text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
+        shown += styled(token.outcome, text, color)
+    return shown
 
 
 def printable(text: str) -> str:
@@ -64,8 +61,8 @@ def printable(text: str) -> str:
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
-    style = STYLES.get(outcome, UNTOLD_STYLE)[1]
-    return f"\x1b[{style}m{text}\x1b[0m" if color else text
+    mark, style = STYLES.get(outcome, UNTOLD_STYLE)
+    return f"\x1b[{style}m{mark}{text}\x1b[0m" if color else mark + text
 
 
 def metric_lines(trace: Trace) -> Iterator[str]:
@@ -91,7 +88,10 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         return
     if head.on_server:
         yield from request_lines(trace)
-    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+    by_lane_threads = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
+    *with_draft, alone = (by_lane_threads[lane] for lane in head.all_lanes)
+    threads = " and ".join(map(str, dict.fromkeys([alone, *with_draft])))
+    yield f"on {head.device}, {head.dtype}, threads: {threads}, torch {head.versions['torch']}"
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
@@ -116,14 +116,13 @@ def _paid(speedup: float | None) -> str:
 def _rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
     """The figures of a lane with what they mean, by name."""
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
-    beta = verdict_kind(trace.header.settings_of(trace.header.speculative[0]).rule).beta
     return {
         "speed-up": (shown_number(m.speedup, 2), _paid(m.speedup)),
         "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), beta),
+        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings.rule).beta),
         "tau": (shown_number(m.tau, 2), predicted),
         "c": (shown_number(m.c, 3), "a draft step, in target steps"),
     }
@@ -147,13 +146,6 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
             yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
-
-
-def _threads(head: Header) -> str:
-    by_lane = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
-    *with_draft, alone = (by_lane[lane] for lane in head.all_lanes)
-    counts = dict.fromkeys([alone, *with_draft])
-    return f"threads: {' and '.join(map(str, counts))}"
 
 
 def _doubt_of(trace: Trace, lane: Lane) -> str:

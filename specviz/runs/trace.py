@@ -25,8 +25,7 @@ from ..core.events import UNKNOWN_ID, End, Event, Header, Round
 from ..errors import TraceError
 from ..lanes import Lane
 
-SCHEMA = 2
-"""The version of the JSON."""
+SCHEMA = 2  # the version of the JSON
 
 
 @dataclass(slots=True)

@@ -93,10 +93,6 @@ def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
 
 
 Doubt: TypeAlias = Literal["price", "delay", "spread", "outside", "short"]
-"""Why a ratio is uncertain: a round cost less than the target pass in it; many passes were delayed;
-parts of the run give very different ratios; the ratio lies outside of what most parts give; too
-few rounds to tell."""
-
 DOUBTS: dict[Doubt, str] = {
     "price": "the machine was busy: a round took less time than the target pass in it",
     "delay": "the machine was busy: many passes took longer than usual",
