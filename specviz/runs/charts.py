@@ -67,10 +67,8 @@ _ALONE = {
 """How a chart is drawn where that is no line, and what it shows of a lane that is alone."""
 
 LANE = "@lane"
-
 SEVERAL = {"rates": "α so far", "tau": "τ so far"}
 """The titles of charts that show less of each lane where there are several."""
-
 FONT = "Source Sans Pro, system-ui, sans-serif"
 
 
@@ -154,20 +152,10 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
 
 def plain_axis(ink: dict[str, str]) -> dict[str, Any]:
     """What the axes of all charts have. ink: the palette of a theme."""
-    return {
-        "color": ink["soft"],
-        "gridcolor": ink["line"],
-        "zeroline": False,
-        "fixedrange": True,
-    }
+    return {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False, "fixedrange": True}
 
 
 def plain_layout(colour: str, size: int) -> dict[str, Any]:
     """What the layouts of all charts have. colour, size: of the text."""
-    clear = "rgba(0,0,0,0)"
-    return {
-        "font": {"family": FONT, "size": size, "color": colour},
-        "paper_bgcolor": clear,
-        "plot_bgcolor": clear,
-        "dragmode": False,
-    }
+    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
+    return {"font": {"family": FONT, "size": size, "color": colour}, **clear, "dragmode": False}

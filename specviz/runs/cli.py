@@ -12,14 +12,7 @@ from ..core.events import Event, Header, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
 from ..lanes import SPECULATIVE
-from ..options import (
-    add_color,
-    add_settings,
-    also_called,
-    check_writable,
-    colored,
-    settings_from,
-)
+from ..options import add_color, add_settings, also_called, check_writable, colored, settings_from
 from ..pairs.cli import add_pair, named_pair, raced
 from ..pairs.table import named_pairs
 from ..settings import Settings

@@ -82,11 +82,10 @@ def _record(name: str, schema: Mapping[str, Any]) -> Any:
 LANE: Any = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
 COUNT, PLACE, THREADS = _from(0, 2**53), _from(0, MOST_ROUNDS), _from(1, 100_000)
 NAME, CHANCE = _up_to(200), _from(0, 1 + SLACK, float)
-LATE = {"revision": NAME | None, "context": COUNT | None, "shared": COUNT}
 MODEL = _record(
     "Model",
-    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME}
-    | {name: NotRequired[kind] for name, kind in LATE.items()},
+    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME, "shared": NotRequired[COUNT]}
+    | {"revision": NotRequired[NAME | None], "context": NotRequired[COUNT | None]},
 )
 BY_TYPE: dict[Any, Any] = {
     int: COUNT,

@@ -23,8 +23,7 @@ STYLES: dict[Outcome, tuple[str, str]] = {
     "corrected": ("↳", "4;38;5;175"),
     "bonus": ("★", "4;38;5;36"),
 }
-# Not in the legend of a run that is judged here: the end of a watched server's step.
-UNTOLD_STYLE = ("·", "4;38;5;245")
+UNTOLD_STYLE = ("·", "4;38;5;245")  # the end of a watched server's step: not in the legend
 
 
 def legend(*, color: bool) -> str:
@@ -141,8 +140,7 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
     if best is not None:
         yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
     for lane in by_lane:
-        doubt = _doubt_of(trace, lane)
-        if doubt:
+        if doubt := _doubt_of(trace, lane):
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
             yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
@@ -204,17 +202,17 @@ def request_lines(trace: Trace) -> Iterator[str]:
 
 def watched_rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
     """The figures of a watched lane with what they mean, by name."""
-    has_baseline = BASELINE in trace.lanes
+    rows = {}
     ratio = "no baseline was measured: name a second server of the target alone"
-    if has_baseline:
+    if BASELINE in trace.lanes:
         two = "a measured ratio of two deployments, whose streams ran one after the other"
         ratio = "too short to compare" if m.speedup is None else two
-    rows = {"speed-up": (shown_number(m.speedup, 2), ratio)}
-    if has_baseline:
         first = "with the time to the first token"
         rows["  with prefill"] = (shown_number(m.speedup_end_to_end, 2), first)
     told = "" if m.alpha is not None else ": not told by the server"
-    return rows | {
+    return {
+        "speed-up": (shown_number(m.speedup, 2), ratio),
+        **rows,
         "alpha": (shown_number(m.alpha, 3), f"of judged drafts were accepted{told}"),
         "efficiency": (shown_number(m.efficiency, 3), f"of all drafts were accepted{told}"),
         "tau": (shown_number(m.tau, 2), "tokens per step, without the first token"),

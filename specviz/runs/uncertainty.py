@@ -102,13 +102,11 @@ DOUBTS: dict[Doubt, str] = {
 }
 """Why a ratio is uncertain, as half a sentence."""
 
+# Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
+# tenth less is as far as two means of undisturbed passes differ.
 LEAST_PRICE = 0.9
-"""Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
-tenth less is as far as two means of undisturbed passes differ."""
-MOST_DELAY = 0.25
-"""The share of its usual time that a lane may lose before its speed is doubted."""
-MOST_SPREAD = 0.3
-"""How far the quartiles may be apart, as a share of the median."""
+MOST_DELAY = 0.25  # the share of its usual time that a lane may lose before its speed is doubted
+MOST_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the median
 WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3

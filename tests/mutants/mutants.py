@@ -139,8 +139,8 @@ MUTANTS = [
     # What is counted from rounds
     Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "metrics"),
     Mutant("metrics", "compute_metrics", "t.beta if t.chance is None else t.chance", "t.beta", "metrics verdicts"),
-    Mutant("metrics", "compute_metrics", "ratio(timed[name], len(own[name]))", "ratio(tokens[name], len(rounds))", "metrics watched"),
-    Mutant("metrics", "_counts", 'if t.outcome != "accepted"', "", "metrics"),
+    Mutant("metrics", "compute_metrics", "ratio(sum(len(r.emitted) for r in own), len(own))", "ratio(sum(len(r.emitted) for r in rounds), len(rounds))", "metrics watched"),
+    Mutant("metrics", "compute_metrics", "seen[outcome] for", "len(seen) for", "metrics"),
     Mutant("metrics", "_cost_ratio", "ratio(sum(r.verify_seconds for r in alone), len(alone))", "ratio(sum(r.verify_seconds for r in rounds), len(rounds))", "metrics"),
     Mutant("metrics", "_speedup", "slow / fast if", "fast / slow if", "metrics"),
     Mutant("metrics", "_alpha_by_position", 'judged[place] += token.outcome in ("accepted", "rejected")', "judged[place] += 1", "metrics"),
