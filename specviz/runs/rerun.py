@@ -18,6 +18,7 @@ from ..errors import TraceError
 from ..lanes import Lane, label_of
 from ..pairs.pair import Pair
 from .metrics import compute_metrics
+from .schema import round_name
 from .tables import shown_number
 from .trace import TOPS, Trace
 
@@ -237,7 +238,7 @@ def _lane_changes(
         theirs = theirs[: len(ours)]
     for one, other in zip_longest(ours, theirs):
         index = (one or other).index
-        place = f"round {index + 1} of the {lane} lane"
+        place = round_name(lane, index)
         if one is None or other is None:
             was, now = ("it is there" if r else "it is not there" for r in (one, other))
             yield Change(place, was, now, lane, index)

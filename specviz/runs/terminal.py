@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..core.events import UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
+from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
 from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
+from ..vocabulary import OUTCOMES as WORDS
 from .metrics import Metrics, best_lane, compute_metrics
 from .tables import shown_number
 from .trace import Trace
@@ -15,20 +16,19 @@ from .uncertainty import DOUBTS, NEAR, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
-# outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
-STYLES: dict[Outcome, tuple[str, str]] = {
-    "accepted": ("", "4;38;5;32"),
-    "rejected": ("✗", "9;38;5;166"),
-    "ignored": ("", "2;38;5;245"),
-    "corrected": ("↳", "4;38;5;175"),
-    "bonus": ("★", "4;38;5;36"),
+STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes without colour
+    "accepted": "4;38;5;32",
+    "rejected": "9;38;5;166",
+    "ignored": "2;38;5;245",
+    "corrected": "4;38;5;175",
+    "bonus": "4;38;5;36",
+    "untold": "4;38;5;245",
 }
-UNTOLD_STYLE = ("·", "4;38;5;245")  # the end of a watched server's step: not in the legend
 
 
 def legend(*, color: bool) -> str:
     """One line that shows every outcome in its style."""
-    return "  ".join(styled(o, o, color) for o in STYLES)
+    return "  ".join(styled(o, o, color) for o in OUTCOMES)
 
 
 def event_line(event: Event, *, color: bool) -> str | None:
@@ -60,8 +60,8 @@ def printable(text: str) -> str:
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
-    mark, style = STYLES.get(outcome, UNTOLD_STYLE)
-    return f"\x1b[{style}m{mark}{text}\x1b[0m" if color else mark + text
+    marked = WORDS[outcome]["mark"] + text
+    return f"\x1b[{STYLES[outcome]}m{marked}\x1b[0m" if color else marked
 
 
 def metric_lines(trace: Trace) -> Iterator[str]:
