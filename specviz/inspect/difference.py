@@ -186,5 +186,5 @@ def _control(pair: Pair, parting: Parting) -> list[Token]:
     gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     alone = replace(pair, draft=pair.target, draft_tokenizer=None)
-    rounds = speculate(alone, text[: max(1, len(text) - REACH)], settings)
+    rounds = speculate(alone, text[:-REACH] or text[:1], settings)
     return [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]

@@ -235,8 +235,8 @@ def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
         yield f"     │ {printable(found.before)}"
     for one in found.rounds(gamma):
         yield round_line(one, color=color)
-    share = f"{found.right} of {len(found.places)} places right"
-    yield f"\n{found.draft} had {share} ({found.right / len(found.places):.2f})"
+    right, places = found.right, len(found.places)
+    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
     if found.left_out:
         yield f"the last {found.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from ..core.events import agreement_of
@@ -41,8 +41,7 @@ class Parting:
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        emitted = chain.from_iterable(some for _, some in self.passes)
-        return tuple(islice(emitted, len(self.theirs)))
+        return tuple(i for _, emitted in self.passes for i in emitted)[: len(self.theirs)]
 
 
 class Scored(NamedTuple):
