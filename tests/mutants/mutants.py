@@ -139,8 +139,8 @@ MUTANTS = [
     # What is counted from rounds
     Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "metrics"),
     Mutant("metrics", "compute_metrics", "t.beta if t.chance is None else t.chance", "t.beta", "metrics verdicts"),
-    Mutant("metrics", "compute_metrics", "ratio(timed[name], len(own[name]))", "ratio(tokens[name], len(rounds))", "metrics watched"),
-    Mutant("metrics", "_counts", "for t in r.tokens", "for t in r.drafted", "metrics"),
+    Mutant("metrics", "compute_metrics", "ratio(sum(len(r.emitted) for r in own), len(own))", "ratio(sum(len(r.emitted) for r in rounds), len(rounds))", "metrics watched"),
+    Mutant("metrics", "compute_metrics", "seen[outcome] for", "len(seen) for", "metrics"),
     Mutant("metrics", "_cost_ratio", "ratio(sum(r.verify_seconds for r in alone), len(alone))", "ratio(sum(r.verify_seconds for r in rounds), len(rounds))", "metrics"),
     Mutant("metrics", "_speedup", "slow / fast if", "fast / slow if", "metrics"),
     Mutant("metrics", "_alpha_by_position", 'judged[place] += token.outcome in ("accepted", "rejected")', "judged[place] += 1", "metrics"),
@@ -172,8 +172,8 @@ MUTANTS = [
     Mutant("recordings", "_check_end", 'counted["accepted"] > counted["drafted"]', "False", "watched"),
     Mutant("recordings", "_token_fault", "if drawn and", "if False and", "remote"),
     Mutant("recordings", "_token_fault", "return \"\" if plain else", "return \"\" if True else", "watched"),
-    Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
-    Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
+    Mutant("recordings", "_token_changes", "abs(was - now) > rounding", "False", "rerun"),
+    Mutant("recordings", "_token_changes", "if was == now:", "if True:", "rerun"),
     Mutant("recordings", "_alike", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
     # What a sweep measures next, and what it predicts
