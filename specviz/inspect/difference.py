@@ -108,8 +108,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
             "with the dtype of the run."
         )
     fed = [*parting.prompt, *parting.theirs, *chain(*chain(*parting.passes))]
-    known = all(0 <= token_id < pair.vocab for token_id in fed)
-    if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
+    unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
+    if unknown or not parting.prompt or len(parting.ours) < len(parting.theirs):
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 
@@ -186,5 +186,5 @@ def _control(pair: Pair, parting: Parting) -> list[Token]:
     gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     alone = replace(pair, draft=pair.target, draft_tokenizer=None)
-    rounds = speculate(alone, text[: max(1, len(text) - REACH)], settings)
+    rounds = speculate(alone, text[:-REACH] or text[:1], settings)
     return [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]

@@ -64,7 +64,11 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
         listed = sum(cell.ours + cell.theirs for cell in cells if cell.outcome)
         if listed >= SHARE_LISTED * (len(a) + len(b)):
             break
-    statistic, degrees = _statistic(cells), max(0, len(cells) - 1)
+    statistic, degrees = 0.0, len(cells) - 1
+    for cell in cells:
+        for seen, draws in ((cell.ours, len(a)), (cell.theirs, len(b))):
+            if expected := draws * (cell.ours + cell.theirs) / (len(a) + len(b)):
+                statistic += (seen - expected) ** 2 / expected
     return Comparison(length, cells, statistic, degrees, tail(statistic, degrees))
 
 
@@ -78,17 +82,6 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
         last = cells.pop()
         rest = Cell((), last.ours + rest.ours, last.theirs + rest.theirs)
     return (*cells, rest) if rest.ours + rest.theirs or not cells else tuple(cells)
-
-
-def _statistic(cells: Sequence[Cell]) -> float:
-    """Sum over cells and samples of (seen - expected)^2 / expected."""
-    draws = sum(cell.ours for cell in cells), sum(cell.theirs for cell in cells)
-    return sum(
-        (seen - expected) ** 2 / expected
-        for cell in cells
-        for seen, own in zip((cell.ours, cell.theirs), draws, strict=True)
-        if (expected := own * (cell.ours + cell.theirs) / sum(draws))
-    )
 
 
 def tail(statistic: float, degrees: int) -> float | None:

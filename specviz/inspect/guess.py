@@ -96,18 +96,18 @@ class Guesses:
         under the rule that keeps a guess if it is the token that the target drew.
         """
         rounds: list[Round] = []
-        left = list(self.places)
-        while left:
+        drafts: list[Token] = []
+        for place, one in enumerate(self.places, 1):
             # As a lane does: no more than what leaves the last token to the target.
-            drafted = left[: min(gamma, len(left) - 1)]
-            held = next((i for i, one in enumerate(drafted) if not one.right), len(drafted))
-            kept = [Token(0, one.text, "accepted") for one in left[:held]]
-            own = left[held]
-            wrong = [Token(0, own.guess, "rejected")] if held < len(drafted) else []
-            last = Token(0, own.text, "corrected" if wrong else "bonus")
-            drafts = [*kept, *wrong]
+            is_drafted = len(drafts) < gamma and place < len(self.places)
+            if is_drafted and one.right:
+                drafts.append(Token(0, one.text, "accepted"))
+                continue
+            if is_drafted:
+                drafts.append(Token(0, one.guess, "rejected"))
+            last = Token(0, one.text, "corrected" if is_drafted else "bonus")
             rounds.append(Round(SPECULATIVE, len(rounds), drafts, last, 0.0, 0.0, 0.0, 0.0))
-            left = left[held + 1 :]
+            drafts = []
         return rounds
 
     def would_be(self, gamma: int) -> dict[str, Any]:
@@ -119,8 +119,8 @@ class Guesses:
         """
         rounds = self.rounds(gamma)
         written, judged = [len(r.emitted) for r in rounds], sum(len(r.drafted) for r in rounds)
-        right = sum(written) - len(rounds)
-        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(written), len(rounds))}
+        right = len(self.places) - len(rounds)
+        rates = {"alpha": ratio(right, judged), "tau": ratio(len(self.places), len(rounds))}
         return {"rounds": written, "right": right, "judged": judged, **rates}
 
 
@@ -235,8 +235,8 @@ def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
         yield f"     │ {printable(found.before)}"
     for one in found.rounds(gamma):
         yield round_line(one, color=color)
-    share = f"{found.right} of {len(found.places)} places right"
-    yield f"\n{found.draft} had {share} ({found.right / len(found.places):.2f})"
+    right, places = found.right, len(found.places)
+    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
     if found.left_out:
         yield f"the last {found.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
@@ -268,7 +268,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
     text = _asked(options) if options.api else _text(options.text)
-    found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
+    has_target = is_row(options.draft) or "+" in options.draft
+    name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
+    pair = load_pair(name, on_progress=terminal_watcher())
+    draft = draft_of(pair) if has_target else pair
+    found = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:
         rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}
         print(json.dumps({"name": NAME, **asdict(found), "would_be": rounds}, indent=1))
@@ -292,9 +296,3 @@ def _text(file: str) -> str:
     except (OSError, UnicodeError) as error:
         raise SpecvizError(f"{file} cannot be read as a text in UTF-8.") from error
     return text.rstrip("\n")  # which editors add
-
-
-def _draft(name: str) -> Pair:
-    has_target = is_row(name) or "+" in name
-    pair = load_pair(name if has_target else f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())
-    return draft_of(pair) if has_target else pair

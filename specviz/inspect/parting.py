@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from ..core.events import agreement_of
@@ -41,8 +41,7 @@ class Parting:
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        emitted = chain.from_iterable(some for _, some in self.passes)
-        return tuple(islice(emitted, len(self.theirs)))
+        return tuple(i for _, emitted in self.passes for i in emitted)[: len(self.theirs)]
 
 
 class Scored(NamedTuple):
@@ -108,20 +107,14 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
     if parted is None:
         return None
     begins = accumulate((len(r.emitted) for r in rounds), initial=0)
-    passes = [
+    passes = tuple(
         (tuple(t.id for t in r.drafted), tuple(t.id for t in r.emitted))
         for r, begin in zip(rounds, begins, strict=False)
         if begin <= parted.index
-    ]
-    theirs = [t.id for r in alone for t in r.emitted]
-    return Parting(
-        header.prompt_ids,
-        tuple(passes),
-        tuple(theirs[: parted.index + 1]),
-        header.settings_of(name).gamma,
-        str(header.target["name"]),
-        header.dtype,
     )
+    theirs = tuple(t.id for r in alone for t in r.emitted)[: parted.index + 1]
+    gamma, target = header.settings_of(name).gamma, str(header.target["name"])
+    return Parting(header.prompt_ids, passes, theirs, gamma, target, header.dtype)
 
 
 def difference_lines(found: Difference) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ..measure.bench.random_models import numbers, random_model
 from ..pairs.pair import Pair
 from ..result import baseline, speculate
 from ..settings import RANGES, Settings
-from .equivalence import Continuation, tail
+from .equivalence import Continuation, Outcome, tail
 
 WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them
@@ -29,8 +29,6 @@ PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that something is fou
 RUNS = 3000
 LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
 FEWEST = 5.0  # expected texts of a cell
-
-Text = tuple[int, ...]
 
 
 class Proof(NamedTuple):
@@ -67,7 +65,7 @@ def prove(name: str, runs: int = RUNS) -> Proof:
     target, draft = (random_model(LlamaConfig, SIZE, seed=n, **varied) for n in (0, 1))
     pair = Pair(target=target, draft=draft, tokenizer=numbers(WORDS))
     settings = Settings(gamma=LENGTH, temperature=1.0, max_new_tokens=LENGTH)
-    seen: Counter[Text] = Counter()
+    seen: Counter[Outcome] = Counter()
     drafted = 0
     for seed in range(runs):
         rounds = list(speculate(pair, PROMPT, settings, seed=seed, **chosen))
@@ -98,7 +96,7 @@ def draw_continuations(
 
 
 @torch.inference_mode()
-def law_of(pair: Pair) -> dict[Text, float]:
+def law_of(pair: Pair) -> dict[Outcome, float]:
     """The probability of every text of `LENGTH` tokens after the prompt, at temperature 1."""
     texts = list(product(range(WORDS), repeat=LENGTH))
     ids = torch.tensor([[*PROMPT, *text] for text in texts])
@@ -108,10 +106,12 @@ def law_of(pair: Pair) -> dict[Text, float]:
     return dict(zip(texts, chances.tolist(), strict=True))
 
 
-def chi_square(seen: Mapping[Text, int], law: Mapping[Text, float], runs: int) -> tuple[float, int]:
+def chi_square(
+    seen: Mapping[Outcome, int], law: Mapping[Outcome, float], runs: int
+) -> tuple[float, int]:
     """Pearson's statistic and its degrees of freedom; texts that are expected less than `FEWEST`
     times share one cell."""
-    cells: dict[Text, tuple[int, float]] = {}
+    cells: dict[Outcome, tuple[int, float]] = {}
     for text, chance in law.items():
         cell = text if runs * chance >= FEWEST else ()
         count, expected = cells.get(cell, (0, 0.0))

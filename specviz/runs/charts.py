@@ -57,11 +57,18 @@ LANE_LINES = (
 """The colour of the palette and the dash of each speculative lane's line, where there are several;
 the baseline's is always the grey dotted one."""
 
-LANE = "@lane"
+_PARTS = {"draft": "draft", "verify": "accepted", "overhead": "track"}
+_DRAWN = {"tokens": "steps", "parts": "across", "positions": "marked line", "requests": "points"}
+_ALONE = {
+    "rates": ("line", [("α", "accepted", "solid"), ("efficiency", "bonus", "dot")]),
+    "tau": ("line", [("measured", "accepted", "solid"), ("predicted", "soft", "dash")]),
+    "positions": ("up", [("α", "accepted", "")]),
+}
+"""How a chart is drawn where that is no line, and what it shows of a lane that is alone."""
 
+LANE = "@lane"
 SEVERAL = {"rates": "α so far", "tau": "τ so far"}
 """The titles of charts that show less of each lane where there are several."""
-
 FONT = "Source Sans Pro, system-ui, sans-serif"
 
 
@@ -87,67 +94,36 @@ def chart_specs() -> dict[str, Any]:
 def _styles(name: str, theme: str, lanes: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
     """The style of each trace of a chart, without its points. lanes: label, colour of the palette
     and dash of each lane with drafts; one alone has more to show."""
-    ink, alone = PALETTE[theme], len(lanes) == 1
+    drawn = _DRAWN.get(name, "line")
     if name == "parts":
-        colours = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
-        return [_bar(part, colour, "h") for part, colour in colours.items()]
-    if alone and name == "rates":
-        return [_line("α", ink["accepted"]), _line("efficiency", ink["bonus"], "dot")]
-    if alone and name == "tau":
-        return [_line("measured", ink["accepted"]), _line("predicted", ink["soft"], "dash")]
-    if alone and name == "positions":
-        return [_bar("α", ink["accepted"], "v")]
-    if name in ("tokens", "speed", "requests"):
+        lanes = [(part, colour, "") for part, colour in _PARTS.items()]
+    elif name in ("tokens", "speed", "requests"):
         lanes = [*lanes, (label_of(BASELINE), "soft", "dot")]
-    if name == "requests":
-        return [_points(label, ink[colour]) for label, colour, _ in lanes]
-    lines = [_line(label, ink[colour], dash) for label, colour, dash in lanes]
-    for line in lines:
-        if name == "positions":
-            line["mode"] = "lines+markers"
-        elif name == "tokens":
-            line["line"]["shape"] = "hv"
-    return lines
+    elif len(lanes) == 1:
+        drawn, lanes = _ALONE[name]
+    ink = PALETTE[theme]
+    return [_style(drawn, label, ink[colour], dash) for label, colour, dash in lanes]
 
 
-def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": label,
-        "line": {"color": colour, "width": 2, "dash": dash},
-        "hovertemplate": f"%{{y:.3~f}}<extra>{label}</extra>",
-    }
-
-
-def _points(label: str, colour: str) -> dict[str, Any]:
-    """A point for each round."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": label,
-        "marker": {"color": colour, "size": 6, "opacity": 0.7},
-        "hovertemplate": f"%{{x:.3~s}} kB, %{{y:.0f}} ms<extra>{label}</extra>",
-    }
-
-
-def _bar(label: str, colour: str, orientation: str) -> dict[str, Any]:
-    value = "%{x:.2f} ms" if orientation == "h" else "%{y:.2f}"
-    above = {
-        "texttemplate": value,
-        "textposition": "outside",
-        "textangle": 0,
-        "cliponaxis": False,
-        "textfont": {"size": 10},
-    }
-    return {
-        "type": "bar",
-        "name": label,
-        "orientation": orientation,
-        "marker": {"color": colour, "line": {"width": 0}, "cornerradius": 2},
-        "hovertemplate": f"{value}<extra>{label}</extra>",
-        **(above if orientation == "v" else {}),
-    }
+def _style(drawn: str, label: str, colour: str, dash: str) -> dict[str, Any]:
+    style: dict[str, Any] = {"type": "scatter", "name": label}
+    hover = "%{y:.3~f}"
+    if drawn == "points":
+        hover = "%{x:.3~s} kB, %{y:.0f} ms"
+        style |= {"mode": "markers", "marker": {"color": colour, "size": 6, "opacity": 0.7}}
+    elif drawn in ("across", "up"):
+        hover = "%{x:.2f} ms" if drawn == "across" else "%{y:.2f}"
+        marker = {"color": colour, "line": {"width": 0}, "cornerradius": 2}
+        style |= {"type": "bar", "orientation": "h" if drawn == "across" else "v", "marker": marker}
+        if drawn == "up":
+            above = {"textposition": "outside", "textangle": 0, "cliponaxis": False}
+            style |= {"texttemplate": hover, "textfont": {"size": 10}, **above}
+    else:
+        style["mode"] = "lines+markers" if drawn == "marked line" else "lines"
+        style["line"] = {"color": colour, "width": 2, "dash": dash}
+        if drawn == "steps":
+            style["line"]["shape"] = "hv"
+    return {**style, "hovertemplate": f"{hover}<extra>{label}</extra>"}
 
 
 def _layout(name: str, theme: str) -> dict[str, Any]:
@@ -176,20 +152,10 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
 
 def plain_axis(ink: dict[str, str]) -> dict[str, Any]:
     """What the axes of all charts have. ink: the palette of a theme."""
-    return {
-        "color": ink["soft"],
-        "gridcolor": ink["line"],
-        "zeroline": False,
-        "fixedrange": True,
-    }
+    return {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False, "fixedrange": True}
 
 
 def plain_layout(colour: str, size: int) -> dict[str, Any]:
     """What the layouts of all charts have. colour, size: of the text."""
-    clear = "rgba(0,0,0,0)"
-    return {
-        "font": {"family": FONT, "size": size, "color": colour},
-        "paper_bgcolor": clear,
-        "plot_bgcolor": clear,
-        "dragmode": False,
-    }
+    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
+    return {"font": {"family": FONT, "size": size, "color": colour}, **clear, "dragmode": False}

@@ -8,30 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.events import Event, Round
+from ..core.events import Event, Header, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
 from ..lanes import SPECULATIVE
-from ..options import (
-    add_color,
-    add_settings,
-    also_called,
-    check_writable,
-    colored,
-    settings_from,
-)
+from ..options import add_color, add_settings, also_called, check_writable, colored, settings_from
 from ..pairs.cli import add_pair, named_pair, raced
+from ..pairs.table import named_pairs
 from ..settings import Settings
 from ..several import beside, parsed_lane
-from .html import embedded_html, standalone_html
-from .recording import UNVERIFIED, file_summary, read_file
-from .tables import rounds_csv, tokens_csv
+from .recording import FORMS, UNVERIFIED, file_summary, read_file
 from .terminal import event_line, legend, metric_lines
 from .trace import Trace
 
 if TYPE_CHECKING:
     from ..core.protocols import Racing
     from ..pairs.pair import Pair
+
+BUILTIN_TARGET = "target"  # the name of its folder
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -111,15 +105,20 @@ def run(options: argparse.Namespace) -> None:
     color, race = colored(options), _race(options)
     print(legend(color=color))
     events: list[Event] = []
+
+    def show(event: Event) -> None:
+        if line := event_line(event, color=color):
+            print(line, flush=True)
+
     for event in race:
         # What a watched server's steps drafted may be told at its end, by the same rounds again.
         if event not in events and not (isinstance(event, Round) and event.untold):
-            _print_event(event, color)
+            show(event)
         events.append(event)
     trace = Trace.from_events(events)
     for one in trace.rounds:
         if one.untold:
-            _print_event(one, color)
+            show(one)
     for lane in trace.header.speculative:
         named = [] if lane == SPECULATIVE else [f"{lane}:"]
         begun = trace.header.prompt if trace.header.question is None else ""
@@ -127,12 +126,6 @@ def run(options: argparse.Namespace) -> None:
     print("", *metric_lines(trace), sep="\n")
     if options.out:
         trace.save(options.out)
-
-
-def _print_event(event: Event, color: bool) -> None:
-    line = event_line(event, color=color)
-    if line is not None:
-        print(line, flush=True)
 
 
 def record(options: argparse.Namespace) -> None:
@@ -149,7 +142,7 @@ def check(options: argparse.Namespace) -> int:
         print(file_summary(path))
         if not options.rerun:
             continue
-        from .rerun import pair_named, rerun, rerun_lines
+        from .rerun import rerun, rerun_lines
 
         trace, _ = read_file(path)
         name = options.pair or pair_named(trace.header)
@@ -162,19 +155,34 @@ def check(options: argparse.Namespace) -> int:
     return 1 if differs else 0
 
 
+def pair_named(header: Header) -> str:
+    """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
+    target = str(header.target["name"])
+    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
+    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
+    names = [str((header.draft_of(lane) or {}).get("name")) for lane in header.speculative]
+    parts = [shipped.get(name, name) for name in names if "/" in name or name in shipped]
+    if "/" in target:
+        return f"{target}+{parts[0] if parts else 'none'}"
+    if target == BUILTIN_TARGET:
+        return "builtin"
+    for row in named_pairs():
+        if row.wheel is not None and row.target.name.endswith(f"/{target}"):
+            return row.name
+    raise TraceError(
+        "this recording names its target by a folder or a server: say which with --pair."
+    )
+
+
 def export(options: argparse.Namespace) -> None:
     """Write what the options ask for of a recording."""
     if not (options.html or options.embed or options.csv):
         raise TraceError("name what to write: --html OUT, --embed OUT, --csv DIR, or several.")
     trace, _ = read_file(options.file)
-    texts: dict[Path, str] = {}
-    if options.html:
-        texts[Path(options.html)] = standalone_html(trace)
-    if options.embed:
-        texts[Path(options.embed)] = embedded_html(trace)
+    places = {"html": options.html, "embed": options.embed}
     if options.csv:
-        texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
-        texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)
+        places |= {form: Path(options.csv) / f"{form}.csv" for form in ("tokens", "rounds")}
+    texts = {Path(place): FORMS[form][1](trace) for form, place in places.items() if place}
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,28 +26,25 @@ from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
-FETCHED = ("choose", "compare", "explain", "panels", "share")
-"""The rooms that the page fetches when they are first opened."""
-SERVED = "choose"
-"""The room that needs a server: a run as one file has none of it."""
+SERVED = "choose"  # the room that needs a server: a run as one file has none of it
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
-    "player.css",
-    "parts.css",
-    "menus.css",
-    "panels.css",
-    "sizes.css",
-    "stage.css",
-    "explain.css",
-    "compare.css",
-    "whatif.css",
-    "lanes.css",
-    "print.css",
+    *("player.css", "parts.css", "menus.css", "panels.css", "sizes.css", "stage.css"),
+    *("explain.css", "compare.css", "whatif.css", "lanes.css", "print.css"),
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
+
+CONFIG: dict[str, Any] = {
+    **{name: {} for name in ("links", "recordings", "defaults", "limits")},
+    **{name: {} for name in ("choices", "pairs", "drafters")},
+    **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
+    **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
+    **{"titles": CHARTS, "several": SEVERAL, "schema": SCHEMA, "mostGamma": MOST_GAMMA},
+}
+"""The player's configuration; presets, recordings and limits exist only on the live page."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -68,6 +65,12 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+
+# Only these scripts, the modules and Plotly, and no requests.
+_POLICY = (
+    "default-src 'none'; script-src {} data: blob:; style-src 'unsafe-inline'; "
+    "img-src data: blob:; connect-src data:; base-uri 'none'; form-action 'none'"
+)
 
 _START = """
 import { mount } from "specviz/player.js";
@@ -97,31 +100,27 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
     """
-    packed = packed_map()
+    packed = {
+        name: f"data:text/javascript;base64,{_packed(path.read_bytes())}"
+        for name, path in modules().items()
+        if not name.startswith(f"specviz/{SERVED}/")
+    }
+    import_map = _json({"imports": packed})
+    scripts = (hashlib.sha256(text.encode()).digest() for text in (import_map, _START))
     return _PAGE.format(
-        policy=_policy(packed, _START),
+        policy=_POLICY.format(" ".join(f"'sha256-{_packed(one)}'" for one in scripts)),
         title=html.escape(f"specviz: {(trace.header.question or trace.header.prompt)[:80]}"),
         style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
-        modules=packed,
+        modules=import_map,
         brand=_read("brand.html").replace('href="."', ""),
         # Without the button for settings.
         tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
         player=_read("player.html"),
-        config=_json(_config()),
+        config=_json(CONFIG | {"vocabulary": vocabulary(), "charts": chart_specs()}),
         trace=_json(trace.to_dict()),
         plotly="" if is_small else _packed_plotly(),
         start=_START,
-    )
-
-
-def _policy(*scripts: str) -> str:
-    """A policy that allows only these scripts, the modules and Plotly, and no requests."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
-    ours = " ".join(f"'sha256-{one.decode()}'" for one in hashes)
-    return (
-        f"default-src 'none'; script-src {ours} data: blob:; style-src 'unsafe-inline'; "
-        "img-src data: blob:; connect-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -143,31 +142,19 @@ def _read(name: str) -> str:
     return (PAGE / name).read_text("utf-8")
 
 
-def _config() -> dict[str, Any]:
-    """The player's configuration; presets, recordings and limits exist only on the live page."""
-    absent = ("links", "recordings", "defaults", "limits", "choices", "pairs", "drafters")
-    return {
-        **{name: {} for name in absent},
-        **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
-        **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
-        "vocabulary": vocabulary(),
-        "charts": chart_specs(),
-        "titles": CHARTS,
-        "several": SEVERAL,
-        "schema": SCHEMA,
-        "mostGamma": MOST_GAMMA,
-    }
-
-
 def _json(value: Any) -> str:
     """JSON for a script element: no text inside it can close the element."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
 @cache
 def _packed_plotly() -> str:
     """Plotly's script, gzipped and in base64: a third of its size."""
-    return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()
+    return _packed(gzip.compress(PLOTLY.read_bytes(), mtime=0))
 
 
 def modules() -> dict[str, Path]:
@@ -183,14 +170,9 @@ def imports() -> dict[str, set[str]]:
 
 def first_modules(start: str = "specviz/player.js") -> list[Path]:
     """The files that the page needs before it can show anything."""
-    every, graph = modules(), imports()
-    found: list[str] = []
-    left = [start]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.append(name)
-            left.extend(sorted(graph[name]))
+    every, graph, found = modules(), imports(), [start]
+    for name in found:  # which grows
+        found += sorted(graph[name] - set(found))
     return [every[name] for name in found]
 
 
@@ -198,13 +180,3 @@ def served_map(folder: str) -> str:
     """The import map of a page on a server. folder: the address of `PAGE`, with a stroke at its
     end, as seen from the page."""
     return _json({"imports": {"specviz/": f"./{folder}"}})
-
-
-def packed_map() -> str:
-    """The import map of a page without a server: every module is in it, as a data: address."""
-    packed = {
-        name: f"data:text/javascript;base64,{base64.b64encode(path.read_bytes()).decode()}"
-        for name, path in modules().items()
-        if not name.startswith(f"specviz/{SERVED}/")
-    }
-    return _json({"imports": packed})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.events import OUTCOMES, Round
 from ..core.policy import predicted_tau
@@ -81,52 +82,59 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     if not isinstance(trace, Trace):
         raise TraceError(f"the trace is {shown(trace)}: pass a Trace, as Trace.load(FILE) gives.")
     name = trace.speculative_lane(lane)
-    both = (name, BASELINE)
-    of_lane = {one: trace.lane(one) for one in both}
-    rounds, alone = of_lane[name], of_lane[BASELINE]
+    rounds, alone = trace.lane(name), trace.lane(BASELINE)
+    own = [r for r in rounds if not r.reads_prompt]
     drafted = [t for r in rounds for t in r.drafted]
-    counts = _counts(rounds)
-    is_told = not any(r.untold for r in rounds)
+    seen = Counter(t.outcome for r in rounds for t in r.tokens)
+    counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
+    is_told = not seen["untold"]
     judged = counts["accepted"] + counts["rejected"]
     alpha = ratio(counts["accepted"], judged) if is_told else None
     betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
     c = _cost_ratio(rounds, alone)
-    tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
-    own = {one: [r for r in of_lane[one] if not r.reads_prompt] for one in both}
-    timed = {one: sum(len(r.emitted) for r in own[one]) for one in both}
-    ends = {one: of_lane[one][-1] if of_lane[one] else None for one in both}
-    seconds = {one: end.clock if end else 0.0 for one, end in ends.items()}
-    wall = {one: end.wall if end else None for one, end in ends.items()}
-    whole = {one: seconds[one] + _prefill(trace, one, of_lane[one]) for one in both}
-    can_compare = min(*tokens.values(), len(rounds), len(alone)) >= FEWEST
+    costs = [len(r.drafted) * c + 1 for r in rounds] if c is not None else []
     return Metrics(
-        counts=counts,
+        counts=counts if is_told else counts | {"untold": seen["untold"]},
         drafted=len(drafted),
-        emitted=tokens[name],
+        emitted=sum(len(r.emitted) for r in rounds),
         rounds=len(rounds),
         alpha=alpha,
         efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
         beta=ratio(sum(betas), len(betas)),
-        tau=ratio(timed[name], len(own[name])),
-        tau_predicted=None
-        if alpha is None
-        else ratio(_predicted(own[name], alpha), len(own[name])),
+        tau=ratio(sum(len(r.emitted) for r in own), len(own)),
+        tau_predicted=_predicted(own, alpha, len(own)),
         c=c,
-        speedup=_speedup(seconds, timed, name) if can_compare else None,
-        speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
-        speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
-        speedup_predicted=None
-        if alpha is None or c is None
-        else ratio(_predicted(rounds, alpha), sum(len(r.drafted) * c + 1 for r in rounds)),
-        tokens=tokens,
-        seconds=seconds,
-        tokens_per_second={one: ratio(timed[one], seconds[one]) for one in both},
-        wall_seconds=wall,
+        speedup_predicted=_predicted(rounds, alpha, sum(costs)),
         draft_seconds=sum(r.draft_seconds for r in rounds),
         verify_seconds=sum(r.verify_seconds for r in rounds),
         overhead_seconds=sum(r.overhead_seconds for r in rounds),
         alpha_by_position=_alpha_by_position(rounds) if is_told else (),
+        **_speeds(trace, name, {name: rounds, BASELINE: alone}),
     )
+
+
+def _speeds(trace: Trace, name: Lane, lanes: Mapping[Lane, Sequence[Round]]) -> dict[str, Any]:
+    """The fields of `Metrics` by lane, and how much faster the lane is than the baseline."""
+    tokens = {one: sum(len(r.emitted) for r in rounds) for one, rounds in lanes.items()}
+    timed, seconds, wall, whole = dict(tokens), {}, {}, {}
+    for one, rounds in lanes.items():
+        seconds[one] = rounds[-1].clock if rounds else 0.0
+        wall[one] = rounds[-1].wall if rounds else None
+        prefill = sum(trace.header.prefill_seconds.get(one, {}).values())
+        if rounds and rounds[0].reads_prompt:
+            timed[one] -= len(rounds[0].emitted)
+            prefill = rounds[0].wall or 0.0
+        whole[one] = seconds[one] + prefill
+    can_compare = min(*tokens.values(), *map(len, lanes.values())) >= FEWEST
+    return {
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": {one: ratio(timed[one], seconds[one]) for one in lanes},
+        "wall_seconds": wall,
+        "speedup": _speedup(seconds, timed, name) if can_compare else None,
+        "speedup_end_to_end": _speedup(whole, tokens, name) if can_compare else None,
+        "speedup_wall": _speedup(wall, tokens, name) if can_compare else None,
+    }
 
 
 def best_lane(by_lane: Mapping[Lane, Metrics]) -> Lane | None:
@@ -138,19 +146,6 @@ def best_lane(by_lane: Mapping[Lane, Metrics]) -> Lane | None:
 def ratio(part: float, whole: float) -> float | None:
     """part / whole, or None if `whole` is 0."""
     return part / whole if whole else None
-
-
-def _counts(rounds: Sequence[Round]) -> dict[str, int]:
-    """Tokens by outcome."""
-    seen = Counter(t.outcome for r in rounds for t in r.tokens)
-    counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
-    return counts | ({"untold": seen["untold"]} if seen["untold"] else {})
-
-
-def _prefill(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> float:
-    told = sum(trace.header.prefill_seconds.get(lane, {}).values())
-    is_watched = bool(rounds) and rounds[0].reads_prompt
-    return rounds[0].wall or 0.0 if is_watched else told
 
 
 def _speedup(
@@ -167,11 +162,13 @@ def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None
     return step / target_pass if step and target_pass else None
 
 
-def _predicted(rounds: Sequence[Round], alpha: float) -> float:
-    """The tokens that rounds should emit."""
+def _predicted(rounds: Sequence[Round], alpha: float | None, cost: float) -> float | None:
+    """The tokens that rounds should emit for a unit of their cost."""
     # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
     # it, if the n-gram drafter finds no match, and in the last rounds.
-    return sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
+    if alpha is None:
+        return None
+    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), cost)
 
 
 def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:

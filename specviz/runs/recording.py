@@ -134,15 +134,9 @@ FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
 """Files that a trace can be written as, by name: the end of the file's name, and the function that
 writes the text."""
 
-TRACE = "trace"
-"""The form that asks for the trace itself."""
-
-PROMPTS = "prompts"
-"""The form that asks for the prompts in a file."""
-
-MOST = 100
-"""The most prompts that are answered."""
-
+TRACE = "trace"  # the form that asks for the trace itself
+PROMPTS = "prompts"  # and the one for the prompts in a file
+MOST = 100  # prompts that are answered
 MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
 TOO_LARGE = "this file takes too much memory to read; use a smaller one."
 
@@ -168,20 +162,16 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until they end."""
-    _be_modest()
-    while line := requests.readline():
-        form, size = line.split()
-        answer = orjson.dumps(answer_to(form.decode(), requests.read(int(size))))
-        answers.write(b"%d\n" % len(answer))
-        answers.write(answer)
-        answers.flush()
-
-
-def _be_modest() -> None:
-    """Leave the processors to runs, and limit this process's memory, where the system can."""
+    # Processors are left to runs, and memory is limited, where the system can.
     with contextlib.suppress(AttributeError, OSError):
         os.nice(10)
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    while line := requests.readline():
+        form, size = line.split()
+        answer = orjson.dumps(answer_to(form.decode(), requests.read(int(size))))
+        answers.write(b"%d\n" % len(answer))
+        answers.write(answer)
+        answers.flush()

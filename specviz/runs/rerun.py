@@ -17,8 +17,8 @@ from ..core.race import race
 from ..errors import TraceError
 from ..lanes import Lane, label_of
 from ..pairs.pair import Pair
-from ..pairs.table import named_pairs
 from .metrics import compute_metrics
+from .schema import round_name
 from .tables import shown_number
 from .trace import TOPS, Trace
 
@@ -28,8 +28,7 @@ LEAST = 1e-6  # deviations of listed probabilities below this say nothing
 MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
 MOST_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
-BUILTIN_TARGET = "target"  # the name of its folder
-MACHINE = ("device", "processor", "dtype")
+MODEL = ("name", "parameters", "revision", "context", "shared")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
 SHOWN = 5  # differences that are listed
 
@@ -51,11 +50,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A recording beside a second run of it.
-
-    recorded, again: both runs. changes: in the order of the file; empty if they are the same.
-    elsewhere: what the recording says of its machine that is different here.
-    """
+    """A recording beside a second run of it. changes: in the order of the file; empty if they are
+    the same. elsewhere: what the recording says of its machine that is different here."""
 
     recorded: Trace
     again: Trace
@@ -86,17 +82,17 @@ class Rerun:
             return (
                 "Its policy drafts by costs that are measured on each machine: lengths may differ."
             )
-        if self.elsewhere and self._is_tie():
-            return f"Both were about to: rounding decides, and {'; '.join(self.elsewhere)}."
-        if self.elsewhere:
-            return f"Other weights, an edit, or another machine: {'; '.join(self.elsewhere)}."
-        return "Versions and processor are the same: the weights are others, or it was edited."
+        if not self.elsewhere:
+            return "Versions and processor are the same: the weights are others, or it was edited."
+        tied = "Both were about to: rounding decides, and"
+        why = tied if self._is_tie() else "Other weights, an edit, or another machine:"
+        return f"{why} {'; '.join(self.elsewhere)}."
 
     def _goes_on(self) -> bool:
         """Whether most rounds behind the first that differs are the same again."""
         lane, index = self.changes[0].lane, self.changes[0].index
         if lane is None or index is None:
-            return not any(change.lane for change in self.changes)
+            return True  # all rounds are the same: an end is compared only then
         behind = sum(r.index > index for r in self.recorded.lane(lane))
         changed = {c.index for c in self.changes if c.lane == lane} - {index}
         return behind > 0 and len(changed) <= behind // 2
@@ -107,31 +103,11 @@ class Rerun:
         lane, index = self.changes[0].lane or "", self.changes[0].index
         for at, _, one, other in _pairs(self.recorded.lane(lane), self.again.lane(lane)):
             if at == index and (one.id, one.outcome) != (other.id, other.outcome):
-                if not self.recorded.header.settings.greedy:
-                    return True  # all before it agreed, or it would be the first change
                 margin = margin_of(other)
-                return margin is not None and margin < 2 * MOST_HALF
+                is_near = margin is not None and margin < 2 * MOST_HALF
+                # In a sampled run all before it agreed, or it would be the first change.
+                return is_near or not self.recorded.header.settings.greedy
         return False
-
-
-def pair_named(header: Header) -> str:
-    """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
-    target = str(header.target["name"])
-    drafts = (header.draft_of(lane) or {} for lane in header.speculative)
-    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
-    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
-    names = (str(one.get("name")) for one in drafts)
-    parts = [shipped.get(name, name) for name in names if "/" in name or name in shipped]
-    if "/" in target:
-        return f"{target}+{parts[0] if parts else 'none'}"
-    if target == BUILTIN_TARGET:
-        return "builtin"
-    packed = (row for row in named_pairs() if row.wheel is not None)
-    if row := next((row for row in packed if row.target.name.endswith(f"/{target}")), None):
-        return row.name
-    raise TraceError(
-        "this recording names its target by a folder or a server: say which with --pair."
-    )
 
 
 def rerun(recorded: Trace, pair: Pair) -> Rerun:
@@ -161,13 +137,20 @@ def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
 def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
     """Compare a recording with a second run of the same prompt, settings and lanes. lists: whether
     the recording has the likeliest tokens of each place."""
+    measured = (*NUMBERS, *TOPS) if lists else NUMBERS
     rounding = _rounding(recorded, again)
     changes = list(_changed("header", _facts(recorded.header), _facts(again.header)))
     for lane in recorded.lanes:
-        changes += _lane_changes(recorded, again, lane, rounding, TOPS if lists else ())
+        changes += _lane_changes(recorded, again, lane, rounding, measured)
     if not changes:
         changes += _changed("end", _said_at_the_end(recorded), _said_at_the_end(again))
-    return Rerun(recorded, again, tuple(changes), _elsewhere(recorded.header, again.header))
+    ours, theirs = _machine(recorded.header), _machine(again.header)
+    elsewhere = tuple(
+        f"it was made with {name} {was or 'unknown'}, and here it is {theirs[name] or 'none'}"
+        for name, was in ours.items()
+        if was != theirs[name]
+    )
+    return Rerun(recorded, again, tuple(changes), elsewhere)
 
 
 def rerun_lines(found: Rerun) -> Iterator[str]:
@@ -191,16 +174,13 @@ def rerun_lines(found: Rerun) -> Iterator[str]:
 def _facts(header: Header) -> dict[str, object]:
     """What a header says of the models, by a name in words."""
     found: dict[str, object] = {"prompt": header.prompt[:40]}
-    models = {"target": header.target}
-    models |= {f"draft of {lane}": header.draft_of(lane) or {} for lane in header.speculative}
-    for role, model in models.items():
+    drafts = {f"draft of {lane}": header.draft_of(lane) or {} for lane in header.speculative}
+    for role, model in {"target": header.target, **drafts}.items():
         found[role] = bool(model)
         # Older recordings lack some of them.
-        fields = ("name", "parameters", "revision", "context", "shared")
-        found |= {f"{role}, {field}": model[field] for field in fields if field in model}
-    for lane, seconds in header.prefill_seconds.items():
-        found[f"prefill of the {lane} lane"] = " and ".join(seconds)
-    return found
+        found |= {f"{role}, {field}": model[field] for field in MODEL if field in model}
+    prefill = header.prefill_seconds.items()
+    return found | {f"prefill of the {lane} lane": " and ".join(by) for lane, by in prefill}
 
 
 def _said_at_the_end(trace: Trace) -> dict[str, object]:
@@ -220,21 +200,11 @@ def _changed(part: str, ours: dict[str, object], theirs: dict[str, object]) -> I
             yield Change(f"{part}, {name}", str(was), str(theirs.get(name)))
 
 
-def _elsewhere(ours: Header, theirs: Header) -> tuple[str, ...]:
-    facts = [(name, getattr(ours, name), getattr(theirs, name)) for name in MACHINE]
-    facts += [(name, ours.versions.get(name), theirs.versions.get(name)) for name in VERSIONS]
-    facts.append(("engine", ours.target["form"], theirs.target["form"]))
-    return tuple(
-        f"it was made with {name} {was or 'unknown'}, and here it is {now or 'none'}"
-        for name, was, now in facts
-        if was != now
-    )
-
-
-def _tokens(r: Round) -> list[tuple[str, Token]]:
-    """The tokens of a round by name."""
-    drafted = [(f"drafted token {i}", t) for i, t in enumerate(r.drafted, 1)]
-    return drafted + ([] if r.last is None else [(f"the {r.last.outcome} token", r.last)])
+def _machine(header: Header) -> dict[str, object]:
+    """Where and with what a run was made."""
+    facts = {name: getattr(header, name) for name in ("device", "processor", "dtype")}
+    facts |= {name: header.versions.get(name) for name in VERSIONS}
+    return facts | {"engine": header.target["form"]}
 
 
 def _pairs(
@@ -242,7 +212,9 @@ def _pairs(
 ) -> Iterator[tuple[int, str, Token, Token]]:
     """The tokens that stand at one place in both: the round's index, their name, and they."""
     for one, other in zip(ours, theirs, strict=False):
-        for (name, a), (_, b) in zip(_tokens(one), _tokens(other), strict=False):
+        for place, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=False), 1):
+            is_last = place > len(one.drafted)
+            name = f"the {a.outcome} token" if is_last else f"drafted token {place}"
             yield one.index, name, a, b
 
 
@@ -259,52 +231,53 @@ def _rounding(recorded: Trace, again: Trace) -> float:
 
 
 def _lane_changes(
-    recorded: Trace, again: Trace, lane: Lane, rounding: float, lists: Sequence[str]
+    recorded: Trace, again: Trace, lane: Lane, rounding: float, measured: Sequence[str]
 ) -> Iterator[Change]:
     ours, theirs = recorded.lane(lane), again.lane(lane)
-    reasons = recorded.end.reasons if recorded.end else {}
-    if reasons.get(lane, "stopped") == "stopped":
+    if recorded.end is None or recorded.end.reasons.get(lane, "stopped") == "stopped":
         theirs = theirs[: len(ours)]
     for one, other in zip_longest(ours, theirs):
         index = (one or other).index
-        place = f"round {index + 1} of the {lane} lane"
+        place = round_name(lane, index)
         if one is None or other is None:
             was, now = ("it is there" if r else "it is not there" for r in (one, other))
             yield Change(place, was, now, lane, index)
             return
-        for where, was, now in _round_changes(one, other, rounding, lists):
-            yield Change(f"{place}{where}", was, now, lane, index)
+        for _, name, a, b in _pairs([one], [other]):
+            for field, was, now in _token_changes(a, b, rounding, measured):
+                yield Change(f"{place}, {name}, {field}", was, now, lane, index)
+            if (a.id, a.outcome) != (b.id, b.outcome):
+                break
+        else:
+            if len(one.tokens) != len(other.tokens):
+                many, others = f"{len(one.tokens)} tokens", str(len(other.tokens))
+                yield Change(place, many, others, lane, index)
 
 
-def _round_changes(
-    ours: Round, theirs: Round, rounding: float, lists: Sequence[str]
+def _token_changes(
+    ours: Token, theirs: Token, rounding: float, measured: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Where in the round, and what both runs say."""
-    for _, name, a, b in _pairs([ours], [theirs]):
-        for field in EXACT:
-            was, now = getattr(a, field), getattr(b, field)
-            if was != now:
-                yield f", {name}, {field}", repr(was)[:60], repr(now)[:60]
-        if a.id != b.id or a.outcome != b.outcome:
-            return  # its numbers are those of another token
-        for field in NUMBERS:
-            x, y = getattr(a, field), getattr(b, field)
-            if (x is None) != (y is None) or (x is not None and abs(x - y) > rounding):
-                was, now = ("none" if one is None else f"{one:.6g}" for one in (x, y))
-                yield f", {name}, {field}", was, now
-        for field in lists:
-            if not _alike(getattr(a, field), getattr(b, field), rounding):
-                yield f", {name}, {field}", "another list", "its own"
-    many, others = len(_tokens(ours)), len(_tokens(theirs))
-    if many != others:
-        yield "", f"{many} tokens", str(others)
+    """Which fields differ, and what both runs say."""
+    if (ours.id, ours.outcome) != (theirs.id, theirs.outcome):
+        measured = ()  # its numbers are those of another token
+    for field in (*EXACT, *measured):
+        was, now = getattr(ours, field), getattr(theirs, field)
+        if was == now:
+            continue
+        if field in EXACT:
+            yield field, repr(was)[:60], repr(now)[:60]
+        elif field in TOPS and not _alike(was, now, rounding):
+            yield field, "another list", "its own"
+        elif field in NUMBERS and (None in (was, now) or abs(was - now) > rounding):
+            was, now = ("none" if one is None else f"{one:.6g}" for one in (was, now))
+            yield field, was, now
 
 
 def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) -> bool:
     """Whether two lists agree; which of nearly equal tokens comes first, or last, is rounding."""
+    last = max((some[-1].probability for some in (ours, theirs) if some), default=0.0)
     if len(ours) != len(theirs):
         return False
-    last = max((some[-1].probability for some in (ours, theirs) if some), default=0.0)
     for one, other in ((ours, theirs), (theirs, ours)):
         known = {c.id: c for c in other}
         for choice in one:

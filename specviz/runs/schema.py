@@ -82,11 +82,10 @@ def _record(name: str, schema: Mapping[str, Any]) -> Any:
 LANE: Any = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
 COUNT, PLACE, THREADS = _from(0, 2**53), _from(0, MOST_ROUNDS), _from(1, 100_000)
 NAME, CHANCE = _up_to(200), _from(0, 1 + SLACK, float)
-LATE = {"revision": NAME | None, "context": COUNT | None, "shared": COUNT}
 MODEL = _record(
     "Model",
-    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME}
-    | {name: NotRequired[kind] for name, kind in LATE.items()},
+    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME, "shared": NotRequired[COUNT]}
+    | {"revision": NotRequired[NAME | None], "context": NotRequired[COUNT | None]},
 )
 BY_TYPE: dict[Any, Any] = {
     int: COUNT,
@@ -117,7 +116,7 @@ BY_NAME: dict[str, Any] = {
     "margin": _from(0, 1e6, float),
     "counted": _by(Literal["steps", "drafted", "accepted"], COUNT),
 }
-# Entries of lists. A server may draft more than gamma allows here.
+# Entries of lists, 5 of the others. A server may draft more than gamma allows here.
 MOST = {"prompt_ids": LONG, "drafted": 64, "rounds": MOST_ROUNDS}
 
 
@@ -126,12 +125,10 @@ def _schema(hint: Any, name: str = "") -> Any:
     kind, inner = get_origin(hint), get_args(hint)
     if type(None) in inner:
         return _schema(inner[0], name) | None
-    if kind in (list, tuple) and name in MOST:
-        of_all = _up_to(MOST[name], list[_schema(inner[0], name)])  # type: ignore[misc]
-        # A tuple where the values never were JSON.
-        return Annotated[of_all, Field(strict=False), AfterValidator(kind)]
-    if kind is tuple:
-        return Annotated[_up_to(5, list[_schema(inner[0])]), AfterValidator(_ordered)]  # type: ignore[misc]
+    if kind in (list, tuple):
+        of_all = _up_to(MOST.get(name, 5), list[_schema(inner[0], name)])  # type: ignore[misc]
+        made = AfterValidator(kind if name in MOST else _ordered)
+        return Annotated[of_all, Field(strict=False), made]  # tuples where it never was JSON
     if name in BY_NAME or hint in BY_TYPE:
         return BY_NAME.get(name) or BY_TYPE[hint]
     if kind is dict:

@@ -7,15 +7,13 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..core.events import UNKNOWN_ID, Round
+from ..core.events import UNKNOWN_ID
 from .trace import Trace
 from .uncertainty import Spread
 
-NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q")
-VERDICT_NUMBERS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (
     *("lane", "round", "place", "outcome", "position", "id", "text"),
-    *(*NUMBERS, "clock", *VERDICT_NUMBERS),
+    *("p", "q", "u", "beta", "soft_p", "soft_q", "clock", "weight", "threshold", "chance"),
 )
 ROUND_COLUMNS = (
     *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
@@ -38,16 +36,15 @@ def tokens_csv(trace: Trace) -> str:
     rows: list[list[object]] = []
     for r in trace.rounds:
         for place, token in enumerate(r.tokens, 1):
-            position: int | None = None
-            if token.outcome not in ("rejected", "ignored"):
-                emitted[r.lane] += 1
-                position = emitted[r.lane]
-            known = None if token.id == UNKNOWN_ID else token.id
-            said = (token.outcome, position, known, harmless(token.text))
-            usual, own_numbers = (
-                [getattr(token, name) for name in names] for names in (NUMBERS, VERDICT_NUMBERS)
-            )
-            rows.append([r.lane, r.index + 1, place, *said, *usual, r.clock, *own_numbers])
+            is_emitted = token.outcome not in ("rejected", "ignored")
+            emitted[r.lane] += is_emitted
+            own = {
+                **{"lane": r.lane, "round": r.index + 1, "place": place, "clock": r.clock},
+                "position": emitted[r.lane] if is_emitted else None,
+                "id": None if token.id == UNKNOWN_ID else token.id,
+                "text": harmless(token.text),
+            }
+            rows.append([own[n] if n in own else getattr(token, n) for n in TOKEN_COLUMNS])
     return csv_text(TOKEN_COLUMNS, rows)
 
 
@@ -56,22 +53,14 @@ def rounds_csv(trace: Trace) -> str:
 
     Texts that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    return csv_text(ROUND_COLUMNS, map(_round_cells, trace.rounds))
-
-
-def _round_cells(r: Round) -> list[object]:
-    seen = Counter(token.outcome for token in r.drafted)
-    counts = [seen[outcome] for outcome in ("accepted", "rejected", "ignored")]
-    seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
-    return [
-        r.lane,
-        r.index + 1,
-        len(r.drafted),
-        *counts,
-        len(r.emitted),
-        harmless(r.text),
-        *seconds,
-    ]
+    rows: list[list[object]] = []
+    for r in trace.rounds:
+        seen = Counter(token.outcome for token in r.drafted)
+        counts = (len(r.drafted), seen["accepted"], seen["rejected"], seen["ignored"])
+        seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
+        said = (len(r.emitted), harmless(r.text))
+        rows.append([r.lane, r.index + 1, *counts, *said, *seconds])
+    return csv_text(ROUND_COLUMNS, rows)
 
 
 def harmless(text: str) -> str:

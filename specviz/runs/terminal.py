@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..core.events import UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
+from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
 from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
+from ..vocabulary import OUTCOMES as WORDS
 from .metrics import Metrics, best_lane, compute_metrics
 from .tables import shown_number
 from .trace import Trace
@@ -15,21 +16,19 @@ from .uncertainty import DOUBTS, NEAR, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
-# outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
-STYLES: dict[Outcome, tuple[str, str]] = {
-    "accepted": ("", "4;38;5;32"),
-    "rejected": ("✗", "9;38;5;166"),
-    "ignored": ("", "2;38;5;245"),
-    "corrected": ("↳", "4;38;5;175"),
-    "bonus": ("★", "4;38;5;36"),
+STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes without colour
+    "accepted": "4;38;5;32",
+    "rejected": "9;38;5;166",
+    "ignored": "2;38;5;245",
+    "corrected": "4;38;5;175",
+    "bonus": "4;38;5;36",
+    "untold": "4;38;5;245",
 }
-# Not in the legend of a run that is judged here: the end of a watched server's step.
-UNTOLD_STYLE = ("·", "4;38;5;245")
 
 
 def legend(*, color: bool) -> str:
     """One line that shows every outcome in its style."""
-    return "  ".join(styled(o, STYLES[o][0] + o, color) for o in STYLES)
+    return "  ".join(styled(o, o, color) for o in OUTCOMES)
 
 
 def event_line(event: Event, *, color: bool) -> str | None:
@@ -44,17 +43,14 @@ def event_line(event: Event, *, color: bool) -> str | None:
 def round_line(result: Round, *, color: bool) -> str:
     """The line for a round: its tokens in the order in which they were judged, after the lane's
     name if it has one of its own."""
-    shown = "".join(_token(t, color) for t in result.tokens)
-    name = "" if result.lane in LANES else f"{result.lane:14} "
-    return f"{name}{result.index + 1:4} │ {shown}"
-
-
-def _token(token: Token, color: bool) -> str:
-    mark = STYLES.get(token.outcome, UNTOLD_STYLE)[0]
-    text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
-    if not color:
-        text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
-    return styled(token.outcome, mark + text, color)
+    shown = "" if result.lane in LANES else f"{result.lane:14} "
+    shown += f"{result.index + 1:4} │ "
+    for token in result.tokens:
+        text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
+        if not color:
+            text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
+        shown += styled(token.outcome, text, color)
+    return shown
 
 
 def printable(text: str) -> str:
@@ -64,8 +60,8 @@ def printable(text: str) -> str:
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
-    style = STYLES.get(outcome, UNTOLD_STYLE)[1]
-    return f"\x1b[{style}m{text}\x1b[0m" if color else text
+    marked = WORDS[outcome]["mark"] + text
+    return f"\x1b[{STYLES[outcome]}m{marked}\x1b[0m" if color else marked
 
 
 def metric_lines(trace: Trace) -> Iterator[str]:
@@ -91,7 +87,10 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         return
     if head.on_server:
         yield from request_lines(trace)
-    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+    by_lane_threads = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
+    *with_draft, alone = (by_lane_threads[lane] for lane in head.all_lanes)
+    threads = " and ".join(map(str, dict.fromkeys([alone, *with_draft])))
+    yield f"on {head.device}, {head.dtype}, threads: {threads}, torch {head.versions['torch']}"
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
@@ -116,14 +115,13 @@ def _paid(speedup: float | None) -> str:
 def _rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
     """The figures of a lane with what they mean, by name."""
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
-    beta = verdict_kind(trace.header.settings_of(trace.header.speculative[0]).rule).beta
     return {
         "speed-up": (shown_number(m.speedup, 2), _paid(m.speedup)),
         "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), beta),
+        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings.rule).beta),
         "tau": (shown_number(m.tau, 2), predicted),
         "c": (shown_number(m.c, 3), "a draft step, in target steps"),
     }
@@ -142,18 +140,10 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
     if best is not None:
         yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
     for lane in by_lane:
-        doubt = _doubt_of(trace, lane)
-        if doubt:
+        if doubt := _doubt_of(trace, lane):
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
             yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
-
-
-def _threads(head: Header) -> str:
-    by_lane = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
-    *with_draft, alone = (by_lane[lane] for lane in head.all_lanes)
-    counts = dict.fromkeys([alone, *with_draft])
-    return f"threads: {' and '.join(map(str, counts))}"
 
 
 def _doubt_of(trace: Trace, lane: Lane) -> str:
@@ -212,17 +202,17 @@ def request_lines(trace: Trace) -> Iterator[str]:
 
 def watched_rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
     """The figures of a watched lane with what they mean, by name."""
-    has_baseline = BASELINE in trace.lanes
+    rows = {}
     ratio = "no baseline was measured: name a second server of the target alone"
-    if has_baseline:
+    if BASELINE in trace.lanes:
         two = "a measured ratio of two deployments, whose streams ran one after the other"
         ratio = "too short to compare" if m.speedup is None else two
-    rows = {"speed-up": (shown_number(m.speedup, 2), ratio)}
-    if has_baseline:
         first = "with the time to the first token"
         rows["  with prefill"] = (shown_number(m.speedup_end_to_end, 2), first)
     told = "" if m.alpha is not None else ": not told by the server"
-    return rows | {
+    return {
+        "speed-up": (shown_number(m.speedup, 2), ratio),
+        **rows,
         "alpha": (shown_number(m.alpha, 3), f"of judged drafts were accepted{told}"),
         "efficiency": (shown_number(m.efficiency, 3), f"of all drafts were accepted{told}"),
         "tau": (shown_number(m.tau, 2), "tokens per step, without the first token"),

@@ -93,10 +93,6 @@ def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
 
 
 Doubt: TypeAlias = Literal["price", "delay", "spread", "outside", "short"]
-"""Why a ratio is uncertain: a round cost less than the target pass in it; many passes were delayed;
-parts of the run give very different ratios; the ratio lies outside of what most parts give; too
-few rounds to tell."""
-
 DOUBTS: dict[Doubt, str] = {
     "price": "the machine was busy: a round took less time than the target pass in it",
     "delay": "the machine was busy: many passes took longer than usual",
@@ -106,13 +102,11 @@ DOUBTS: dict[Doubt, str] = {
 }
 """Why a ratio is uncertain, as half a sentence."""
 
+# Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
+# tenth less is as far as two means of undisturbed passes differ.
 LEAST_PRICE = 0.9
-"""Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
-tenth less is as far as two means of undisturbed passes differ."""
-MOST_DELAY = 0.25
-"""The share of its usual time that a lane may lose before its speed is doubted."""
-MOST_SPREAD = 0.3
-"""How far the quartiles may be apart, as a share of the median."""
+MOST_DELAY = 0.25  # the share of its usual time that a lane may lose before its speed is doubted
+MOST_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the median
 WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3

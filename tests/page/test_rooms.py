@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from specviz.runs.html import FETCHED, PAGE, first_modules, imports
+from specviz.runs.html import PAGE, first_modules, imports
 
 # From the top to the bottom: a module imports from its own room and from those below it. "." has
 # what wires the rooms together. Types, which no browser reads, may come from anywhere.
@@ -28,6 +28,9 @@ ROOMS = [
 ]
 PURE = ("words", "facts")
 GRAPH = imports()
+
+# The rooms that the page fetches when they are first opened.
+FETCHED = ("choose", "compare", "explain", "panels", "share")
 
 
 def room(name: str) -> str:

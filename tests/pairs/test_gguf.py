@@ -28,8 +28,9 @@ from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.result import baseline
+from specviz.runs.cli import pair_named
 from specviz.runs.recording import read_recording
-from specviz.runs.rerun import pair_named, rerun
+from specviz.runs.rerun import rerun
 
 WHEEL = "smollm2-135m"
 

@@ -21,8 +21,9 @@ from specviz.core.events import Header
 from specviz.environment import ASSETS
 from specviz.errors import TraceError
 from specviz.lanes import SPECULATIVE
+from specviz.runs.cli import pair_named
 from specviz.runs.recording import read_recording
-from specviz.runs.rerun import compared, pair_named, rerun
+from specviz.runs.rerun import compared, rerun
 from specviz.runs.trace import SCHEMA, digest_of
 
 
