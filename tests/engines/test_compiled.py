@@ -20,7 +20,7 @@ from specviz.core.engine import make_engine
 from specviz.sides.fast_cpu import engine as module
 from specviz.sides.fast_cpu import support
 from specviz.sides.fast_cpu.engine import CompiledEngine
-from specviz.sides.fast_cpu.forward import SCORE_FACTOR
+from specviz.sides.fast_cpu.rows import Plan
 from specviz.sides.fast_cpu.support import compiled_engine, suits
 
 VOCAB = 75  # no multiple of anything that the passes count in
@@ -283,9 +283,9 @@ def test_a_model_made_in_inference_mode_runs_too() -> None:
 def test_a_pass_with_other_logits_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     run = module.lead
 
-    def wrong(boxes: Any, plan: Any, values: Any) -> None:
-        values[SCORE_FACTOR] *= 2
-        run(boxes, plan, values)
+    def wrong(boxes: Any, address: int) -> None:
+        Plan.from_address(address).score_factor *= 2
+        run(boxes, address)
 
     monkeypatch.setattr(module, "lead", wrong)
     model = grouped()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numba import carray, njit
+from numba import njit
 from numpy.typing import NDArray
 
-from .forward import ARRIVALS, IDS, LOGITS, MEETING, NUMBERS, PLAN, START, run_pass
-from .ir import LANES, arrive, float_pointer, int_pointer, read_shared, yield_processor
+from .forward import plan_at, run_pass
+from .ir import LANES, arrive, read_shared, yield_processor
 from .rows import ZERO
 from .vector import softmax
 
@@ -23,21 +23,23 @@ MOST_THREADS = 256  # that share a pass
 SPINS = 2_000
 YIELDS = 4_000  # about a millisecond on a processor that has nothing else to do
 
-COUNT, PLAN_AT, NUMBERS_AT, HELD = range(4)
+COUNT, PLAN_AT, HELD = range(3)
 BOX = 16
-"""Entries of a box, int64: how many passes have come, where the last one's plan and numbers lie,
-whether its thread must not sleep, and room, so that no two threads write to one line of the
-processor's cache."""
+"""Entries of a box, int64: how many passes have come, where the last one's plan lies, whether its
+thread must not sleep, and room, so that no two threads write to one line of the processor's
+cache."""
 
 
 @njit(nogil=True, cache=True)
-def lead(boxes, plan, numbers):
-    """One pass, with the threads of these boxes (int64 [n, BOX]), none of which sleeps."""
-    plan[ARRIVALS] = read_shared(plan[MEETING])
+def lead(boxes, address):
+    """The pass whose plan lies here, with the threads of these boxes (int64 [n, BOX]), none of
+    which sleeps."""
+    plan = plan_at(address)
+    plan.arrivals = read_shared(plan.meeting)
     for i in range(len(boxes)):
-        boxes[i, PLAN_AT], boxes[i, NUMBERS_AT] = plan.ctypes.data, numbers.ctypes.data
+        boxes[i, PLAN_AT] = address
         arrive(boxes.ctypes.data + 8 * (i * BOX + COUNT))
-    run_pass(ZERO, plan, numbers)
+    run_pass(ZERO, plan)
 
 
 @njit(nogil=True, cache=True)
@@ -56,8 +58,7 @@ def serve(index, box, done):
                 if waited > SPINS + YIELDS and not read_shared(box.ctypes.data + 8 * HELD):
                     return done
         done += 1
-        plan = carray(int_pointer(box[PLAN_AT]), PLAN)
-        run_pass(index, plan, carray(float_pointer(box[NUMBERS_AT]), NUMBERS))
+        run_pass(index, plan_at(box[PLAN_AT]))
 
 
 @njit(nogil=True, cache=True)
@@ -100,22 +101,23 @@ def _draw(logits, uniform, scratch, q):
 
 
 @njit(nogil=True, cache=True)
-def run_draft(boxes, first, following, numbers, greedy, tie, uniforms, ids, logits, q):
+def run_draft(boxes, first, following, greedy, tie, uniforms, ids, logits, q):
     """Draft as many tokens as there are uniforms, with the threads of these boxes.
 
-    first: plan of the first pass, which feeds all that is not cached. following: plan of the other
-    passes, each of which feeds the token before. ids: int64 [n], and logits: fp32 [n, vocab], are
-    written; so are the distributions q, fp32 [n, vocab], unless `greedy`.
+    first: where the plan of the first pass lies, which feeds all that is not cached. following:
+    that of the other passes, each of which feeds the token before. ids: int64 [n], and logits:
+    fp32 [n, vocab], are written; so are the distributions q, fp32 [n, vocab], unless `greedy`.
     """
     scratch = np.empty(0 if greedy else -(-logits.shape[1] // LANES) * LANES, np.float32)
     for step in range(len(uniforms)):
-        plan = first if step == 0 else following
-        plan[LOGITS] = logits.ctypes.data + step * logits.strides[0]
+        address = first if step == 0 else following
+        plan = plan_at(address)
+        plan.logits = logits.ctypes.data + step * logits.strides[0]
         if step > 0:
-            plan[IDS] = ids.ctypes.data + 8 * (step - 1)
+            plan.ids = ids.ctypes.data + 8 * (step - 1)
         if step > 1:
-            plan[START] += 1
-        lead(boxes, plan, numbers)
+            plan.start += 1
+        lead(boxes, address)
         if greedy:
             ids[step] = greedy_id(logits[step], tie)
         else:
@@ -125,56 +127,38 @@ def run_draft(boxes, first, following, numbers, greedy, tie, uniforms, ids, logi
 Integers = NDArray[np.int64]
 
 
-class _Worker:
-    """One thread and its box."""
-
-    def __init__(self, index: int, box: Integers) -> None:
-        self._index, self._box = index, box
-        self._asleep = False
-        self._wake = threading.Semaphore(0)
-        threading.Thread(target=self._run, name=f"passes {index}", daemon=True).start()
-
-    def hold(self) -> None:
-        """Keep the thread awake until `release`."""
-        self._box[HELD] = 1
-        if self._asleep:
-            self._wake.release()
-
-    def release(self) -> None:
-        self._box[HELD] = 0
-
-    def _run(self) -> None:
-        done = 0
-        while True:
-            done = serve(self._index, self._box, done)
-            # `hold` writes before it looks whether to wake; here it is the other way round, so the
-            # thread never sleeps while it is held.
-            self._asleep = True
-            if not self._box[HELD]:
-                self._wake.acquire()
-            self._asleep = False
+def _work(index: int, box: Integers, held: threading.Event) -> None:
+    done = 0
+    while True:
+        held.wait()
+        done = serve(index, box, done)
 
 
-_meeting = np.zeros(BOX, np.int64)
+meeting = np.zeros(BOX, np.int64)  # counts arrivals of all passes
 _boxes = np.zeros((MOST_THREADS, BOX), np.int64)
-_workers: list[_Worker] = []  # of this process; more are started when a pass wants more
+_workers: list[tuple[Integers, threading.Event]] = []  # more are started when a pass wants more
 _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def gathered(threads: int, *plans: Integers) -> Iterator[Integers]:
-    """Within, so many threads, this one among them, wait for passes of these plans; yields the
+def gathered(threads: int) -> Iterator[Integers]:
+    """Within, so many threads, this one among them, wait for passes and do not sleep; yields the
     boxes of the others, for `lead`."""
     with _one_at_a_time:
         for index in range(len(_workers), threads - 1):
-            _workers.append(_Worker(index + 1, _boxes[index]))
-        for plan in plans:
-            plan[MEETING] = _meeting.ctypes.data
+            worker = _boxes[index], threading.Event()
+            name = f"passes {index + 1}"
+            threading.Thread(
+                target=_work, args=(index + 1, *worker), name=name, daemon=True
+            ).start()
+            _workers.append(worker)
         workers = _workers[: threads - 1]
-        for worker in workers:
-            worker.hold()
+        for box, held in workers:
+            box[HELD] = 1
+            held.set()
         try:
             yield _boxes[: threads - 1]
         finally:
-            for worker in workers:
-                worker.release()
+            for box, held in workers:
+                held.clear()
+                box[HELD] = 0

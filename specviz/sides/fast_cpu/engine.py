@@ -1,9 +1,10 @@
-"""Compiled passes over the weights of a model, and the `Engine` that is made of them."""
+"""Compiled passes over the weights of a model or head, and the engines that are made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from ctypes import addressof
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from torch import Tensor
 from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.numpy_path import NumpyPath
+from ...core.states import StateReader
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
-from . import forward as f
-from .crew import MOST_THREADS, Integers, gathered, lead, run_draft
-from .rows import Sizes
+from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
+from .rows import Layer, Plan
 from .support import forget_stale_code
 from .vector import BYTES, KINDS
 
@@ -32,8 +33,6 @@ ALIGNED = 64  # places: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
 BYTES_PER_THREAD = 4_000_000
 
-DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
-
 forget_stale_code()
 
 
@@ -42,8 +41,8 @@ class Passes:
     the next pass; the cache that they fill, which grows; and the memory that their threads share.
 
     module: what has all weights. config: of its layers. vocab: logits of a token. limit: of the
-    context, None if there is none. plan: as `forward.run_pass` takes it, without what belongs to a
-    single pass. shared: memory of the last pass.
+    context, None if there is none. plan: without what belongs to a single pass. shared:
+    memory of the last pass, by its names in the plan.
     """
 
     def __init__(
@@ -57,7 +56,11 @@ class Passes:
     ) -> None:
         kind = KINDS[str(module.dtype).removeprefix("torch.")]
         head_dim: int = layers[0].self_attn.head_dim
-        self.sizes = Sizes(
+        self._limit = limit
+        self._keys: Floats = np.empty(0, np.float32)
+        self._values = self._keys
+        self._layers = (Layer * len(layers))(*(Layer(*layer_addresses(one)) for one in layers))
+        self.plan = Plan(
             kind=kind,
             size=BYTES[kind],
             width=config.hidden_size,
@@ -67,74 +70,68 @@ class Passes:
             head_dim=head_dim,
             vocab=vocab,
             depth=len(layers),
-            capacity=0,
             threads=threads_for(module),
+            meeting=meeting.ctypes.data,
+            layers=addressof(self._layers),
+            frequencies=rotary.inv_freq.data_ptr(),
+            eps=layers[0].input_layernorm.variance_epsilon,
+            rotary_factor=rotary.attention_scaling,
+            score_factor=head_dim**-0.5,
         )
-        self._limit, self._capacity = limit, 0
-        self._keys: Floats = np.empty(0, np.float32)
-        self._values = self._keys
-        self._layers = np.array([layer_addresses(layer) for layer in layers], np.int64)
-        self.plan = np.zeros(f.PLAN, np.int64)
-        self.plan[: len(self.sizes)] = self.sizes
-        self.plan[f.LAYERS] = self._layers.ctypes.data
-        self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
-        eps = layers[0].input_layernorm.variance_epsilon
-        numbers = eps, rotary.attention_scaling, head_dim**-0.5, 1.0
-        self.numbers = np.array(numbers, np.float32)
         self.shared = self._kept = self._share(self.plan, KEPT_WIDTH)
 
     def planned(
         self, ids: Integers, start: int, keep: int, temperature: float, layers: int | None = None
-    ) -> Integers:
+    ) -> Plan:
         """The plan of a pass over `ids` at the places from `start` on, without its logits; valid
         until the next one."""
-        plan: Integers = self.plan.copy()
-        plan[f.TOKENS], plan[f.IDS] = len(ids), ids.ctypes.data
-        plan[f.START], plan[f.KEEP] = start, keep
+        plan = Plan.from_buffer_copy(self.plan)
+        plan.tokens, plan.ids = len(ids), ids.ctypes.data
+        plan.start, plan.keep, plan.logit_factor = start, keep, 1 / temperature
         if layers is not None:
-            plan[DEPTH] = layers
+            plan.depth = layers
         self.shared = self._kept if len(ids) <= KEPT_WIDTH else self._share(plan, len(ids))
-        self.numbers[f.LOGIT_FACTOR] = 1 / temperature
         return plan
 
-    def run(self, plan: Integers) -> None:
+    def run(self, plan: Plan) -> None:
         """One pass."""
-        with gathered(self.sizes.threads, plan) as boxes:
-            lead(boxes, plan, self.numbers)
+        with gathered(plan.threads) as boxes:
+            lead(boxes, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
         """Make room for `length` places, of which the first `used` hold something."""
-        if length <= self._capacity:
+        plan, known = self.plan, self.plan.capacity
+        if length <= known:
             return
-        s = self.sizes
-        places = max(2 * self._capacity, length, FIRST_PLACES)
+        places = max(2 * known, length, FIRST_PLACES)
         if self._limit is not None:
             # Only a prompt is fed past the context, and nothing comes after it.
             places = min(places, max(self._limit, length))
         capacity = -(-places // ALIGNED) * ALIGNED
         # One memory for all, which the system backs with huge pages.
-        memory = np.zeros((2, s.depth, s.kv_heads, s.head_dim * capacity), np.float32)
-        keys = memory[0].reshape(s.depth, s.kv_heads, s.head_dim, capacity)
-        values = memory[1].reshape(s.depth, s.kv_heads, capacity, s.head_dim)
-        if self._capacity:
+        depth, heads, head_dim = plan.depth, plan.kv_heads, plan.head_dim
+        memory = np.zeros((2, depth, heads, head_dim * capacity), np.float32)
+        keys = memory[0].reshape(depth, heads, head_dim, capacity)
+        values = memory[1].reshape(depth, heads, capacity, head_dim)
+        if known:
             keys[..., :used] = self._keys[..., :used]
             values[:, :, :used] = self._values[:, :, :used]
-        self._keys, self._values, self._capacity = keys, values, capacity
-        self.plan[CAPACITY] = capacity
-        self.plan[f.KEYS], self.plan[f.VALUES] = keys.ctypes.data, values.ctypes.data
+        self._keys, self._values, plan.capacity = keys, values, capacity
+        plan.keys, plan.values = keys.ctypes.data, values.ctypes.data
 
-    def _share(self, plan: Integers, n: int) -> list[Floats]:
+    def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
         """Memory for the states of n tokens, written to a plan."""
-        s = self.sizes
-        q, k = s.heads * s.head_dim, s.kv_heads * s.head_dim
-        widths = (s.width, q, k, k, q, s.width, s.inner, s.inner)
-        shared = [np.empty((n, width), np.float32) for width in widths]
-        plan[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in shared]
+        q, k = plan.heads * plan.head_dim, plan.kv_heads * plan.head_dim
+        names = ("x", "q", "k", "v", "seen", "added", "gate", "up")
+        widths = (plan.width, q, k, k, q, plan.width, plan.inner, plan.inner)
+        shared = {name: np.empty((n, w), np.float32) for name, w in zip(names, widths, strict=True)}
+        for name, memory in shared.items():
+            setattr(plan, name, memory.ctypes.data)
         return shared
 
 
 def layer_addresses(layer: Any) -> list[int]:
-    """The addresses of a layer's tensors, in the order of the columns of `forward`."""
+    """The addresses of a layer's tensors, in the order of `Layer`."""
     attention, mlp = layer.self_attn, layer.mlp
     linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
     linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
@@ -167,8 +164,10 @@ class CompiledEngine(OwnEngine):
         self._model, inner = model, model.model  # held, since its weights are read by address
         limit = context_length(model)
         self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
-        rest = (inner.embed_tokens, inner.norm, model.get_output_embeddings())
-        self._passes.plan[f.EMBEDDING : f.HEAD + 1] = addresses_of(rest)
+        plan, rest = self._passes.plan, (inner.embed_tokens, inner.norm)
+        plan.embedding, plan.final_norm, plan.head = addresses_of(
+            [*rest, model.get_output_embeddings()]
+        )
         self._slots = np.full(len(inner.layers), -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
 
@@ -197,16 +196,16 @@ class CompiledEngine(OwnEngine):
         logits = np.empty((keep, self.vocab), np.float32)
         skipped = len(places) - keep  # tokens before the first whose logits are asked for
         slots = int(self._slots.max()) + 1
-        self._states = np.empty((len(places), slots * passes.sizes.width), np.float32)
+        self._states = np.empty((len(places), slots * passes.plan.width), np.float32)
         for begin in range(0, len(places), FED):
             block = places[begin : begin + FED]
             first = max(0, begin - skipped)
             wanted = logits[first : max(first, begin + len(block) - skipped)]
             plan = passes.planned(block, self.length, len(wanted), temperature, layers)
-            plan[f.LOGITS] = wanted.ctypes.data
+            plan.logits = wanted.ctypes.data
             if slots:
-                plan[f.STATES], plan[f.KEPT_STATES] = self._states[begin:].ctypes.data, slots
-                plan[f.SLOTS] = self._slots.ctypes.data
+                plan.states, plan.kept_states = self._states[begin:].ctypes.data, slots
+                plan.slots = self._slots.ctypes.data
             passes.run(plan)
             self.length += len(block)
         return torch.from_numpy(logits)
@@ -217,7 +216,8 @@ class CompiledEngine(OwnEngine):
     @property
     def threads(self) -> int:
         """How many share a pass."""
-        return self._passes.sizes.threads
+        threads: int = self._passes.plan.threads
+        return threads
 
     def draft(
         self, ids: Integers, uniforms: Doubles, rows: Distributions, layers: int | None = None
@@ -229,9 +229,9 @@ class CompiledEngine(OwnEngine):
         drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
-        how = passes.numbers, rows.greedy, np.float32(TIE), uniforms
-        with gathered(self.threads, first, following) as boxes:
-            run_draft(boxes, first, following, *how, drafted, logits, rows.rows(n))
+        plans, how = (addressof(first), addressof(following)), (rows.greedy, np.float32(TIE))
+        with gathered(self.threads) as boxes:
+            run_draft(boxes, *plans, *how, uniforms, drafted, logits, rows.rows(n))
         self.length = end + n - 1
         rows.take(drafted)
         return Draft(rows.ids[n], rows.p[n], torch.from_numpy(logits).split(1))
@@ -241,3 +241,55 @@ def drafts_at_once(settings: Settings) -> bool:
     """Whether drafts are greedy or drawn from a softmax without top-k or top-p, which is what the
     compiled code can do."""
     return settings.greedy or softmax_only(settings)
+
+
+class CompiledHeadEngine(StateReader):
+    """A head on the target: passes of one layer, which reads an embedding and a state side by
+    side."""
+
+    form = "compiled"
+
+    def __init__(self, head: Any, vocab: int) -> None:
+        super().__init__(head.device, vocab)
+        config = head.config
+        self._passes = Passes(head, config.layer, [head.midlayer], head.rotary, config.draft_vocab)
+        plan = self._passes.plan
+        plan.embedding, plan.unread_width = head.embedding.data_ptr(), head.fc.in_features
+        plan.normed_residual = config.norm_before_residual
+        weighted = [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
+        plan.final_norm, plan.head, plan.fuse, plan.fuse_norm, plan.state_norm = addresses_of(
+            weighted
+        )
+        targets = head.targets.numpy()
+        self._own = np.flatnonzero((targets >= 0) & (targets < vocab))  # tokens that may be drafted
+        self._targets = targets[self._own]
+        self._read = 0  # places
+        self._unread = torch.empty(0, head.fc.in_features)
+        self._output = torch.empty(0, head.fc.out_features)
+
+    @property
+    def length(self) -> int:
+        return self._read + 1
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        n, passes, states = len(ids), self._passes, self._unread.numpy()
+        passes.reserve(self._read + n, self._read)
+        hidden = self._output.numpy()  # this chain's, unless states of the target have come
+        if len(states):
+            hidden = np.empty((n, passes.plan.width), np.float32)
+        own = np.empty((keep, passes.plan.vocab), np.float32)
+        plan = passes.planned(ids.numpy(), self._read, keep, temperature)
+        plan.unread = states.ctypes.data if len(states) else 0
+        plan.hidden, plan.logits = hidden.ctypes.data, own.ctypes.data
+        passes.run(plan)
+        self._read += n
+        self._unread = self._unread[:0]
+        self._output = torch.from_numpy(passes.shared["x"][n - 1 : n].copy())
+        logits = np.full((keep, self._vocab), -np.inf, np.float32)
+        logits[:, self._targets] = own if len(self._own) == own.shape[1] else own[:, self._own]
+        return torch.from_numpy(logits)
+
+    def rollback(self, length: int) -> None:
+        self._read = length - 1

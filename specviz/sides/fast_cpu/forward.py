@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from .ir import LANES, float_pointer, int_pointer
+from .ir import LANES, pointer
 from .rows import (
+    LAYER,
+    PLAN,
     ZERO,
-    Sizes,
     angles_of,
     arranged_rows,
     embed,
@@ -28,54 +29,25 @@ from .rows import (
 )
 from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
 
-# A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers
-# reaches compiled code in a microsecond; many arguments would take longer than a draft's pass.
-START, TOKENS, KEEP, IDS, LOGITS, MEETING, ARRIVALS = range(11, 18)
-LAYERS, FREQUENCIES, KEYS, VALUES, EMBEDDING, FINAL_NORM, HEAD = range(18, 25)
-SHARED = 25  # x, q, k, v, seen, added, gate, up
-STATES, SLOTS, KEPT_STATES = range(33, 36)
-# Of a head on a target, else 0: the states to fuse (0 if it goes on from its own), numbers in each,
-# the state beside each embedding, weights, and whether the residual is the normed state.
-UNREAD, UNREAD_WIDTH, HIDDEN, FUSE, FUSE_NORM, STATE_NORM, NORMED_RESIDUAL = range(36, 43)
-PLAN = 43
-"""Entries of a plan."""
-
-# The numbers of a pass, fp32.
-EPS, ROTARY_FACTOR, SCORE_FACTOR, LOGIT_FACTOR = range(4)
-NUMBERS = 4
-
-# Columns of the table of addresses, which has a row per layer; 0 where a model has no such tensor.
-QUERY, KEY, VALUE, OUT, GATE, UP, DOWN = range(7)
-INPUT_NORM, MIDDLE_NORM, QUERY_NORM, KEY_NORM = range(7, 11)
-QUERY_BIAS, KEY_BIAS, VALUE_BIAS, OUT_BIAS, GATE_BIAS, UP_BIAS, DOWN_BIAS = range(11, 18)
-COLUMNS = 18
-
 
 @njit(nogil=True, cache=True)
-def sizes_in(p):
-    """The sizes that a plan begins with."""
-    return Sizes(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10])
-
-
-@njit(nogil=True, cache=True)
-def cached_places(sizes, plan, layer):
+def cached_places(plan, layer):
     """Keys and values of a layer, as in `attend`."""
-    before = 4 * layer * sizes.kv_heads * sizes.head_dim * sizes.capacity  # bytes
-    places = (sizes.kv_heads, sizes.head_dim, sizes.capacity)
-    keys = carray(float_pointer(plan[KEYS] + before), places)
-    places = (sizes.kv_heads, sizes.capacity, sizes.head_dim)
-    return keys, carray(float_pointer(plan[VALUES] + before), places)
+    heads, head_dim, capacity = plan.kv_heads, plan.head_dim, plan.capacity
+    before = 4 * layer * heads * head_dim * capacity  # bytes
+    keys = carray(pointer(plan.keys + before), (heads, head_dim, capacity), np.float32)
+    return keys, carray(pointer(plan.values + before), (heads, capacity, head_dim), np.float32)
 
 
 @njit(nogil=True, cache=True)
-def attend(sizes, q, keys, values, start, thread, seen):
+def attend(plan, q, keys, values, thread, seen):
     """The thread's share of softmax(q k) v over all places up to each token's own.
 
     q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
     capacity, head_dim].
     """
-    head_dim, kv_heads = sizes.head_dim, sizes.kv_heads
-    group, n, capacity = sizes.heads // kv_heads, q.shape[0], keys.shape[2]
+    head_dim, kv_heads, start, threads = plan.head_dim, plan.kv_heads, plan.start, plan.threads
+    group, n, capacity = plan.heads // kv_heads, q.shape[0], keys.shape[2]
     longest = -(-(start + n) // LANES) * LANES
     scores = np.empty((min(group, MOST_ROWS), longest), np.float32)
     item = 0
@@ -84,7 +56,7 @@ def attend(sizes, q, keys, values, start, thread, seen):
         padded = -(-length // LANES) * LANES
         for g in range(kv_heads):
             item += 1
-            if item % sizes.threads != thread:
+            if item % threads != thread:
                 continue
             for first in range(0, group, MOST_ROWS):
                 rows = min(MOST_ROWS, group - first)
@@ -117,86 +89,82 @@ def attend(sizes, q, keys, values, start, thread, seen):
 
 
 @njit(nogil=True, cache=True)
-def attention_block(
-    sizes, layer, thread, arrivals, plan, numbers, angles, arranged, x, keys, values
-):
+def attention_block(plan, layer, thread, arrivals, angles, arranged, x, keys, values):
     """x += attention over inputs [n, ...] in the order of `arranged_rows`, the thread's share;
     returns the arrivals."""
-    kind, threads, head_dim, n = sizes.kind, sizes.threads, sizes.head_dim, x.shape[0]
-    eps, one, start, meeting = numbers[EPS], np.float32(1.0), plan[START], plan[MEETING]
-    q = matrix(plan[SHARED + 1], n, sizes.heads * head_dim)
-    k = matrix(plan[SHARED + 2], n, sizes.kv_heads * head_dim)
-    v = matrix(plan[SHARED + 3], n, sizes.kv_heads * head_dim)
-    seen = matrix(plan[SHARED + 4], n, sizes.heads * head_dim)
-    first, last = share(sizes.heads, thread, threads, 1)
+    kind, threads, head_dim, n = plan.kind, plan.threads, plan.head_dim, x.shape[0]
+    eps, one = plan.eps, np.float32(1.0)
+    q, k = matrix(plan.q, n, plan.heads * head_dim), matrix(plan.k, n, plan.kv_heads * head_dim)
+    v = matrix(plan.v, n, plan.kv_heads * head_dim)
+    seen = matrix(plan.seen, n, plan.heads * head_dim)
+    first, last = share(plan.heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
-    product(sizes, arranged, layer[QUERY], layer[QUERY_BIAS], begin, end, q)
-    norm_heads(kind, q, first, last, head_dim, layer[QUERY_NORM], eps)
-    rotate(q, first, last, head_dim, angles, numbers[SCORE_FACTOR])
-    first, last = share(sizes.kv_heads, thread, threads, 1)
+    product(plan, arranged, layer.query, layer.query_bias, begin, end, q)
+    norm_heads(kind, q, first, last, head_dim, layer.query_norm, eps)
+    rotate(q, first, last, head_dim, angles, plan.score_factor)
+    first, last = share(plan.kv_heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
-    product(sizes, arranged, layer[KEY], layer[KEY_BIAS], begin, end, k)
-    product(sizes, arranged, layer[VALUE], layer[VALUE_BIAS], begin, end, v)
-    norm_heads(kind, k, first, last, head_dim, layer[KEY_NORM], eps)
+    product(plan, arranged, layer.key, layer.key_bias, begin, end, k)
+    product(plan, arranged, layer.value, layer.value_bias, begin, end, v)
+    norm_heads(kind, k, first, last, head_dim, layer.key_norm, eps)
     rotate(k, first, last, head_dim, angles, one)
-    remember(k, v, first, last, start, keys, values)
-    arrivals = meet(meeting, arrivals, threads)
-    attend(sizes, q, keys, values, start, thread, seen)
-    arrivals = meet(meeting, arrivals, threads)
-    _add_product(sizes, seen, layer[OUT], layer[OUT_BIAS], thread, plan, x)
-    return meet(meeting, arrivals, threads)
+    remember(k, v, first, last, plan.start, keys, values)
+    arrivals = meet(plan.meeting, arrivals, threads)
+    attend(plan, q, keys, values, thread, seen)
+    arrivals = meet(plan.meeting, arrivals, threads)
+    _add_product(plan, seen, layer.out, layer.out_bias, thread, x)
+    return meet(plan.meeting, arrivals, threads)
 
 
 @njit(nogil=True, cache=True)
-def _add_product(sizes, inputs, weight, bias, thread, plan, x):
+def _add_product(plan, inputs, weight, bias, thread, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns."""
-    added = matrix(plan[SHARED + 5], x.shape[0], sizes.width)
-    first, last = share(sizes.width, thread, sizes.threads, STEP)
-    product(sizes, arranged_rows(sizes.kind, inputs), weight, bias, first, last, added)
+    added = matrix(plan.added, x.shape[0], plan.width)
+    first, last = share(plan.width, thread, plan.threads, STEP)
+    product(plan, arranged_rows(plan.kind, inputs), weight, bias, first, last, added)
     for r in range(x.shape[0]):
         for i in range(first, last):
             x[r, i] += added[r, i]
 
 
 @njit(nogil=True, cache=True)
-def mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
+def mlp_block(plan, layer, thread, arrivals, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
-    kind, threads, n = sizes.kind, sizes.threads, x.shape[0]
-    gate = matrix(plan[SHARED + 6], n, sizes.inner)
-    up = matrix(plan[SHARED + 7], n, sizes.inner)
-    norm(kind, x, layer[MIDDLE_NORM], numbers[EPS], np.float32(1.0), normed)
+    kind, threads, n = plan.kind, plan.threads, x.shape[0]
+    gate, up = matrix(plan.gate, n, plan.inner), matrix(plan.up, n, plan.inner)
+    norm(kind, x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
     arranged = arranged_rows(kind, normed)
-    first, last = share(sizes.inner, thread, threads, STEP)
-    product(sizes, arranged, layer[GATE], layer[GATE_BIAS], first, last, gate)
-    product(sizes, arranged, layer[UP], layer[UP_BIAS], first, last, up)
+    first, last = share(plan.inner, thread, threads, STEP)
+    product(plan, arranged, layer.gate, layer.gate_bias, first, last, gate)
+    product(plan, arranged, layer.up, layer.up_bias, first, last, up)
     for r in range(n if first < last else 0):
         place = r * gate.strides[0] + 4 * first
         gate_by_silu(gate.ctypes.data + place, up.ctypes.data + place, last - first)
-    arrivals = meet(plan[MEETING], arrivals, threads)
-    _add_product(sizes, gate, layer[DOWN], layer[DOWN_BIAS], thread, plan, x)
-    return meet(plan[MEETING], arrivals, threads)
+    arrivals = meet(plan.meeting, arrivals, threads)
+    _add_product(plan, gate, layer.down, layer.down_bias, thread, x)
+    return meet(plan.meeting, arrivals, threads)
 
 
 @njit(nogil=True, cache=True)
-def _beside_states(sizes, layer, thread, arrivals, plan, numbers, x):
+def _beside_states(plan, layer, thread, arrivals, x):
     """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
     normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
-    n, width, kind, eps, one = x.shape[0], sizes.width, sizes.kind, numbers[EPS], np.float32(1.0)
-    hidden = matrix(plan[HIDDEN], n, width)
-    begin, end = share(width, thread, sizes.threads, STEP)
-    if plan[UNREAD] != 0:
-        states = matrix(plan[UNREAD], n, plan[UNREAD_WIDTH])
-        if plan[FUSE_NORM] != 0:
+    n, width, kind, eps, one = x.shape[0], plan.width, plan.kind, plan.eps, np.float32(1.0)
+    hidden = matrix(plan.hidden, n, width)
+    begin, end = share(width, thread, plan.threads, STEP)
+    if plan.unread != 0:
+        states = matrix(plan.unread, n, plan.unread_width)
+        if plan.fuse_norm != 0:
             normed_states = np.empty(states.shape, np.float32)
-            norm(kind, states, plan[FUSE_NORM], eps, one, normed_states)
+            norm(kind, states, plan.fuse_norm, eps, one, normed_states)
             states = normed_states
-        product(sizes, arranged_rows(kind, states), plan[FUSE], ZERO, begin, end, hidden)
-        arrivals = meet(plan[MEETING], arrivals, sizes.threads)
+        product(plan, arranged_rows(kind, states), plan.fuse, ZERO, begin, end, hidden)
+        arrivals = meet(plan.meeting, arrivals, plan.threads)
     embedded, normed = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
-    norm(kind, x, layer[INPUT_NORM], eps, one, embedded)
-    norm(kind, hidden, plan[STATE_NORM], eps, one, normed)
-    arrivals = meet(plan[MEETING], arrivals, sizes.threads)
-    residual = normed if plan[NORMED_RESIDUAL] != 0 else hidden
+    norm(kind, x, layer.input_norm, eps, one, embedded)
+    norm(kind, hidden, plan.state_norm, eps, one, normed)
+    arrivals = meet(plan.meeting, arrivals, plan.threads)
+    residual = normed if plan.normed_residual != 0 else hidden
     x[:, begin:end] = residual[:, begin:end]
     both = np.empty((n, 2 * width), np.float32)
     both[:, :width], both[:, width:] = embedded, normed
@@ -204,59 +172,53 @@ def _beside_states(sizes, layer, thread, arrivals, plan, numbers, x):
 
 
 @njit(nogil=True, cache=True)
-def _keep_states(sizes, layer, plan, x):
+def _keep_states(plan, layer, x):
     """Copy x to its place among the kept states, if those of this layer are kept."""
-    slot = carray(int_pointer(plan[SLOTS]), sizes.depth)[layer]
+    slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
     if slot < 0:
         return
-    kept = matrix(plan[STATES], x.shape[0], plan[KEPT_STATES] * sizes.width)
-    for r in range(x.shape[0]):
-        for i in range(sizes.width):
-            kept[r, slot * sizes.width + i] = x[r, i]
+    width = plan.width
+    kept = matrix(plan.states, x.shape[0], plan.kept_states * width)
+    kept[:, slot * width : (slot + 1) * width] = x
 
 
 @njit(nogil=True, cache=True)
-def run_pass(thread, plan, numbers):
-    """One thread's share of a pass.
+def plan_at(address):
+    return carray(pointer(address), 1, PLAN)[0]
 
-    plan: int64 [PLAN], the model's `Sizes`, then by the names above: how many tokens are cached,
-    how many are fed, and for how many of them logits are wanted; an int64 that counts arrivals,
-    and its value now; the rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep,
-    vocab], the table of layers, int64 [depth, COLUMNS], the rotary frequencies, fp32
-    [head_dim / 2], keys, fp32 [layers, kv_heads, head_dim, capacity], values, fp32 [layers,
-    kv_heads, capacity, head_dim], single weights, and memory for states, fp32 [tokens, ...]. A head
-    on a target leaves in the first of these what its layer gave.
-    numbers: fp32, eps of the norms and three factors.
-    """
-    sizes = sizes_in(plan)
-    threads, start, n, keep = sizes.threads, plan[START], plan[TOKENS], plan[KEEP]
-    arrivals = plan[ARRIVALS]
-    ids = carray(int_pointer(plan[IDS]), n)
-    layers = carray(int_pointer(plan[LAYERS]), (sizes.depth, COLUMNS))
-    frequencies = carray(float_pointer(plan[FREQUENCIES]), sizes.head_dim // 2)
-    x = matrix(plan[SHARED], n, sizes.width)
-    normed = np.empty((n, sizes.width), np.float32)
-    angles = angles_of(frequencies, numbers[ROTARY_FACTOR], start, n)
-    embed(sizes, plan[EMBEDDING], ids, thread, x)
-    arrivals = meet(plan[MEETING], arrivals, threads)
-    for i in range(sizes.depth):
-        keys, values = cached_places(sizes, plan, i)
-        inputs = normed
-        if plan[HIDDEN] != 0:
-            inputs, arrivals = _beside_states(sizes, layers[i], thread, arrivals, plan, numbers, x)
+
+@njit(nogil=True, cache=True)
+def run_pass(thread, plan):
+    """One thread's share of a pass."""
+    kind, threads, n, keep, arrivals = (
+        plan.kind,
+        plan.threads,
+        plan.tokens,
+        plan.keep,
+        plan.arrivals,
+    )
+    layers = carray(pointer(plan.layers), plan.depth, LAYER)
+    frequencies = carray(pointer(plan.frequencies), plan.head_dim // 2, np.float32)
+    x, normed = matrix(plan.x, n, plan.width), np.empty((n, plan.width), np.float32)
+    angles = angles_of(frequencies, plan.rotary_factor, plan.start, n)
+    embed(plan, carray(pointer(plan.ids), n, np.int64), thread, x)
+    arrivals = meet(plan.meeting, arrivals, threads)
+    for i in range(plan.depth):
+        layer, inputs = layers[i], normed
+        keys, values = cached_places(plan, i)
+        if plan.hidden != 0:
+            inputs, arrivals = _beside_states(plan, layer, thread, arrivals, x)
         else:
-            norm(sizes.kind, x, layers[i][INPUT_NORM], numbers[EPS], np.float32(1.0), normed)
-        arranged = arranged_rows(sizes.kind, inputs)
-        arrivals = attention_block(
-            sizes, layers[i], thread, arrivals, plan, numbers, angles, arranged, x, keys, values
-        )
-        arrivals = mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
+            norm(kind, x, layer.input_norm, plan.eps, np.float32(1.0), normed)
+        arranged = arranged_rows(kind, inputs)
+        arrivals = attention_block(plan, layer, thread, arrivals, angles, arranged, x, keys, values)
+        arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
         # No thread writes to x before all have met twice in the next layer.
-        if thread == 0 and plan[STATES] != 0:
-            _keep_states(sizes, i, plan, x)
+        if thread == 0 and plan.states != 0:
+            _keep_states(plan, i, x)
     last = normed[n - keep :]
-    norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
-    logits = matrix(plan[LOGITS], keep, sizes.vocab)
-    begin, end = share(sizes.vocab, thread, threads, STEP)
-    product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], ZERO, begin, end, logits)
-    meet(plan[MEETING], arrivals, threads)
+    norm(kind, x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
+    begin, end = share(plan.vocab, thread, threads, STEP)
+    logits = matrix(plan.logits, keep, plan.vocab)
+    product(plan, arranged_rows(kind, last), plan.head, ZERO, begin, end, logits)
+    meet(plan.meeting, arrivals, threads)

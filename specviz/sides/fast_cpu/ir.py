@@ -163,36 +163,27 @@ def _call_case(
     b: ir.IRBuilder, chosen: Sequence[Any], made: dict[tuple[int, ...], Any], rest: Sequence[Any]
 ) -> None:
     """Call the function of the case that the values `chosen` are."""
-    if not chosen:
-        b.call(made[()], rest)
-        return
     # Cases are below 16: together they are one number.
-    value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen)
+    value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen, i64(0))
     end = b.append_basic_block("end")
     switch = b.switch(value, end)
     for case, function in made.items():
         block = b.append_basic_block("case")
-        switch.add_case(i64(functools.reduce(lambda high, low: 16 * high + low, case)), block)
+        switch.add_case(i64(functools.reduce(lambda high, low: 16 * high + low, case, 0)), block)
         b.position_at_end(block)
         b.call(function, rest)
         b.branch(end)
     b.position_at_end(end)
 
 
-def _pointer(number: Any, kind: ir.Type) -> Any:
-    """An address as a pointer to such numbers, for `numba.carray`."""
+@intrinsic
+def pointer(typing, address):
+    """An address as a pointer, for `numba.carray`."""
 
-    @intrinsic
-    def pointer(typing, address):
-        def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-            return b.inttoptr(args[0], kind.as_pointer())
+    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+        return b.inttoptr(args[0], I8.as_pointer())
 
-        return types.CPointer(number)(types.int64), codegen
-
-    return pointer
-
-
-float_pointer, int_pointer = _pointer(types.float32, F32), _pointer(types.int64, I64)
+    return types.voidptr(types.int64), codegen
 
 
 @operation()

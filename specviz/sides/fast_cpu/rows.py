@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from ctypes import Structure, c_float, c_int64
 
 import numpy as np
 from numba import carray, njit
 
-from .ir import arrive, float_pointer, read_shared, yield_processor
-from .vector import BFLOAT16, MOST_ROWS, arrange, multiply, sum_squares, widen
+from .ir import LANES, arrive, pointer, read_shared, yield_processor
+from .vector import BFLOAT16, FLOAT32, MOST_ROWS, STEP, multiply, widen
 
 ZERO = np.int64(0)
 """For a 0 in a call between compiled functions: numba would compile the called one, and all that it
@@ -18,22 +18,45 @@ calls, once more for the literal."""
 SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
 
 
-class Sizes(NamedTuple):
-    """What a pass must know of its model. kind: of the weights (`vector.KINDS`). size: bytes of a
-    weight. inner: width of the MLP. depth: layers to run. capacity: places of the cache. threads:
-    that share a pass."""
+class Layer(Structure):
+    """The addresses of a layer's tensors; 0 where a model has no such tensor."""
 
-    kind: int
-    size: int
-    width: int
-    inner: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    depth: int
-    capacity: int
-    threads: int
+    _linears = ("query", "key", "value", "out", "gate", "up", "down")
+    _norms = ("input_norm", "middle_norm", "query_norm", "key_norm")
+    _names = (*_linears, *_norms, *map("{}_bias".format, _linears))
+    _fields_ = tuple((name, c_int64) for name in _names)
+
+
+class Plan(Structure):
+    """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
+    microsecond; many arguments would take longer than a draft's pass.
+
+    kind: of the weights (`vector.KINDS`). size: bytes of a weight. inner: width of the MLP. depth:
+    layers to run. capacity: places of the cache. threads: that share a pass. start, tokens, keep:
+    how many tokens are cached, are fed, and for how many of them logits are wanted. meeting: where
+    an int64 counts arrivals, which are so many now.
+    The rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep, vocab], the layers,
+    `Layer` [depth], the rotary frequencies, fp32 [head_dim / 2], keys, fp32 [layers, kv_heads,
+    head_dim, capacity], values, fp32 [layers, kv_heads, capacity, head_dim], single weights, and
+    memory for states, fp32 [tokens, ...]. states: of some layers, kept side by side; slots: which
+    of them are a layer's, int64 [depth], below 0 if none.
+    Of a head on a target, else 0: the states to fuse (unread; 0 if it goes on from its own),
+    numbers in each, the state beside each embedding (hidden), weights, and whether the residual is
+    the normed state. x then holds what its layer gave.
+    eps: of the norms.
+    """
+
+    _sizes = ("kind", "size", "width", "inner", "heads", "kv_heads", "head_dim", "vocab", "depth")
+    _feed = ("start", "tokens", "keep", "meeting", "arrivals", "ids", "logits")
+    _model = ("layers", "frequencies", "keys", "values", "embedding", "final_norm", "head")
+    _memory = ("x", "q", "k", "v", "seen", "added", "gate", "up", "states", "slots", "kept_states")
+    _read = ("unread", "unread_width", "hidden", "fuse", "fuse_norm", "state_norm")
+    _names = (*_sizes, "capacity", "threads", *_feed, *_model, *_memory, *_read, "normed_residual")
+    _factors = ("eps", "rotary_factor", "score_factor", "logit_factor")
+    _fields_ = (*((name, c_int64) for name in _names), *((name, c_float) for name in _factors))
+
+
+LAYER, PLAN = np.dtype(Layer), np.dtype(Plan)
 
 
 @njit(nogil=True, cache=True)
@@ -59,21 +82,24 @@ def meet(counter, arrivals, threads):
 
 @njit(nogil=True, cache=True)
 def arranged_rows(kind, x):
-    """x [n, width] in the order that `multiply` wants."""
+    """x [n, width] in the order in which `multiply` meets weights: of each `STEP` of bf16, those at
+    even places come first."""
     if kind != BFLOAT16:
         return x
     n, width = x.shape
     out = np.empty((n, width), np.float32)
     for r in range(n):
-        arrange(x.ctypes.data + r * x.strides[0], out.ctypes.data + r * out.strides[0], width)
+        for i in range(0, width, STEP):
+            for j in range(LANES):
+                out[r, i + j], out[r, i + LANES + j] = x[r, i + 2 * j], x[r, i + 2 * j + 1]
     return out
 
 
 @njit(nogil=True, cache=True)
-def product(sizes, x, w, bias, begin, end, y):
+def product(plan, x, w, bias, begin, end, y):
     """y[:, begin:end] = x @ w[begin:end].T + bias[begin:end]; x [n, inputs] in the order of
     `arranged_rows`, y [n, outputs]."""
-    kind, size = sizes.kind, sizes.size
+    kind, size = plan.kind, plan.size
     n, inputs = x.shape
     if begin >= end:
         return
@@ -107,7 +133,7 @@ def norm(kind, x, weight, eps, scale, out):
     square = np.empty(1, np.float32)
     for r in range(n):
         row = x.ctypes.data + r * x.strides[0]
-        sum_squares(row, width, square.ctypes.data)
+        multiply(FLOAT32, 1, row, 0, row, 0, width, 1, square.ctypes.data, 0)
         factor = scale / np.float32(math.sqrt(square[0] / np.float32(width) + eps))
         for i in range(width):
             out[r, i] = x[r, i] * factor * line[i]
@@ -141,12 +167,12 @@ def norm_heads(kind, states, first, last, head_dim, weight, eps):
 
 
 @njit(nogil=True, cache=True)
-def embed(sizes, table, ids, thread, x):
+def embed(plan, ids, thread, x):
     """The thread's share of the embeddings of `ids`; x: [n, width]."""
-    first, last = share(len(ids), thread, sizes.threads, 1)
+    first, last = share(len(ids), thread, plan.threads, 1)
     for r in range(first, last):
-        source = table + ids[r] * sizes.width * sizes.size
-        widen(sizes.kind, source, x.ctypes.data + r * x.strides[0], sizes.width)
+        source = plan.embedding + ids[r] * plan.width * plan.size
+        widen(plan.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
 
 
 @njit(nogil=True, cache=True)
@@ -175,4 +201,4 @@ def remember(k, v, first, last, start, keys, values):
 
 @njit(nogil=True, cache=True)
 def matrix(address, rows, columns):
-    return carray(float_pointer(address), (rows, columns))
+    return carray(pointer(address), (rows, columns), np.float32)

@@ -57,7 +57,7 @@ def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateRead
     """The same for a head on a target, which is tried against torch's own outputs."""
     if not _suits_as_head(head) or not _has_compiler():
         return None
-    from .head import CompiledHeadEngine
+    from .engine import CompiledHeadEngine
 
     if head not in _checked:
         plain = head.make_engine(vocab, target)

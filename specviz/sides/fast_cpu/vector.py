@@ -8,7 +8,6 @@ a tree of additions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -62,10 +61,6 @@ def widened(b: ir.IRBuilder, address: Any, kind: int) -> tuple[Any, Any]:
     return halves[0], halves[1]
 
 
-def _interleaved(b: ir.IRBuilder, first: Any, second: Any, places: Sequence[int]) -> Any:
-    return b.shuffle_vector(first, second, ir.Constant(INTEGERS, list(places)))
-
-
 @operation(kind=tuple(KINDS.values()))
 def widen(b, kind, source, target, count):
     """Copy `count` numbers of `kind`, a multiple of `STEP`, as fp32."""
@@ -74,25 +69,12 @@ def widen(b, kind, source, target, count):
     if kind == BFLOAT16:
         order = [p for i in range(LANES) for p in (i, LANES + i)]
         first, second = (
-            _interleaved(b, first, second, part) for part in (order[:LANES], order[LANES:])
+            b.shuffle_vector(first, second, ir.Constant(INTEGERS, part))
+            for part in (order[:LANES], order[LANES:])
         )
     here = b.add(target, b.mul(loop.index, i64(4)))
     store(b, first, here)
     store(b, second, b.add(here, i64(4 * LANES)))
-    loop.end([])
-
-
-@operation()
-def arrange(b, source, target, count):
-    """Copy `count` fp32 numbers, a multiple of `STEP`, in the order in which `multiply` meets
-    bf16 weights: of each `STEP`, those at even places first."""
-    loop = Loop(b, count, STEP, [])
-    place = b.mul(loop.index, i64(4))
-    here = b.add(source, place)
-    first, second = load(b, here), load(b, b.add(here, i64(4 * LANES)))
-    for half in (0, 1):
-        value = _interleaved(b, first, second, range(half, STEP, 2))
-        store(b, value, b.add(b.add(target, place), i64(4 * LANES * half)))
     loop.end([])
 
 
@@ -104,11 +86,7 @@ def softmax(b, scores, count):
     highest = call_intrinsic(b, "maxnum", loop.carried[0], load(b, here))
     loop.end([highest])
 
-    def larger(x: Any, y: Any) -> Any:
-        return b.select(b.fcmp_ordered(">", x, y), x, y)
-
-    top = fold(b, highest, larger)
-    tops = spread(b, top)
+    tops = spread(b, fold(b, highest, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y)))
     loop = Loop(b, count, LANES, [splat(0.0)])
     here = b.add(scores, b.mul(loop.index, i64(4)))
     weight = exp(b, b.fsub(load(b, here), tops))
@@ -137,16 +115,6 @@ def gate_by_silu(b, gate, up, count):
     loop.end([])
 
 
-@operation()
-def sum_squares(b, x, count, target):
-    """Write the sum of squares of `count` fp32 numbers, a multiple of `LANES`, to `target`."""
-    loop = Loop(b, count, LANES, [splat(0.0)])
-    part = load(b, b.add(x, b.mul(loop.index, i64(4))))
-    sums = fma(b, part, part, loop.carried[0])
-    loop.end([sums])
-    store(b, fold(b, sums, b.fadd), target)
-
-
 def _outputs(rows: int) -> int:
     """How many outputs are summed side by side without running out of vector registers."""
     if rows == 1:  # few streams of weights at a time: such a product waits for memory only
@@ -165,21 +133,20 @@ def _outputs(rows: int) -> int:
 def multiply(b, kind, rows, x, x_step, w, w_step, inputs, outputs, y, y_step):
     """y[r, o] = x[r] . w[o] for `rows` rows (1 to `MOST_ROWS`) and all outputs.
 
-    x, y: fp32, x in the order of `arrange`. w: of `kind`. inputs: a multiple of `STEP`.
+    x, y: fp32, x in the order of `rows.arranged_rows`. w: of `kind`. inputs: a multiple of `STEP`.
     """
     width = _outputs(rows)
     whole = b.and_(outputs, i64(-width))
-    _tiles(b, kind, rows, width, (x, x_step, w, w_step, inputs, whole, y, y_step))
+    _tiles(b, kind, rows, width, x, x_step, w, w_step, inputs, whole, y, y_step)
     if width > 1:
         rest = b.sub(outputs, whole)
         w_rest = b.add(w, b.mul(w_step, whole))
         y_rest = b.add(y, b.mul(whole, i64(4)))
-        _tiles(b, kind, rows, 1, (x, x_step, w_rest, w_step, inputs, rest, y_rest, y_step))
+        _tiles(b, kind, rows, 1, x, x_step, w_rest, w_step, inputs, rest, y_rest, y_step)
 
 
-def _tiles(b: ir.IRBuilder, kind: int, rows: int, width: int, args: Sequence[Any]) -> None:
+def _tiles(b, kind, rows, width, x, x_step, w, w_step, inputs, outputs, y, y_step):
     """`rows` times `width` dot products at a time, for all of a multiple of `width` outputs."""
-    x, x_step, w, w_step, inputs, outputs, y, y_step = args
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
         xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
         ys = [b.add(y, b.mul(y_step, i64(r))) for r in range(rows)]
@@ -231,13 +198,12 @@ def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
         size = vectors * LANES
         whole = b.and_(width, i64(-size))
         with b.if_then(b.icmp_signed(">", whole, i64(0))):
-            _combine_columns(b, rows, vectors, (a, a_step, m, m_step, count, y, y_step, whole))
+            _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, whole)
         width = b.sub(width, whole)
         m, y = (b.add(address, b.mul(whole, i64(4))) for address in (m, y))
 
 
-def _combine_columns(b: ir.IRBuilder, rows: int, vectors: int, args: Sequence[Any]) -> None:
-    a, a_step, m, m_step, count, y, y_step, width = args
+def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, width):
     columns = Loop(b, width, vectors * LANES, [])
     place = b.mul(columns.index, i64(4))
     loop = Loop(b, count, 1, [b.add(m, place), *[splat(0.0)] * (rows * vectors)])
