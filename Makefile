@@ -26,6 +26,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 
 # Another environment that happens to be active must not matter.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_USER
+# Without compiled files every process compiles torch and gradio again, which doubles its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Checks the page's JavaScript; only `make check` fetches it.
 TYPESCRIPT := typescript@5.9.3
