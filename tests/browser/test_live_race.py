@@ -99,9 +99,7 @@ def approximately(value: Any) -> Any:
 def test_stop_ends_both_lanes_and_the_next_run_works(visitor: Visitor) -> None:
     visitor.set("number input for Length", 512)
     visitor.prompt(UNHURRIED)
-    before = visitor.page.evaluate("window.specviz.run")
-    visitor.button("Run").click()
-    visitor.page.wait_for_function("before => window.specviz.run !== before", arg=before)
+    visitor.begin(visitor.button("Run"))
     expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
     visitor.button("Stop").click()
     visitor.state("ended")

@@ -180,9 +180,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     answer = drawer.locator(".sv-whatif")
     expect(answer).to_contain_text("By the formula, not measured, no γ would pay.")
     drawer.get_by_role("button", name="Back to this run").click()
-    before = page.evaluate("window.specviz.run")
-    drawer.get_by_role("button", name="Run with γ = 3").click()
-    page.wait_for_function("before => window.specviz.run !== before", arg=before)
+    visitor.begin(drawer.get_by_role("button", name="Run with γ = 3"))
     visitor.state("ended")
     assert visitor.trace()["header"]["lanes"]["speculative"]["gamma"] == 3
     drawer.locator("h2").click()

@@ -118,11 +118,19 @@ class Visitor:
 
     def run(self) -> dict[str, Any]:
         """Press Run and wait for its end; the player's trace."""
-        before = self.page.evaluate("window.specviz.run")
-        self.button("Run").click()
-        self.page.wait_for_function("before => window.specviz.run !== before", arg=before)
+        self.begin(self.button("Run"))
         self.state("ended")
         return self.trace()
+
+    def begin(self, button: Locator) -> None:
+        """Press a button that begins a run, and wait until the page shows that run: until its
+        first event has come, the page shows the one before."""
+        self.page.evaluate("window.before = window.specviz.trace")
+        button.click()
+        self.page.wait_for_function(
+            "window.specviz.trace && window.specviz.trace !== window.before"
+        )
+        self.page.evaluate(FRAMES)
 
     def trace(self) -> dict[str, Any]:
         return self.page.evaluate("window.specviz.trace")
