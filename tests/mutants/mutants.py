@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant("caches", "HeadDrafter.rollback", "self._received + 1", "self._received + 2", "head mtp"),
     Mutant("caches", "HeadDrafter._receive", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
     Mutant("caches", "HeadEngine.rollback", "length - 1", "length", "head"),
-    Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 2:", "head mtp"),
+    Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 0:", "head mtp"),
     # Where drafts come from
     Mutant("drafters", "NgramIndex.continuation", "while len(found) < count:", "while False:", "drafters"),
     Mutant("drafters", "NgramIndex.extend", "if place >= size:", "if place > size:", "drafters"),
