@@ -211,7 +211,7 @@ FAULTS = {
     "has too many requests and asks to wait 7 s": answered(429, {}, **{"retry-after": "7"}),
     "refuses the key: set SPECVIZ_REMOTE_KEY": answered(401, {}),
     "does not know this model": answered(404, {}),
-    "a proxy before": answered(502, b"<html>bad gateway"),
+    "failed with status 502": answered(502, b"<html>bad gateway"),
     "OpenAI's protocol": answered(200, b"<html>hello"),
     "no log-probabilities": answered(200, {"choices": [{"index": 0, "text": "x"}]}),
     f"said [key] {'x' * 10}": answered(400, {"error": f"said {KEY} {'x' * 10}"}),
@@ -278,7 +278,7 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")
-    with pytest.raises(ServerError, match=r"by way of the proxy: check HTTP_PROXY"):
+    with pytest.raises(ServerError, match=r"HTTP_PROXY.* if a proxy is set"):
         Server("http://10.0.0.1/v1").get("models")
 
 
@@ -298,16 +298,14 @@ def test_attaching_asks_a_server_only_what_the_run_needs(target: Any, draft: Pat
         assert report.verdict == "warning" and "it draws" not in str(report) and not server.dead
 
 
-def test_a_server_that_stops_answering_over_a_question_is_told_of(target: Any, draft: Path) -> None:
+def test_a_server_that_stops_answering_leads_to_its_log(target: Any, draft: Path) -> None:
     """One that speculates without saying so."""
     with fake_server(target, byte_level(VOCAB), Mortal, most=20, counted=None) as server:
         pair = remote_pair(server, draft)
-        stopped = r"stopped answering right after a question of ours \(completions.*top_k 1"
-        with pytest.raises(ServerError, match=stopped) as caught:
-            [*speculate(pair, "hello", SAMPLED)]
-        assert "see its log" in str(caught.value) and server.dead
-        with pytest.raises(ServerError, match="stopped answering right after"):
-            [*speculate(pair, "hello", GREEDY)]
+        for settings in (SAMPLED, GREEDY):
+            with pytest.raises(ServerError, match=r"see its log|log of one that has ended"):
+                [*speculate(pair, "hello", settings)]
+        assert server.dead
 
 
 def test_a_key_goes_to_the_address_it_belongs_to(
