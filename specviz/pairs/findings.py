@@ -15,19 +15,16 @@ from huggingface_hub import constants
 
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
-from .hub import Listing, token_state
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
     Pair,
     context_length,
-    end_ids,
     logit_width,
     parameter_count,
     text_config,
     tokenizer_size,
 )
-from .table import known_model
 from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]
@@ -61,23 +58,11 @@ def stopping(topic: str, found: list[Finding]) -> Iterator[None]:
         found.append(stop(topic, str(error)))
 
 
-def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> Findings:
-    """Whether a model of the hub requires a licence to be accepted, and whether it can be read."""
-    facts = known_model(source.name)
-    if source.folder is not None or not (listing.gated if listing else facts and facts.gated):
-        return
-    if readable:
-        yield good("access", f"{source.shown} is gated, and this machine has access to it.")
-    else:
-        how = f"accept its licence on {constants.ENDPOINT}/{source.name}; {token_state()}"
-        yield warning("access", f"{source.shown} is gated: {how}.")
-
-
-def file_findings(source: ModelSource, listing: Listing | None) -> Findings:
+def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings:
     """Whether a model of the hub has safetensors files, and whether they fit on the disk."""
-    if listing is None:
+    if files is None:
         return
-    sizes = [size for name, size in listing.files.items() if WEIGHTS.fullmatch(name)]
+    sizes = [size for name, size in files.items() if WEIGHTS.fullmatch(name)]
     if not sizes:
         yield warning(
             "files",
@@ -106,14 +91,9 @@ def packed_findings(header: GgufHeader) -> Findings:
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template. It is unpacked once, to {shown_bytes(header.unpacked)} of bf16 in the cache "
-        "folder.",
+        f"template, and names {licence or 'none'} as its licence. It is unpacked once, to "
+        f"{shown_bytes(header.unpacked)} of bf16 in the cache folder.",
     )
-    if licence:
-        yield good("licence", f"the file names its licence: {licence}.")
-        return
-    where = "look for it where you have the file from"
-    yield warning("licence", f"the file names no licence: {where}.")
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
@@ -164,8 +144,8 @@ def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
-    """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
-    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
+    """What the tokenizers of a pair have in common, and the padding of its vocabularies. hint: the
+    hub id of a draft with the target's tokenizer, or ""."""
     if (shared := pair.shared) is not None:
         better, rest = (f"{hint} has", " and") if hint else ("a draft with", "")
         yield warning(
@@ -184,17 +164,6 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
             f"{pair.vocab:,} on are never drafted or emitted.",
         )
-    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
-    if ours and theirs and not ours & theirs:
-        names = [
-            " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
-            for ids in (ours, theirs)
-        ]
-        yield warning(
-            "special tokens",
-            f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
-            "predict ends badly: prefer two models that were tuned in the same way.",
-        )
 
 
 def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
@@ -208,14 +177,10 @@ def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
     if ratio >= GOOD_RATIO:
         yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
         return
-    if ratio < 1.5:
-        cost = "about as large as its target, or larger, costs more than it saves"
-    elif ratio < POOR_RATIO:
-        cost = f"only {ratio:.1f} times smaller costs more than it saves"
-    else:
-        cost = f"{ratio:.1f} times smaller must agree often to pay"
+    pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
     better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
-    yield warning("size", f"parameters: {shown}; a draft {cost}: {better}")
+    cost = f"a draft {ratio:.1f} times smaller {pays}"
+    yield warning("size", f"parameters: {shown}; {cost}: {better}")
 
 
 def mixture_findings(metadata: ModelMetadata) -> Findings:
@@ -233,15 +198,12 @@ def mixture_findings(metadata: ModelMetadata) -> Findings:
         )
 
 
-def memory_findings(
-    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int, source: str = ""
-) -> Findings:
-    """Whether weights and caches fit into the free memory. source: of the sizes, as the begin of a
-    sentence, if they were not read from the models' own files."""
+def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int) -> Findings:
+    """Whether weights and caches fit into the free memory."""
     try:
         device, _ = place_target(loads, devices, tokens)
     except PairError as error:
-        yield stop("memory", f"{source}{error}")
+        yield stop("memory", str(error))
         return
     total = sum(load.bytes(tokens) for load in loads)
     each = ", ".join(load.shown(tokens) for load in loads)
@@ -249,7 +211,7 @@ def memory_findings(
     free = max(each_free) if device else sum(each_free)
     where = f"{device} has" if device else f"{len(devices)} GPUs together have"
     sentence = (
-        f"{source}weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
+        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
         f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, Generat
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source, folder_weights, misfit_sentence
+from .hub import failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
 from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
@@ -73,15 +73,13 @@ class HeadMetadata:
     """What is known of a head before its weights are read.
 
     form: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load: (loaded
-    target, device, watcher) -> the head, in the target's dtype; raises `PairError`. made_for: the
-    hub id of the target that it names as its own.
+    target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
     """
 
     source: ModelSource
     form: Any
     need: MemoryNeed
     load: Callable[[Any, torch.device, Watcher | None], DraftHead]
-    made_for: object = None
 
 
 def read_metadata(name: str) -> ModelMetadata:
@@ -122,16 +120,12 @@ def _check_weights(metadata: ModelMetadata) -> None:
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
     wanted = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
-    shown = metadata.source.shown
-    for name, shape in shapes.items():
-        if wanted.get(name, shape) != shape:
-            raise PairError(misfit_sentence(shown, name, shape, wanted[name]))
     held = sum(prod(shape) for shape in shapes.values())
-    missing = sum(p.numel() for p in metadata.model.parameters()) - held
-    if missing > 0:
+    enough = held >= sum(p.numel() for p in metadata.model.parameters())
+    if not enough or any(wanted.get(name, shape) != shape for name, shape in shapes.items()):
         raise PairError(
-            f"{shown} lacks {missing:,} of the numbers that its config.json asks for: download "
-            "it again."
+            f"{metadata.source.shown} does not hold the weights that its config.json describes: "
+            "download it again."
         )
 
 

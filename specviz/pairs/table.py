@@ -43,9 +43,7 @@ class Facts:
     safetensors files; pickles are never read. quantizable: the number of parameters that 8-bit and
     4-bit loading makes smaller. dtype: of a model's checkpoint. chat: whether a model was tuned for
     chat.
-    Of a head: format: "eagle3" or "speculators". hidden: its width. vocabulary: how many tokens it
-    can draft. file: bytes of its weights' file, None too if there are several. shipped: whether it
-    comes with the program, in the folder of its name.
+    shipped: whether a head comes with the program, in the folder of its name.
     """
 
     name: str
@@ -58,10 +56,6 @@ class Facts:
     quantizable: int = 0
     dtype: str = ""
     chat: bool = False
-    format: str = ""
-    hidden: int | None = None
-    vocabulary: int | None = None
-    file: int | None = None
     shipped: bool = False
 
     @property

@@ -85,5 +85,5 @@ def test_a_target_with_its_assistant_loads_by_name(tmp_path: Path):
 def test_an_assistant_of_another_family_is_refused(tmp_path: Path):
     _, helper = saved_pair(tmp_path)
     llama = saved_llama(tmp_path / "llama", hidden_size=32)
-    with pytest.raises(PairError, match="cannot read the keys"):
+    with pytest.raises(PairError, match="of type gemma4_text and the target is of type llama"):
         load_pair(f"{llama}+{helper}", device="cpu")

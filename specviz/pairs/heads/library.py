@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import failure_sentence, weight_names
+from ..hub import failure_sentence, folder_weights
 from ..memory import MemoryNeed
 from ..metadata import HeadMetadata, ModelMetadata, configured_caches
 from ..pair import logit_width, logits_device, parameter_count, text_config
@@ -154,9 +154,8 @@ def read_mtp(target: ModelMetadata) -> HeadMetadata:
         )
     from transformers.modeling_layers import MtpModel
 
-    names = weight_names(target.source)
     own = MtpModel.get_mtp_weights_regex(target.model)
-    if names is not None and not any(map(own.search, names)):
+    if target.source.folder and not any(map(own.search, folder_weights(target.source))):
         raise PairError(_lacking_sentence(shown))
     parameters = sum(p.numel() for p in own_parameters(model))
     need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
@@ -218,24 +217,25 @@ def buildable(config: Any) -> Any:
     In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
     it raises an error if all do, as they do here. Its answer for these layers is known.
     """
-    text = config.text_config
-    if asks_sharing_modes(config):
-        kind = type(text)
+    kind = type(config.text_config)
+    if hasattr(kind, "kv_sharing_modes"):
         modes = property(lambda own: ["reuse"] * own.num_hidden_layers)
         # The name is what transformers finds the class of the model by.
-        text.__class__ = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+        made = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+        config.text_config.__class__ = made
     return config
-
-
-def asks_sharing_modes(config: Any) -> bool:
-    """Whether this version of transformers asks the config which layers share a cache."""
-    return hasattr(type(config.text_config), "kv_sharing_modes")
 
 
 def check_assistant(model: Any, target: Any) -> None:
     """Raise `PairError` unless an assistant fits the target; both may be on the `meta` device."""
     read, width = model.config.backbone_hidden_size, text_config(target).hidden_size
     known, vocabulary = text_config(model).vocab_size, logit_width(target)
+    kind, wanted = text_config(target).model_type, text_config(model).model_type
+    if kind != wanted:
+        raise PairError(
+            f"the assistant reads the keys of a model of type {wanted} and the target is of type "
+            f"{kind}: choose the assistant of this target."
+        )
     if read != width:
         raise PairError(
             f"the assistant reads hidden states of width {read} and the target's have width "
@@ -246,19 +246,3 @@ def check_assistant(model: Any, target: Any) -> None:
             f"the assistant has a vocabulary of {known:,} tokens and the target one of "
             f"{vocabulary:,}: choose the assistant of this target."
         )
-    # By kind of attention: heads and width of the keys that the target's last such layer keeps.
-    kept: dict[str, tuple[int, int]] = {}
-    for layer in target.get_decoder().layers:
-        attention: Any = getattr(layer, "self_attn", None)
-        if hasattr(attention, "k_proj") and hasattr(attention, "layer_type"):
-            width = attention.head_dim
-            kept[attention.layer_type] = attention.k_proj.out_features // width, width
-    for layer in model.model.layers:
-        attention = layer.self_attn
-        heads = attention.q_proj.out_features // attention.head_dim
-        wanted = heads // attention.num_key_value_groups, attention.head_dim
-        if kept.get(attention.layer_type) != wanted:
-            raise PairError(
-                "the assistant's layers cannot read the keys that the target keeps: choose the "
-                "assistant of this target."
-            )
