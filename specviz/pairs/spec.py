@@ -1,8 +1,7 @@
 """A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
 
 Each form of a name is a type of its own, and `source` names its row in the table of sources
-(`specviz.kinds`). `VisitorSpec` holds those that a visitor of a page may
-give: none of them can hold the address of a server.
+(`specviz.kinds`).
 """
 
 from __future__ import annotations
@@ -144,6 +143,8 @@ class WatchedSpec:
 
 
 VisitorSpec: TypeAlias = NamedSpec | ModelsSpec | OperatorSpec
+"""What a visitor of a page may give: none of them can hold the address of a server."""
+
 ServerSpec: TypeAlias = ServedSpec | WatchedSpec
 PairSpec: TypeAlias = VisitorSpec | ServerSpec
 
@@ -238,13 +239,9 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
 
 
 def _addressed(url: str, models: str) -> str:
-    if not url.startswith(("http://", "https://")):
+    if not _SERVER.match(url):
         raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
-    if "#" in url:
-        return url
-    if "://" in models:
-        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
-    return f"{url}#{models}"
+    return url if "#" in url else f"{url}#{models}"
 
 
 def is_row(name: str) -> bool:

@@ -3,7 +3,6 @@ it fails."""
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,9 +16,6 @@ from ..errors import PairError, ran_out_of_memory
 
 if TYPE_CHECKING:
     from .progress import Watcher
-
-ORIGIN = "origin.json"
-"""In a folder that was made of a GGUF file: of which one."""
 
 MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -116,12 +112,8 @@ def checked_device(device: object) -> torch.device | None:
     if found.type == "mps":
         raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count:
-        without = "torch is installed without CUDA"
-        why = without if torch.version.cuda is None else "torch finds no GPU that it can use"
-        raise PairError(f"there is no {found} here, since {why}: leave the device out, or use cpu.")
     if (found.index or 0) >= count:
-        raise PairError(f"there is no {found}: this machine has cuda:0 to cuda:{count - 1}.")
+        raise PairError(f"there is no {found} here, of {count} GPUs that torch can use: {DEVICES}.")
     return found
 
 
@@ -200,9 +192,6 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
-    # Of a folder that was made of a GGUF file, headers say which.
-    if source.folder is not None and (origin := origin_of(source.folder)) is not None:
-        model.config._commit_hash = origin
     return _placed(model, options).eval()
 
 
@@ -223,14 +212,6 @@ def read_tokenizer(source: ModelSource) -> Any:
         from .hub import failure_sentence
 
         raise PairError(failure_sentence(source, error)) from error
-
-
-def origin_of(folder: Path) -> str | None:
-    """Which file an unpacked folder was made of, such as "sha256:…"; None for other folders."""
-    try:
-        return str(json.loads((folder / ORIGIN).read_text("utf-8"))["revision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _placed(model: Any, options: LoadOptions) -> Any:

@@ -210,8 +210,8 @@ class Server:
             )
         if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
             return (
-                f"no server answers at {self.shown}: start it, check the address, and HTTP_PROXY, "
-                "HTTPS_PROXY and NO_PROXY if a proxy is set; the log of one that has ended says why."
+                f"no server answers at {self.shown}: start it, or check the address, and if a "
+                "proxy is set HTTP_PROXY and NO_PROXY; the log of a server that has ended says why."
             )
         if isinstance(error, httpx.TransportError):
             return (

@@ -278,7 +278,7 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")
-    with pytest.raises(ServerError, match=r"HTTP_PROXY.* if a proxy is set"):
+    with pytest.raises(ServerError, match=r"if a proxy is set HTTP_PROXY"):
         Server("http://10.0.0.1/v1").get("models")
 
 
@@ -303,7 +303,7 @@ def test_a_server_that_stops_answering_leads_to_its_log(target: Any, draft: Path
     with fake_server(target, byte_level(VOCAB), Mortal, most=20, counted=None) as server:
         pair = remote_pair(server, draft)
         for settings in (SAMPLED, GREEDY):
-            with pytest.raises(ServerError, match=r"see its log|log of one that has ended"):
+            with pytest.raises(ServerError, match=r"see its log|log of a server that has ended"):
                 [*speculate(pair, "hello", settings)]
         assert server.dead
 
@@ -370,7 +370,7 @@ def test_the_command_line_names_a_server_apart_from_its_models(
         ("--target-url", "localhost:8000"): "is no address of a server",
         (*at, "--pair", "unknown"): "has no model 'unknown'",
         (*at, "--pair", f"target+{draft}", "--baseline-url", server.url): "belongs to a server",
-        (*at, "--pair", f"{server.url}#target+{draft}"): "without an address",
+        (*at, "--pair", f"{server.url}#target+{draft}"): "has no model 'http://",
     }.items():
         assert main(["run", "hello", *wrong]) == 2
         assert sentence in capsys.readouterr().err
