@@ -195,7 +195,7 @@ WRONG: dict[str, Any] = {
     "the head is int 5": lambda pair: Pair(pair.target, None, pair.tokenizer, head=5),
     "the trace is NoneType": lambda _: compute_metrics(None),
     "not bytes b'hello'": lambda pair: race(pair, b"hello"),
-    "ids, not dict": lambda pair: speculate(pair, {1: 2}),
+    r"ids \(whole numbers\), not dict": lambda pair: speculate(pair, {1: 2}),
     "drafter is {}": lambda _: Settings(drafter={}),
     "there is no cuda:99": lambda _: load_pair("builtin", device=99),
     "'warp9' is no device": lambda _: load_pair("builtin", device="warp9"),

@@ -23,7 +23,7 @@ from .findings import (
     stop,
     stopping,
 )
-from .heads import examined_head, head_findings, is_head, own_layers_findings
+from .heads import examined_head, head_findings, is_head
 from .hub import closed_sentence, hub_files
 from .load import source_of
 from .memory import (
@@ -140,8 +140,6 @@ def examine(
         found += memory_findings(loads, devices, tokens)
         beside_it = ["head" if head else "draft"] if len(names) == 2 else []
         drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
-    if models and not has_head:
-        found += own_layers_findings(models[0])
     if len(names) == 1:
         known = f"{suggested} is a known draft for this target"
         how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"

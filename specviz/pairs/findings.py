@@ -106,9 +106,7 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
             "so rejected drafts could not be undone: choose an attention-only model.",
         )
         return
-    windows = sorted({layer.window for layer in metadata.caches.layers if layer.window})
-    how = f", sliding windows of {windows[0]:,} tokens included" if windows else ""
-    yield good("rollback", f"{shown}'s caches can be rolled back{how}.")
+    yield good("rollback", f"{shown}'s caches can be rolled back.")
 
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:

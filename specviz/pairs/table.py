@@ -43,7 +43,7 @@ class Facts:
     safetensors files; pickles are never read. quantizable: the number of parameters that 8-bit and
     4-bit loading makes smaller. dtype: of a model's checkpoint. chat: whether a model was tuned for
     chat.
-    shipped: whether a head comes with the program, in the folder of its name.
+    shipped: of one that comes with the program, its folder in `assets`.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Facts:
     quantizable: int = 0
     dtype: str = ""
     chat: bool = False
-    shipped: bool = False
+    shipped: str = ""
 
     @property
     def place(self) -> str:
         """Where its files are: a hub id, or a folder of this program."""
-        return str(ASSETS / self.name) if self.shipped else self.name
+        return str(ASSETS / self.shipped) if self.shipped else self.name
 
     @property
     def sized(self) -> bool:

@@ -14,6 +14,7 @@ import httpx
 import orjson
 
 from ..errors import ServerError, causes_of
+from ..variables import REMOTE, REMOTE_KEY
 from .address import ServerAddress, checked_url
 
 CONNECT_SECONDS = 5.0
@@ -232,11 +233,15 @@ class Server:
         with suppress(ValueError):  # not JSON
             said = _said(orjson.loads(raw), self._key)
         if status in (401, 403):
-            return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
+            return ServerError(
+                f"{self.shown} refuses the key{'' if self._key else ', of which none was sent'}: "
+                f"set {REMOTE_KEY.name} to one of its keys. Beside {REMOTE.name} it goes to the "
+                "servers that are named there, and to no other."
+            )
         if status == 429:
             return _BusyError(self.shown, response)
         if status in (404, 405, 501):
-            return UnknownError(
+            return ServerError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
                 "and let the address end in /v1."
             )
@@ -254,18 +259,12 @@ class RefusedError(ServerError):
         self.said = said
 
 
-class UnknownError(ServerError):
-    """The server has no such address or model."""
-
-
 class _BusyError(ServerError):
     def __init__(self, shown: str, response: httpx.Response) -> None:
-        try:
-            self.wait = min(3600.0, max(0.0, float(response.headers.get("retry-after", "1"))))
-        except ValueError:  # a date
-            self.wait = 60.0
+        told = response.headers.get("retry-after", "1")
+        self.wait = min(3600, int(told)) if told.isdecimal() else 60  # seconds; it may be a date
         super().__init__(
-            f"{shown} has too many requests and asks to wait {self.wait:g} s: start again then."
+            f"{shown} has too many requests and asks to wait {self.wait} s: start again then."
         )
 
 

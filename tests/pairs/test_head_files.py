@@ -72,7 +72,7 @@ FAULTS: list[tuple[dict[str, object], Callable[[Path], object], str]] = [
     (
         {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 6]}},
         lambda folder: None,
-        "after 2, 4 and 7 layers and the target has 6",
+        "after 2, 4, 7 layers and the target has 6",
     ),
     ({"vocab_size": 9999}, lambda folder: None, "vocabulary of 9,999 tokens"),
     ({"num_hidden_layers": 2}, lambda folder: None, "a head with 2 layers"),

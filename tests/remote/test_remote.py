@@ -316,7 +316,7 @@ def test_a_key_goes_to_the_address_it_belongs_to(
         named = f"{server.url}#target+{draft}"
         assert load_pair(named).target is not None  # the user's own key, and address
         monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1:8000/v1#big+small")
-        with pytest.raises(ServerError, match="no key was sent, since SPECVIZ_REMOTE_KEY belongs"):
+        with pytest.raises(ServerError, match="of which none was sent: set SPECVIZ_REMOTE_KEY"):
             load_pair(named)
         monkeypatch.setenv("SPECVIZ_REMOTE", named)
         assert load_pair(SERVED).target is not None

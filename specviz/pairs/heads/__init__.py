@@ -74,21 +74,7 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
         what = f"is an assistant of {parameters}: it reads the target's last state and its cache"
     else:
         what = (
-            f"has {library.counted(len(form.layers))} of {parameters}: beyond so many tokens a "
-            "draft run rests on its own output, so a small gamma may be best"
+            f"has {len(form.layers)} multi-token prediction layers of {parameters}: beyond so many "
+            "tokens a draft run rests on its own output, so a small gamma may be best"
         )
     yield good("head", f"{head.source.shown} {what}; choose the drafter 'head'.")
-
-
-def own_layers_findings(target: ModelMetadata) -> Findings:
-    """What a target's own multi-token prediction layers are good for here, if it has any."""
-    if not (count := library.mtp_count(target.config)):
-        return
-    if library.runnable(target.model) is None:
-        yield good("head", library.dropped_sentence(target))
-    else:
-        yield good(
-            "head",
-            f"{target.source.shown} names {library.counted(count)} in its config: "
-            f"'{OWN_LAYERS}' in the place of the draft lets them draft.",
-        )

@@ -2,13 +2,11 @@
 
 vLLM: one request to `/completions` carries a prefix per wanted place, each a token longer than the
 one before, and asks for one token and its log-probabilities after each. The server's prefix cache
-then computes little more than the new tokens. `prompt_logprobs` would be the shorter question, but
-vLLM does not read its prefix cache for it and answers with every row of the prompt.
+then computes little more than the new tokens.
 
-llama.cpp's server ignores `echo` and `prompt_logprobs`. A request to its `/completion` carries a
-prompt per wanted place; it works on them one after another in a slot, and its prompt cache
-(`cache_prompt`) leaves one new token for each. So a round of gamma drafts costs gamma + 1 small
-passes of the target: the text is exact, and nothing is gained in speed.
+llama.cpp's server: a request to its `/completion` carries a prompt per wanted place; it works on
+them one after another in a slot, and its prompt cache leaves one new token for each. So a round of
+gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gained in speed.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ LEAST_TEMPERATURE = 0.01  # vLLM raises lower ones to it
 class Completions(TargetServer):
     """The model of one name on a server that speaks vLLM's completions."""
 
-    path = "completions"
+    path, tokenizing = "completions", ("prompt", "add_special_tokens")
     wanted = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
 
     def lists(self, vocab: int, wanted: int) -> int:
@@ -82,14 +80,6 @@ class Completions(TargetServer):
             for drawn in after
         )
 
-    def tokenize(self, text: str) -> list[int]:
-        body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        return list(self._told("/tokenize", body, "tokens", list))
-
-    def detokenize(self, ids: Sequence[int]) -> str:
-        body = {"model": self.model, "tokens": list(ids)}
-        return str(self._told("/detokenize", body, "prompt", str))
-
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         greedy = {"max_tokens": count, "temperature": 0.0, **PLAIN}
         return {"model": self.model, "prompt": list(prompt), **greedy}
@@ -111,11 +101,11 @@ class Completions(TargetServer):
             "n": wanted.tokens,
         }
 
-    def _choices(self, answer: Any, count: int) -> Iterator[dict[str, Any]]:
+    def _choices(self, answer: Any, count: int) -> list[dict[str, Any]]:
         choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
         if len(choices) != count:
             raise ValueError
-        return (choice["logprobs"] for choice in choices)
+        return [choice["logprobs"] for choice in choices]
 
     def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
         for said in self._choices(answer, count):
@@ -161,15 +151,8 @@ FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which
 class LlamaTarget(TargetServer):
     """The model on a server of llama.cpp, which does not draw."""
 
-    path = "/completion"
+    path, tokenizing = "/completion", ("content", "add_special")
     wanted = "llama.cpp's server gives them (n_probs)"
-
-    def tokenize(self, text: str) -> list[int]:
-        body = {"content": text, "add_special": False, "parse_special": True}
-        return list(self._told("/tokenize", body, "tokens", list))
-
-    def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self._told("/detokenize", {"tokens": list(ids)}, "content", str))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         greedy = {"temperature": 0.0, "cache_prompt": True}

@@ -62,6 +62,7 @@ class TargetServer:
     """
 
     path = ""  # where it is asked for log-probabilities
+    tokenizing = "", ""  # how its tokenizer calls a text, and the wish for special tokens
     wanted = ""  # what its engine gives, for a sentence
 
     def __init__(self, server: Server, model: str) -> None:
@@ -108,11 +109,15 @@ class TargetServer:
 
     def tokenize(self, text: str) -> list[int]:
         """The ids of a text without special tokens. Raises `ServerError`."""
-        raise NotImplementedError
+        body = dict(zip(self.tokenizing, (text, False), strict=True))
+        found = self._told("/tokenize", body, "tokens")
+        if not isinstance(found, list) or not all(type(one) is int for one in found):
+            raise UnsuitedError(self.server.rubbish())
+        return found
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises `ServerError`."""
-        raise NotImplementedError
+        return str(self._told("/detokenize", {"tokens": list(ids)}, self.tokenizing[0]))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         """What asks for `count` greedy tokens after a prompt, or after each of several."""
@@ -148,16 +153,11 @@ class TargetServer:
             f"a target needs them, as {self.wanted}."
         )
 
-    def _told(self, path: str, body: dict[str, Any], name: str, kind: type) -> Any:
-        """The part of an answer with this name, which must be of this kind; a list must hold ids.
-        Raises `ServerError`, and `UnsuitedError`."""
-        answer = self.server.ask(path, body)
-        found = answer.get(name) if isinstance(answer, dict) else None
-        if not isinstance(found, kind) or (
-            isinstance(found, list) and not all(type(one) is int for one in found)
-        ):
-            raise UnsuitedError(self.server.rubbish())
-        return found
+    def _told(self, path: str, body: dict[str, Any], name: str) -> Any:
+        try:
+            return self.server.ask(path, {"model": self.model, **body})[name]
+        except ANOTHER_FORM as error:
+            raise UnsuitedError(self.server.rubbish()) from error
 
 
 def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:

@@ -19,10 +19,10 @@ from ...core.types import RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
-from ...remote.wire import Server, UnknownError
+from ...remote.wire import Server
 from ...settings import Settings
 from .adapters import Completions, LlamaTarget
-from .interface import Drawn, Spent, TargetServer, UnsuitedError, Wanted
+from .interface import Drawn, Spent, TargetServer, Wanted
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -207,23 +207,11 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
     server = Server(address)
     identity = identity_of(server, model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    target = _answering(server, model, identity, vocab)
+    form = LlamaTarget if identity.engine == LLAMA_CPP else Completions
+    target = RemoteTarget(form(server, model), identity, vocab)
     check_tokenizer(target.server, tokenizer, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target
-
-
-def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
-    """The target in the form of questions that the server understands. Of a server that does not
-    say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
-    known = (LlamaTarget,) if identity.engine == LLAMA_CPP else (Completions, LlamaTarget)
-    reasons: list[Exception] = []
-    for form in known:
-        try:
-            return RemoteTarget(form(server, model), identity, vocab)
-        except (UnsuitedError, UnknownError) as error:
-            reasons.append(error)
-    raise reasons[0]
 
 
 def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
