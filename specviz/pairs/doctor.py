@@ -47,7 +47,7 @@ from .spec import (
     operator_spec,
     parse_pair,
 )
-from .table import known_head, suggested_draft
+from .table import suggested_draft
 from .weights import LoadOptions, ModelSource, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -123,7 +123,7 @@ def examine(
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    has_head = len(names) == 2 and (known_head(names[1]) is not None or is_head(names[1]))
+    has_head = len(names) == 2 and is_head(names[1])
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()

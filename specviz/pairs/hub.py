@@ -90,6 +90,17 @@ def hub_files(source: ModelSource) -> dict[str, int] | None:
     return info and {file.rfilename: int(file.size or 0) for file in info.siblings or []}
 
 
+def safe_files(source: ModelSource) -> dict[str, int] | None:
+    """As `hub_files`, of what must have safetensors. Raises `PairError` if there are none, or if
+    those of a folder are damaged."""
+    files = hub_files(source)
+    if source.folder is not None:
+        folder_weights(source)
+    elif files is not None and not any(name.endswith(".safetensors") for name in files):
+        raise PairError(no_safetensors(source.shown, set(files)))
+    return files
+
+
 @contextlib.contextmanager
 def without_token() -> Iterator[None]:
     """Inside the block, no request of this process carries this machine's token, in any thread."""

@@ -78,9 +78,9 @@ class Facts:
 class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
-    shows: one sentence on what the pair demonstrates. wheel: a package on PyPI, and the GGUF file
-    in it that holds the target, which is read instead of the hub's where it is installed. drafter:
-    its default, where another than the usual one is known to be faster.
+    shows: one sentence on what the pair demonstrates. wheel, file: a package on PyPI, and the GGUF
+    file in it that holds the target, which is read instead of the hub's where it is installed.
+    drafter: its default, where another than the usual one is known to be faster.
     """
 
     name: str
@@ -88,7 +88,8 @@ class NamedPair:
     shows: str
     draft: Facts | None = None
     head: Facts | None = None
-    wheel: tuple[str, str] | None = None
+    wheel: str | None = None
+    file: str | None = None
     drafter: str | None = None
 
     @property
@@ -120,16 +121,12 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    models, heads = _facts("models"), _facts("heads")
+    models, heads = facts("models"), facts("heads")
     return tuple(
         NamedPair(
-            row["name"],
-            models[row["target"]],
-            row["shows"],
-            models.get(row.get("draft")),
-            heads.get(row.get("head")),
-            (row["wheel"], row["file"]) if "wheel" in row else None,
-            row.get("drafter"),
+            **row
+            | {"target": models[row["target"]]}
+            | {"draft": models.get(row.get("draft")), "head": heads.get(row.get("head"))}
         )
         for row in _table()["pairs"]
     )
@@ -151,11 +148,10 @@ def operator_pairs() -> tuple[NamedPair, ...]:
 
 def wheel_file(pair: NamedPair) -> Path | None:
     """A row's GGUF file, if its package is installed. The package's code is not imported."""
-    if pair.wheel is None:
+    if pair.wheel is None or pair.file is None:
         return None
-    package, file = pair.wheel
     try:
-        path = Path(str(metadata.distribution(package).locate_file(file)))
+        path = Path(str(metadata.distribution(pair.wheel).locate_file(pair.file)))
     except metadata.PackageNotFoundError:
         return None
     return path if path.is_file() else None
@@ -195,16 +191,6 @@ def first_pair() -> str:
     return str(spec)
 
 
-def known_model(name: str) -> Facts | None:
-    """The table's entry for a hub id, or None."""
-    return _facts("models").get(name)
-
-
-def known_head(name: str) -> Facts | None:
-    """The table's entry for the hub id of a head, or None."""
-    return _facts("heads").get(name)
-
-
 def suggested_draft(target: str) -> str | None:
     """The hub id of a draft with the same tokenizer as the target, if one is known.
 
@@ -234,8 +220,9 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
 
 
 @cache
-def _facts(part: str) -> dict[str, Facts]:
-    return {name: Facts(name, **facts) for name, facts in _table()[part].items()}
+def facts(part: str) -> dict[str, Facts]:
+    """The table's "models" or "heads", by their hub ids."""
+    return {name: Facts(name, **values) for name, values in _table()[part].items()}
 
 
 @cache

@@ -3,9 +3,8 @@ what the doctor finds about them before their weights are read."""
 
 from __future__ import annotations
 
-from ...errors import PairError
 from ..findings import Finding, Findings, file_findings, good, stopping
-from ..hub import failure_sentence, find_source, folder_weights, hub_files, no_safetensors
+from ..hub import find_source, safe_files
 from ..memory import shown_count
 from ..metadata import HeadMetadata, ModelMetadata
 from ..pair import text_config
@@ -45,18 +44,8 @@ def examined_head(
     with stopping("head", found):
         if name != OWN_LAYERS:
             source = find_source(name)
-            files = hub_files(source)
-            if source.folder is not None:
-                folder_weights(source)
-            elif files and not any(file.endswith(".safetensors") for file in files):
-                raise PairError(no_safetensors(source.shown, set(files)))
-            found += file_findings(source, files)
-        if target is None:
-            return None
-        if head := read_any_head(name, target):
-            return head
-        # It is known as a head: its config is unreadable.
-        raise PairError(failure_sentence(find_source(name), PairError()))
+            found += file_findings(source, safe_files(source))
+        return read_any_head(name, target) if target else None
     return None
 
 

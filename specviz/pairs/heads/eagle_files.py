@@ -174,9 +174,7 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
     """The source with a local folder that has its files."""
     if source.folder is not None:
         return source
-    files = hub.hub_files(source)
-    if files is not None and not any(name.endswith(".safetensors") for name in files):
-        raise PairError(hub.no_safetensors(source.shown, set(files)))
+    hub.safe_files(source)
     try:
         with watched(on_progress, source.shown) as options:
             folder = snapshot_download(

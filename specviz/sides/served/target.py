@@ -118,19 +118,13 @@ class RemoteTarget(ModelElsewhere):
         most = self.listed
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
-        lists = f"this server lists {most} log-probabilities"
-        if self.draws:
-            if settings.rule == "token":
-                return None
-            raise PairError(
-                f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
-                f"'token', for which the server draws, or top_k from 1 to {most}."
-            )
-        own = "; it is not asked to draw, since it speculates by itself" * self.identity.speculates
+        if self.draws and settings.rule == "token":
+            return None
         raise PairError(
-            f"{lists}{own}, so above temperature 0 a run is exact only with top_k from 1 to "
-            f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
-            "so that it can draw (vLLM: --logprobs-mode processed_logprobs)."
+            f"this server lists {most} log-probabilities, with which a run above temperature 0 is "
+            f"exact only if top_k is from 1 to {most}: set it, or start the server with all of "
+            "them (vLLM: --max-logprobs -1), or without speculation so that it can draw for the "
+            "verdict 'token' (vLLM: --logprobs-mode processed_logprobs)."
         )
 
 
