@@ -145,12 +145,11 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
     """What the tokenizers of a pair have in common, and the padding of its vocabularies. hint: the
     hub id of a draft with the target's tokenizer, or ""."""
     if (shared := pair.shared) is not None:
-        better, rest = (f"{hint} has", " and") if hint else ("a draft with", "")
         yield warning(
             "tokenizer",
             f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
             f"target's {shared.of:,} tokens in common ({shared.share:.0%}), and drafts are "
-            f"translated; {better} the target's own tokenizer{rest} would be kept more often.",
+            f"translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
         )
         return
     pieces = tokenizer_size(pair.tokenizer)
@@ -183,16 +182,13 @@ def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
 
 def mixture_findings(metadata: ModelMetadata) -> Findings:
     """Whether the model is a mixture of experts, which uses a part of its weights per token."""
-    config = text_config(metadata.model)
-    names = ("num_local_experts", "num_experts", "n_routed_experts")
-    experts = next((n for name in names if isinstance(n := getattr(config, name, None), int)), 0)
-    used = getattr(config, "num_experts_per_tok", None)
-    if experts > 1 and isinstance(used, int):
+    used = getattr(text_config(metadata.model), "num_experts_per_tok", None)
+    if isinstance(used, int):
         yield warning(
             "size",
-            f"{metadata.source.shown} uses {used} of {experts} experts for a token: a pass over "
-            "one token costs less than its size suggests, and a pass over several uses more "
-            "experts, so expect less speed-up; 8-bit and 4-bit weights do not shrink the experts.",
+            f"{metadata.source.shown} is a mixture of experts, of which {used} work on a token: a "
+            "pass over several tokens uses more of them, so expect less speed-up; 8-bit and 4-bit "
+            "weights do not shrink them.",
         )
 
 

@@ -22,7 +22,6 @@ from ..errors import PairError, causes_of
 from .spec import HUB_ID, local_path
 from .weights import ModelSource, shown_name
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 # Names as their makers' APIs have them, with or without the maker before them. Those that were
@@ -170,7 +169,7 @@ def _damaged_json(folder: Path) -> str | None:
     for path in sorted(folder.glob("*.json")):
         try:
             json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return path.name
     return None
 
@@ -202,17 +201,12 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
 
 
 def weight_files(source: ModelSource) -> list[Path]:
+    """The safetensors of a folder. Raises `PairError` if it has none."""
     folder = source.folder
     assert folder is not None
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if not (folder / INDEX).is_file():
-        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
-    try:
-        names = set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
-        return [folder / str(name) for name in sorted(names)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PairError(f"{source.shown} has a damaged {INDEX}: download it again.") from error
+    if files := sorted(folder.glob("model*.safetensors")):
+        return files
+    raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:

@@ -105,12 +105,10 @@ def checked_device(device: object) -> torch.device | None:
         found: torch.device = torch.device(named)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type not in ("cpu", "cuda", "mps"):
-        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
-    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
+    if found.type == "cpu":
         return found
-    if found.type == "mps":
-        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
+    if found.type != "cuda":
+        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (found.index or 0) >= count:
         raise PairError(f"there is no {found} here, of {count} GPUs that torch can use: {DEVICES}.")
@@ -169,8 +167,13 @@ def load_model(
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
     """
+    bars: Any = nullcontext({})
+    if on_progress is not None:
+        from .progress import watched  # a run that nobody watches needs no bars
+
+        bars = watched(on_progress, source.shown)
     try:
-        with _watched(on_progress, source.shown) as watching:
+        with bars as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
                 **({} if config is None else {"config": config}),
@@ -192,16 +195,7 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
-    return _placed(model, options).eval()
-
-
-def _watched(on_progress: Watcher | None, shown: str) -> Any:
-    """Within it, the progress of loading is reported; yields options for it."""
-    if on_progress is None:
-        return nullcontext({})
-    from .progress import watched
-
-    return watched(on_progress, shown)
+    return model.eval()
 
 
 def read_tokenizer(source: ModelSource) -> Any:
@@ -212,9 +206,3 @@ def read_tokenizer(source: ModelSource) -> Any:
         from .hub import failure_sentence
 
         raise PairError(failure_sentence(source, error)) from error
-
-
-def _placed(model: Any, options: LoadOptions) -> Any:
-    # With a device map the weights are in place already, and quantized weights cannot move.
-    in_place = getattr(model, "hf_device_map", None) or options.device is None
-    return model if in_place else model.to(options.device)

@@ -119,8 +119,6 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
     source, values = hub.find_source(name), config_values(name)
-    if not is_eagle(values):
-        raise PairError(hub.general_sentence(source.shown))
     return _loaded(source, read_head(source, values, target).form, target, device, None)
 
 

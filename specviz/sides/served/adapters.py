@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import PairError
 from ...remote.wire import ANOTHER_FORM, RefusedError
 from ...settings import Settings
-from .interface import Drawn, TargetServer, UnsuitedError, Wanted
+from .interface import Drawn, TargetServer, Wanted
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0
@@ -51,7 +51,7 @@ class Completions(TargetServer):
                 # The limit that a refusal names, such as "greater than max allowed: 20".
                 named = re.findall(r"max[^.]*?(\d+)", refused.said)
                 if listed == 1 or (named and int(named[-1]) >= listed):
-                    raise UnsuitedError(str(refused)) from refused
+                    raise PairError(str(refused)) from refused
         raise AssertionError("the last attempt returns or raises")
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
@@ -116,13 +116,8 @@ class Completions(TargetServer):
         try:
             found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
         except ANOTHER_FORM as error:
-            raise UnsuitedError(self._no_rows(answer)) from error
+            raise self._no_rows() from error
         return [found[place * count : (place + 1) * count] for place in range(prefixes)]
-
-    def _no_rows(self, answer: Any) -> str:
-        if not isinstance(answer, dict) or "choices" not in answer:
-            return self.server.rubbish()
-        return super()._no_rows(answer)
 
 
 def _id(name: str) -> int:
