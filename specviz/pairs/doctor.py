@@ -26,13 +26,7 @@ from .findings import (
 from .heads import examined_head, head_findings, is_head
 from .hub import closed_sentence, hub_files
 from .load import source_of
-from .memory import (
-    QUANTIZED,
-    TYPICAL_CONTEXT,
-    DeviceMemory,
-    PlannedLoad,
-    device_memory,
-)
+from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, named_files, planned_loads
 from .pair import Pair
@@ -165,9 +159,9 @@ def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[lis
         if draft is not None:
             return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else []), None
         try:
-            spec = parse_pair(name)
+            spec: PairSpec | None = parse_pair(name)
         except PairError:  # not the name of a pair, so it is the name of a model
-            return [name], None
+            spec = None
         if not isinstance(spec, NamedSpec | ModelsSpec):
             return [name], None
         target = spec

@@ -17,14 +17,7 @@ from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
-from .pair import (
-    Pair,
-    context_length,
-    logit_width,
-    parameter_count,
-    text_config,
-    tokenizer_size,
-)
+from .pair import Pair, context_length, logit_width, parameter_count, text_config, tokenizer_size
 from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]

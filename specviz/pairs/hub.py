@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +44,14 @@ def find_source(name: str) -> ModelSource:
     return ModelSource(str(path or name), path)
 
 
-# The time of the last request, and whether the hub answered.
-_last_answer: tuple[float, bool] = (-ANSWER_LIFETIME, False)
-
-
 def hub_is_reachable() -> bool:
     """Whether the hub, or the server that HF_ENDPOINT names, answers within `TIMEOUT` seconds."""
-    global _last_answer
-    if constants.HF_HUB_OFFLINE:
-        return False
-    when, answer = _last_answer
-    if time.monotonic() - when > ANSWER_LIFETIME:
-        answer = _within_timeout(_ask_hub) is not None
-        _last_answer = (time.monotonic(), answer)
-    return answer
+    return not constants.HF_HUB_OFFLINE and _answers(int(time.monotonic() // ANSWER_LIFETIME))
+
+
+@lru_cache(maxsize=1)
+def _answers(_: int) -> bool:
+    return _within_timeout(_ask_hub) is not None
 
 
 def _ask_hub() -> object:

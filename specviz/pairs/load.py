@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -37,8 +37,7 @@ LIST = "SHA256SUMS"
 RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """How somebody wants a pair to be loaded. options: of the target and of the draft. device: None
     is the best one."""
 

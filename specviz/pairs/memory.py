@@ -110,8 +110,7 @@ def shown_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
-@dataclass(frozen=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """A device and its free bytes."""
 
     device: torch.device
@@ -144,8 +143,7 @@ def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | No
     return name if name in PRECISIONS else "float32"
 
 
-@dataclass(frozen=True)
-class PlannedLoad:
+class PlannedLoad(NamedTuple):
     """A model to load, the memory that it needs and the precision that it is loaded in."""
 
     name: str

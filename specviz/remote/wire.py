@@ -54,6 +54,7 @@ class Server:
     ) -> None:
         self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
         self._url, self._key = self.address.url, self.address.key
+        self.shown = self.address.shown  # host and port, for sentences
         self._client = httpx.Client(
             headers={
                 "content-type": "application/json",
@@ -64,26 +65,24 @@ class Server:
             transport=transport,
         )
 
-    @property
-    def shown(self) -> str:
-        """Host and port, for sentences; visitors must not learn those of the operator's server."""
-        return self.address.shown
-
     def __repr__(self) -> str:
         return f"Server({str(self._url)!r})"
 
-    def get(self, path: str) -> Any:
-        """The JSON at a path below the interface, or at "/path" of the server. Raises
-        `ServerError`."""
-        return self._patiently(path, None)
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON at a path below the interface, or at "/path" of the server: of a GET, or of a
+        POST with a body. It is asked again if the server is busy. Raises `ServerError`."""
+        for _ in range(RETRIES):
+            try:
+                return self._once(path, body).value
+            except _BusyError as busy:
+                if busy.wait > MOST_WAIT:
+                    raise
+                time.sleep(busy.wait)
+        return self._once(path, body).value
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
         return str(self._once(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
-
-    def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
-        return self._patiently(path, body)
 
     def post(self, path: str, body: dict[str, Any]) -> Reply:
         """One POST and its cost, never asked again: for what a clock counts. Raises
@@ -133,16 +132,6 @@ class Server:
                     said = _said(chunk, self._key)
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
-
-    def _patiently(self, path: str, body: dict[str, Any] | None) -> Any:
-        for _ in range(RETRIES):
-            try:
-                return self._once(path, body).value
-            except _BusyError as busy:
-                if busy.wait > MOST_WAIT:
-                    raise
-                time.sleep(busy.wait)
-        return self._once(path, body).value
 
     def _once(
         self,

@@ -19,6 +19,7 @@ from fake_hub import fake_hub
 from model_families import pickle_weights
 
 from specviz.environment import ASSETS
+from specviz.pairs import hub
 from specviz.pairs.doctor import examine
 
 ROOT = ASSETS.parent
@@ -87,7 +88,7 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
     monkeypatch.setattr("specviz.pairs.hub.TIMEOUT", 0.2)
-    monkeypatch.setattr("specviz.pairs.hub._last_answer", (-1e9, False))
+    hub._answers.cache_clear()
     monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: time.sleep(30))
     start = time.monotonic()
     report = examine("google/gemma-7b-it", "google/gemma-2b-it", device="cpu", free=10**11)

@@ -169,7 +169,7 @@ def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft:
         assert [*speculate(pair, "hello", GREEDY)]
         assert [*speculate(pair, "hello", replace(SAMPLED, top_k=20))]
         for settings in (SAMPLED, replace(SAMPLED, top_k=21)):
-            with pytest.raises(PairError, match=r"top_k from 1 to 20.*--max-logprobs -1"):
+            with pytest.raises(PairError, match=r"top_k is from 1 to 20.*--max-logprobs -1"):
                 [*speculate(pair, "hello", settings)]
 
 
@@ -261,7 +261,7 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
         patient.rows([[1]], 5, VOCAB)
     release.set()
     with pytest.raises(ServerError, match="speaks no TLS"):
-        Server(server.url.replace("http:", "https:")).get("models")
+        Server(server.url.replace("http:", "https:")).ask("models")
     # A busy server is asked again where nothing is timed, and not in a lane.
     waits = [answered(429, {}, **{"retry-after": "0"})] * 2
     server.fault = lambda handler: bool(waits) and waits.pop()(handler)
@@ -273,13 +273,13 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
     # The operator's own server has no address in sentences that visitors may read.
     monkeypatch.setenv("SPECVIZ_REMOTE", f"{server.url}#target+draft")
     with pytest.raises(ServerError, match=r"^the target's server does not know"):
-        Server(server_address(server.url)).get("nothing")
+        Server(server_address(server.url)).ask("nothing")
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")
     with pytest.raises(ServerError, match=r"if a proxy is set HTTP_PROXY"):
-        Server("http://10.0.0.1/v1").get("models")
+        Server("http://10.0.0.1/v1").ask("models")
 
 
 def test_attaching_asks_a_server_only_what_the_run_needs(target: Any, draft: Path) -> None:
