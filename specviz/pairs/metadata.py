@@ -1,5 +1,4 @@
-"""What is known of a model before its weights are read: its config, tokenizer and shapes, what its
-caches hold and whether they can be rolled back."""
+"""What is known of a model before its weights are read."""
 
 from __future__ import annotations
 
@@ -24,8 +23,6 @@ from .weights import ModelSource, hub_options, read_tokenizer
 if TYPE_CHECKING:
     from ..core.states import DraftHead
     from .progress import Watcher
-
-QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
 MOST_LAYERS = 10_000  # more than any model has
 
@@ -61,7 +58,7 @@ class ModelMetadata:
     @property
     def quantized(self) -> bool:
         """Whether the weights in the checkpoint are quantized."""
-        return getattr(self.config, QUANTIZATION, None) is not None
+        return getattr(self.config, "quantization_config", None) is not None
 
     @cached_property
     def caches(self) -> Caches:

@@ -130,9 +130,7 @@ class Pair:
     @cached_property
     def draft_vocab(self) -> int:
         """How many ids the draft model may give a probability to."""
-        if self.draft is None or self.draft_tokenizer is None or self.shared is None:
-            return self.vocab
-        return min(tokenizer_size(self.draft_tokenizer), logit_width(self.draft))
+        return self.vocab if self.shared is None else self.shared.draft_of
 
     @property
     def _target_size(self) -> int:

@@ -73,21 +73,30 @@ class Server:
         POST with a body. It is asked again if the server is busy. Raises `ServerError`."""
         for _ in range(RETRIES):
             try:
-                return self._once(path, body).value
+                return self.post(path, body).value
             except _BusyError as busy:
                 if busy.wait > MOST_WAIT:
                     raise
                 time.sleep(busy.wait)
-        return self._once(path, body).value
+        return self.post(path, body).value
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        return str(self._once(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
+        return str(self.post(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
 
-    def post(self, path: str, body: dict[str, Any]) -> Reply:
-        """One POST and its cost, never asked again: for what a clock counts. Raises
-        `ServerError`."""
-        return self._once(path, body)
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any] | None,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> Reply:
+        """One POST, or a GET without a body, and its cost; never asked again, for a clock may count
+        it. Raises `ServerError`."""
+        start = time.perf_counter()
+        with self._begun(path, body) as response:
+            raw = self._read(response)
+            seconds = time.perf_counter() - start
+            return Reply(read(raw), seconds, len(response.request.content), len(raw))
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
         """The chunks of an answer as they come.
@@ -133,18 +142,6 @@ class Server:
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
 
-    def _once(
-        self,
-        path: str,
-        body: dict[str, Any] | None,
-        read: Callable[[bytes], Any] = orjson.loads,
-    ) -> Reply:
-        start = time.perf_counter()
-        with self._begun(path, body) as response:
-            raw = self._read(response)
-            seconds = time.perf_counter() - start
-            return Reply(read(raw), seconds, len(response.request.content), len(raw))
-
     @contextmanager
     def _begun(self, path: str, body: dict[str, Any] | None) -> Iterator[httpx.Response]:
         """The answer to a question, once it begins, if it is no refusal.
@@ -153,8 +150,10 @@ class Server:
         address but host and port.
         """
         content, method = (None, "GET") if body is None else (orjson.dumps(body), "POST")
+        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
         try:
-            request = self._client.build_request(method, self._at(path), content=content)
+            url = self._url.copy_with(path=whole)
+            request = self._client.build_request(method, url, content=content)
             with closing(self._sent(request)) as response:
                 if response.status_code != httpx.codes.OK:
                     raise self._refusal(response, self._read(response))
@@ -169,10 +168,6 @@ class Server:
             return self._client.send(request, stream=True)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             return self._client.send(request, stream=True)
-
-    def _at(self, path: str) -> httpx.URL:
-        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
-        return self._url.copy_with(path=whole)
 
     def _read(self, response: httpx.Response) -> bytes:
         raw = bytearray()
