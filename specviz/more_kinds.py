@@ -86,6 +86,7 @@ NGRAM_HEAD = DrafterKind(
     "else the head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
     needs="head",
     reads_states=True,
+    predicted="chained",
     cost="target",
     has_model=True,
 )

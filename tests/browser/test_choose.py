@@ -43,7 +43,7 @@ def saved(visitor: Visitor, name: str) -> str:
 def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
     visitor = visit(query="?view=choose&pair=smollm2-135m")
     page = visitor.page
-    expect(page.locator("dialog.sv-choose .sc-pair")).to_contain_text("smollm2-135m")
+    expect(page.locator("dialog.sv-choose .sc-pair")).to_contain_text("SmolLM2-135M-Instruct")
     chips = page.locator("dialog label:has([name=drafters])")
     for offered in ("n-grams", "Head on the target"):
         expect(chips.filter(has_text=offered)).to_be_visible()

@@ -10,17 +10,18 @@ import torch
 from toy_models import llama, mini, pair_of, relative
 
 from specviz.__main__ import main
-from specviz.measure.bench.batch import BatchedPasses, BatchReport, BatchTimes, batch_times
+from specviz.measure.bench.batch import (
+    BatchedPasses,
+    BatchTimes,
+    batch_times,
+    table_lines,
+    verdict,
+)
 from specviz.runs.uncertainty import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:
     return BatchTimes(batch, tuple(Spread(t, t, t) for t in target), Spread(draft, draft, draft))
-
-
-def report(*measured: BatchTimes) -> BatchReport:
-    sources = ("big", "small", "modules", 64, 0.5, None, 0.75, 0.25, {"device": "CPU"})
-    return BatchReport(*sources, times=measured)
 
 
 # At alpha 1/2, tau is 1.5 and 1.75 for gamma 1 and 2.
@@ -36,26 +37,12 @@ def test_the_expected_speed_up_follows_from_the_times_of_its_passes() -> None:
     assert EVEN.cells(0.5)[-2:] == ["4", "4"] and FREE.cells(0.5)[-2] == "1"
 
 
-def test_the_batch_at_which_drafts_stop_paying_lies_between_two_measured_ones() -> None:
-    assert report(FREE).break_even is None
-    assert report(FREE).verdict() == "Drafts pay at every measured batch, up to 1."
-    assert report(DEAR).verdict() == "Drafts do not pay here, even at batch 16."
-    assert report(FREE, EVEN, DEAR).break_even == 4.0
-    share = 0.75 / (1.75 - DEAR.best(0.5)[1])  # of the way from 1.75 to DEAR's speed-up
-    found = report(FREE, DEAR)
-    assert found.break_even == pytest.approx(16**share)
-    assert found.verdict() == f"Drafts stop paying at a batch of about {16**share:.1f}."
-
-
-def test_a_report_is_a_table_a_chart_and_a_file() -> None:
-    ours = report(FREE, DEAR)
-    lines = list(ours.lines())
-    assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
-    assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
-    found = ours.to_dict()
-    assert found["times"][1]["target"][2] == {"median": 6.0, "low": 6.0, "high": 6.0}
-    assert found["derived"]["break_even"] == ours.break_even
-    assert found["derived"]["best"][1] == {"batch": 16, "gamma": 1, "speedup": DEAR.best(0.5)[1]}
+def test_a_sentence_says_up_to_which_batch_drafts_pay() -> None:
+    assert verdict([FREE], 0.5) == "Drafts pay at every measured batch, up to 1."
+    assert verdict([DEAR], 0.5) == "Drafts do not pay at 16."
+    assert verdict([FREE, DEAR], 0.5) == "Drafts pay at a batch of 1, and no more at 16."
+    line = "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |"
+    assert line in table_lines([FREE, DEAR], 0.5)
 
 
 @pytest.mark.parametrize("model", [llama(24), mini(24)])

@@ -68,7 +68,9 @@ export class ChooseView {
   open() {
     if (this.#dialog.open) return;
     const { pair, target, draft, weights } = this.#page.address.naming;
-    const names = pair === "other" ? [target, draft || "no draft"] : [pair === "builtin" ? "Built-in pair" : pair];
+    const known = this.#page.config.pairs[pair ?? ""];
+    const listed = known ? [known.target[0], ...(known.draft ? [known.draft[0]] : [])] : [pair];
+    const names = pair === "other" ? [target, draft || "no draft"] : pair === "builtin" ? ["Built-in pair"] : listed;
     find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
     this.#form.offer(this.#page.config.drafters[pair ?? ""]);
     this.#dialog.showModal();

@@ -11,8 +11,8 @@ import argparse
 import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -22,8 +22,6 @@ from transformers import DynamicCache
 
 from ...core.eager import check_rollback
 from ...core.engine import most_threads, now
-from ...core.events import Header
-from ...core.header import model_name
 from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
@@ -35,12 +33,10 @@ from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ..racing import all_with, in_fp32
-from .roofline import floor, token_seconds
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn
 LARGEST = 1024
-BAR = 20  # characters of a bar in the terminal for a speed-up of 1
 HEADS = (
     *("batch", "target pass, 1 token", "{} tokens", "ratio", "draft step", "c", "best gamma"),
     *("speed-up", "tokens/s alone", "with drafts"),
@@ -80,84 +76,22 @@ class BatchTimes:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """Passes by batch on one machine, and what they mean for a draft with this alpha.
+def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
+    """One sentence that says up to which batch drafts pay. times: by rising batch."""
+    paid = 0
+    for one in times:
+        if one.best(alpha)[1] <= 1:
+            up_to = f"Drafts pay at a batch of {paid}, and no more" if paid else "Drafts do not pay"
+            return f"{up_to} at {one.batch}."
+        paid = one.batch
+    return f"Drafts pay at every measured batch, up to {paid}."
 
-    target, draft: names. form: what ran the passes. context: tokens of each text in the cache.
-    alpha, temperature: the probability that a draft is accepted, and the temperature at which it
-    was measured, or None if alpha was given. memory_seconds: the least time to read the target's
-    weights, and the cache of one text. token_seconds: the least time of arithmetic for each token
-    in a target pass. environment: machine and versions. times: by rising batch.
-    """
 
-    target: str
-    draft: str
-    form: str
-    context: int
-    alpha: float
-    temperature: float | None
-    memory_seconds: float
-    token_seconds: float
-    environment: dict[str, Any]
-    times: tuple[BatchTimes, ...]
-
-    @property
-    def best(self) -> list[tuple[int, int, float]]:
-        """The measured batches, each with its best gamma and the speed-up there."""
-        return [(one.batch, *one.best(self.alpha)) for one in self.times]
-
-    @property
-    def break_even(self) -> float | None:
-        """The batch at which the best speed-up falls to 1: None if it does not within the measured
-        batches, the smallest batch if drafts do not pay even there.
-
-        Between two batches it is interpolated, linear in the logarithm of the batch.
-        """
-        first, _, speedup = self.best[0]
-        if speedup <= 1:
-            return float(first)
-        for (batch, _, high), (larger, _, low) in pairwise(self.best):
-            if low <= 1:
-                return float(batch * (larger / batch) ** ((high - 1) / (high - low)))
-        return None
-
-    def verdict(self) -> str:
-        """One sentence that says up to which batch drafts pay here."""
-        first, last, where = self.times[0].batch, self.times[-1].batch, self.break_even
-        if where is None:
-            return f"Drafts pay at every measured batch, up to {last}."
-        if where == first:
-            return f"Drafts do not pay here, even at batch {first}."
-        return f"Drafts stop paying at a batch of about {where:.1f}."
-
-    def to_dict(self) -> dict[str, Any]:
-        """The measured values, and under "derived" what follows from them, ready for JSON."""
-        named = [{"batch": n, "gamma": gamma, "speedup": most} for n, gamma, most in self.best]
-        derived = {"break_even": self.break_even, "best": named}
-        return {"schema": 1, **asdict(self), "derived": derived}
-
-    def lines(self) -> Iterator[str]:
-        """The measurement as a Markdown table, a bar for each batch, and a sentence."""
-        alpha, widest = self.alpha, len(self.times[0].target) - 1
-        where = "given" if self.temperature is None else f"temperature {self.temperature}"
-        tau = predicted_tau(alpha, widest)
-        yield f"{self.target} with {self.draft}, {self.form}, {self.context} tokens of context"
-        yield f"alpha {alpha:.3f} ({where}): {tau:.2f} tokens per round at gamma {widest}\n"
-        heads = [head.format(widest + 1) for head in HEADS]
-        yield from markdown(heads, [one.cells(alpha) for one in self.times])
-        yield ""
-        for batch, gamma, speedup in self.best:
-            yield f"{batch:5} │{'█' * round(BAR * speedup)} {speedup:.2f} at gamma {gamma}"
-        yield f"{'':5} │{'─' * (BAR - 1)}┴ 1: no gain\n"
-        # The longer of the two times is the bound (Williams et al. 2009, "Roofline").
-        crossing = self.memory_seconds / self.token_seconds
-        yield (
-            f"The least time of a target pass: {shown_milliseconds(self.memory_seconds)} to read "
-            f"its weights, {shown_milliseconds(self.token_seconds)} of arithmetic for each token; "
-            f"from {crossing:.0f} tokens in a pass on, arithmetic is the limit."
-        )
-        yield self.verdict()
+def table_lines(times: Sequence[BatchTimes], alpha: float) -> Iterator[str]:
+    """The measurement as a Markdown table, and a sentence."""
+    heads = [head.format(len(times[0].target)) for head in HEADS]
+    yield from markdown(heads, [one.cells(alpha) for one in times])
+    yield f"\n{verdict(times, alpha)}"
 
 
 class BatchedPasses:
@@ -204,56 +138,44 @@ def batch_report(
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` at the first of --temperatures, one at a time.
     """
-    settings = replace(settings, temperature=options.temperatures[0])
-    batches = sorted(set(options.batch))
-    _check(pair, settings)
-    print(
-        f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
-        flush=True,
-    )
-    header, alpha = _measured_alpha(pair, prompts, settings, options.acceptance)
-    threads = options.threads[-1] if options.threads else most_threads()
-    machine = {"device": header.device, "processor": header.processor, "threads": threads}
-    with all_with(threads):
-        its = in_fp32(pair)
-        limits = filter(None, map(context_length, (its.target, its.draft_model)))
-        context = max(1, min([CONTEXT, *(limit - settings.gamma - 1 for limit in limits)]))
-        report = BatchReport(
-            target=str(header.target["name"]),
-            draft=model_name(its.draft_model),
-            form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
-            context=context,
-            alpha=alpha,
-            temperature=settings.temperature if options.acceptance is None else None,
-            times=batch_times(its, batches, settings.gamma + 1, context, options.repeats),
-            memory_seconds=floor(its.target, context, "eager", its.device).seconds,
-            token_seconds=token_seconds(its.target, its.device),
-            environment={**machine, **header.versions},
-        )
-    print(*report.lines(), sep="\n")
-    print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
-    return report.to_dict()
-
-
-def _check(pair: Pair, settings: Settings) -> None:
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
     drafts = drafter_kind(settings.drafter).needs == "draft"
     if pair.draft is None or settings.gamma < 1 or not drafts:
         raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
-
-
-def _measured_alpha(
-    pair: Pair, prompts: Sequence[str], settings: Settings, given: float | None
-) -> tuple[Header, float]:
-    """What a race says of pair and machine, and alpha: as `given`, or of races on all prompts."""
-    raced = prompts if given is None else prompts[:1]
-    traces = [Trace.from_events(race(pair, one, settings)) for one in raced]
-    pooled = Trace(traces[0].header, [r for trace in traces for r in trace.rounds])
+    settings = replace(settings, temperature=options.temperatures[0])
+    batches = sorted(set(options.batch))
+    print(f"batches of {', '.join(map(str, batches))}\n", flush=True)
+    given = options.acceptance
+    traces = [
+        Trace.from_events(race(pair, one, settings))
+        for one in prompts[: None if given is None else 1]
+    ]
+    header = traces[0].header
+    pooled = Trace(header, [r for trace in traces for r in trace.rounds])
     alpha = compute_metrics(pooled).alpha if given is None else given
     if alpha is None:
         raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
-    return pooled.header, alpha
+    threads = options.threads[-1] if options.threads else most_threads()
+    with all_with(threads):
+        its = in_fp32(pair)
+        limits = filter(None, map(context_length, (its.target, its.draft_model)))
+        context = max(1, min([CONTEXT, *(limit - settings.gamma - 1 for limit in limits)]))
+        times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
+    of = {
+        "pair": pair.name,
+        "dtype": str(its.target.dtype).removeprefix("torch."),
+        "context": context,
+        "alpha": alpha,
+        "tau": predicted_tau(alpha, settings.gamma),
+        "temperature": settings.temperature if given is None else None,
+        **{"device": header.device, "processor": header.processor, "threads": threads},
+        **header.versions,
+    }
+    print(*table_lines(times, alpha), sep="\n")
+    print(", ".join(f"{name} {value}" for name, value in of.items()))
+    best = [dict(zip(("gamma", "speedup"), one.best(alpha), strict=True)) for one in times]
+    return {**of, "times": times, "best": best}
 
 
 def batch_times(

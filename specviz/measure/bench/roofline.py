@@ -1,14 +1,11 @@
-"""The floor of a pass: the least time that it can take, given how fast this machine reads memory
-and multiplies.
+"""The floor of a pass: the least time that it can take, given how fast this machine reads memory.
 
 A pass over one token reads every weight once and does little arithmetic with it, so its time is
-bounded by memory bandwidth. A pass over many tokens is bounded by arithmetic (Williams et al. 2009,
-"Roofline").
+bounded by memory bandwidth (Williams et al. 2009, "Roofline").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +20,6 @@ from ...pairs.pair import Pair, text_config
 from ...pairs.truncated import truncated_model
 from ...sides.early_exit import best_exit
 
-SIDE = 1024  # rows and columns of the matrices whose product is timed
 REPEATS = 12
 WARM = 2  # of them are not counted
 
@@ -87,29 +83,13 @@ def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
     return _measured(pass_bytes(model) + cached * cache_bytes(model, form), cached, device)
 
 
+@torch.inference_mode()
 def _measured(size: int, cached: int, device: torch.device) -> Floor:
     buffer = torch.ones(max(1, size // 4), device=device)
-    rate = size / _least_seconds(buffer.sum, device)
-    return Floor(size / rate, size, cached, rate)
-
-
-def token_seconds(model: Any, device: torch.device) -> float:
-    """The least seconds of arithmetic for one more token in a pass: a multiplication and an
-    addition for each weight that a pass reads, at the measured speed of a matrix product.
-
-    For dense models; one with experts reads only some of its weights for a token.
-    """
-    dtype = model.dtype
-    square = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
-    rate = 2 * SIDE**3 / _least_seconds(lambda: square @ square, device)  # operations per second
-    return 2 * pass_bytes(model) / int(dtype.itemsize) / rate
-
-
-@torch.inference_mode()
-def _least_seconds(work: Callable[[], object], device: torch.device) -> float:
     seconds = []
     for _ in range(REPEATS):
         start = now(device)
-        work()
+        buffer.sum()
         seconds.append(now(device) - start)
-    return min(seconds[WARM:])
+    rate = size / min(seconds[WARM:])
+    return Floor(size / rate, size, cached, rate)
