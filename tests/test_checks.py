@@ -43,7 +43,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("line", "sentence"),
     [
         ("run x --device warp9", "'warp9' is no device: use cpu, cuda, or cuda:1"),
-        ("run x --device mps", "the models do not run on mps"),
+        ("run x --device mps", "there is no Apple GPU here"),
         ("doctor builtin --device warp9", "'warp9' is no device"),
         ("doctor builtin --free nan", "--free: 'nan': use a number"),
         ("doctor builtin --free 1e400", "--free: '1e400': use a number"),

@@ -126,7 +126,7 @@ def _device_name(pair: Pair) -> str:
     device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return "CPU" if device.type == "cpu" else device.type
+    return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)
 
 
 @cache

@@ -17,7 +17,15 @@ from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
-from .pair import Pair, context_length, logit_width, parameter_count, text_config, tokenizer_size
+from .pair import (
+    Pair,
+    context_length,
+    end_ids,
+    logit_width,
+    parameter_count,
+    text_config,
+    tokenizer_size,
+)
 from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]
@@ -135,8 +143,8 @@ def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
-    """What the tokenizers of a pair have in common, and the padding of its vocabularies. hint: the
-    hub id of a draft with the target's tokenizer, or ""."""
+    """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
+    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
     if (shared := pair.shared) is not None:
         yield warning(
             "tokenizer",
@@ -153,6 +161,17 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
             "vocabulary",
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
             f"{pair.vocab:,} on are never drafted or emitted.",
+        )
+    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
+    if ours and theirs and not ours & theirs:
+        names = [
+            " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
+            for ids in (ours, theirs)
+        ]
+        yield warning(
+            "special tokens",
+            f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
+            "predict ends badly: prefer two models that were tuned in the same way.",
         )
 
 

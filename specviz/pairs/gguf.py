@@ -16,7 +16,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from ..errors import PairError
 
-MOST_HEADER = 256_000_000  # bytes, so that no count in it can ask for more
+MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
+MOST_DIMENSIONS = 4
 
 _STRING, _LIST = 8, 9
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
@@ -116,7 +117,10 @@ class _Reader:
     def tensor(self) -> tuple[str, int, int]:
         """Its kind, how many numbers it has, and where it ends, from the end of the header on."""
         self.string()
-        count = prod(self.number("Q") for _ in range(self.number("I")))
+        dimensions = self.number("I")
+        if dimensions > MOST_DIMENSIONS:
+            raise EOFError
+        count = prod(self.number("Q") for _ in range(dimensions))
         kind, start = self.number("I"), self.number("Q")
         block, size = GGML_QUANT_SIZES[kind]
         return GGMLQuantizationType(kind).name, count, start + -(-count // block) * size

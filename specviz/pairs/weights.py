@@ -105,23 +105,15 @@ def checked_device(device: object) -> torch.device | None:
         found: torch.device = torch.device(named)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type == "cpu":
+    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
         return found
+    if found.type == "mps":
+        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
     if found.type != "cuda":
         raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (found.index or 0) >= count:
         raise PairError(f"there is no {found} here, of {count} GPUs that torch can use: {DEVICES}.")
-    return found
-
-
-def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """The dtype with this name, None for None or "auto"; raises `PairError` for another name."""
-    if dtype is None or dtype == "auto":
-        return None
-    found = DTYPES.get(str(dtype).removeprefix("torch."))
-    if found is None:
-        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
     return found
 
 
@@ -150,7 +142,9 @@ def checked_options(
     draft_quantize: str | None = None,
 ) -> tuple[LoadOptions, LoadOptions]:
     """Of the target and of the draft. Raises `PairError`, see `load_pair`."""
-    found = checked_dtype(dtype)
+    found = DTYPES.get(str(dtype).removeprefix("torch."))
+    if found is None and dtype not in (None, "auto"):
+        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
     target, draft = map(checked_quantization, (quantize, draft_quantize))
     return LoadOptions(found, target), LoadOptions(found, draft)
 

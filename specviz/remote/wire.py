@@ -21,8 +21,6 @@ CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
-MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
-RETRIES = 2  # where nothing is timed
 MOST_SHOWN = 200  # characters of what a server says in a sentence
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
@@ -70,14 +68,7 @@ class Server:
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON at a path below the interface, or at "/path" of the server: of a GET, or of a
-        POST with a body. It is asked again if the server is busy. Raises `ServerError`."""
-        for _ in range(RETRIES):
-            try:
-                return self.post(path, body).value
-            except _BusyError as busy:
-                if busy.wait > MOST_WAIT:
-                    raise
-                time.sleep(busy.wait)
+        POST with a body. Raises `ServerError`."""
         return self.post(path, body).value
 
     def text(self, path: str) -> str:
@@ -90,8 +81,7 @@ class Server:
         body: dict[str, Any] | None,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> Reply:
-        """One POST, or a GET without a body, and its cost; never asked again, for a clock may count
-        it. Raises `ServerError`."""
+        """One POST, or a GET without a body, and its cost. Raises `ServerError`."""
         start = time.perf_counter()
         with self._begun(path, body) as response:
             raw = self._read(response)
@@ -223,7 +213,7 @@ class Server:
                 "servers that are named there, and to no other."
             )
         if status == 429:
-            return _BusyError(self.shown, response)
+            return ServerError(f"{self.shown} has too many requests: start again in a minute.")
         if status in (404, 405, 501):
             return ServerError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
@@ -241,15 +231,6 @@ class RefusedError(ServerError):
     def __init__(self, sentence: str, said: str) -> None:
         super().__init__(sentence)
         self.said = said
-
-
-class _BusyError(ServerError):
-    def __init__(self, shown: str, response: httpx.Response) -> None:
-        told = response.headers.get("retry-after", "1")
-        self.wait = min(3600, int(told)) if told.isdecimal() else 60  # seconds; it may be a date
-        super().__init__(
-            f"{shown} has too many requests and asks to wait {self.wait} s: start again then."
-        )
 
 
 def _said(answer: Any, key: str | None) -> str:

@@ -89,6 +89,15 @@ def test_another_draft_is_named_where_one_is_known(tmp_path: Path):
     assert "Qwen/Qwen2.5-0.5B-Instruct" in sentence_about(examine(str(target)), "draft", "good")
 
 
+def test_different_end_of_text_tokens_are_mentioned(tmp_path: Path):
+    names = [
+        saved_llama(tmp_path / "one", eos_token_id=3),
+        saved_llama(tmp_path / "two", eos_token_id=4),
+    ]
+    sentence = sentence_about(examine(*map(str, names)), "special tokens", "warning")
+    assert "ends a text with 'w3', the draft with 'w4'" in sentence
+
+
 @pytest.mark.parametrize("free", [0, 20_000])
 def test_a_pair_that_is_too_large_is_stopped_with_numbers(good_pair: tuple[Path, Path], free: int):
     report = examine(*map(str, good_pair), free=free)

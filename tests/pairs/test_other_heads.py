@@ -31,7 +31,7 @@ def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path):
 
     report = examine(str(folder), "mtp")
     assert report.summary.startswith("target with mtp can race")  # a mixture: read the warning
-    assert "1 multi-token prediction layers of" in sentence_about(report, "head", "good")
+    assert "multi-token prediction layers (1, of" in sentence_about(report, "head", "good")
     assert report.memory["float32"] > examine(str(folder)).memory["float32"]
 
     weights = load_file(folder / "model.safetensors")

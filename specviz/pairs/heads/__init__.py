@@ -63,7 +63,7 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
         what = f"is an assistant of {parameters}: it reads the target's last state and its cache"
     else:
         what = (
-            f"has {len(form.layers)} multi-token prediction layers of {parameters}: beyond so many "
-            "tokens a draft run rests on its own output, so a small gamma may be best"
+            f"has multi-token prediction layers ({len(form.layers)}, of {parameters}): beyond so "
+            "many tokens a draft run rests on its own output, so a small gamma may be best"
         )
     yield good("head", f"{head.source.shown} {what}; choose the drafter 'head'.")

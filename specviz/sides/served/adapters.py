@@ -12,7 +12,6 @@ gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gai
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -47,12 +46,9 @@ class Completions(TargetServer):
         for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
             try:
                 return super().lists(vocab, listed)
-            except RefusedError as refused:
-                # The limit that a refusal names, such as "greater than max allowed: 20".
-                named = re.findall(r"max[^.]*?(\d+)", refused.said)
-                if listed == 1 or (named and int(named[-1]) >= listed):
-                    raise PairError(str(refused)) from refused
-        raise AssertionError("the last attempt returns or raises")
+            except RefusedError as error:
+                refused = error
+        raise PairError(str(refused))
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
         if wanted.settings.temperature < LEAST_TEMPERATURE:

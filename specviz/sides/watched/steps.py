@@ -129,9 +129,10 @@ def _only_places(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | Non
             drafted = ways.get(step + 1, []) if fits else []
             before[step] = [*((None, way) for way in plain), *((step, way) for way in drafted)][:2]
         ways = before
-    if len(ways[0]) != 1:
+    found = ways.get(0, [])
+    if len(found) != 1:
         return None
-    places, way = [], ways[0][0]
+    places, way = [], found[0]
     while way:
         place, way = way
         places.append(place)
