@@ -124,7 +124,7 @@ CACHE: Variable[Path | None] = Variable(
     "Where GGUF files are kept unpacked.",
     (_folder, "a folder's whole path"),
     None,
-    "the platform's folder for caches",
+    "`~/.cache/specviz`",
 )
 MCP = _whether(
     "SPECVIZ_MCP",

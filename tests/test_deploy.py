@@ -11,7 +11,7 @@ import yaml
 
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
-from specviz.pairs.table import known_model
+from specviz.pairs.table import facts
 from specviz.variables import variables_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,8 +46,7 @@ def test_the_front_matter_is_complete() -> None:
 
 def test_the_space_names_only_models_that_need_no_licence_accepted() -> None:
     for name in FRONT["models"]:
-        facts = known_model(name)
-        assert facts is not None and facts.gated is False, name
+        assert facts("models")[name].gated is False, name
 
 
 def test_what_links_of_the_document_lead_to_exists() -> None:

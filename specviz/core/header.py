@@ -112,11 +112,12 @@ def model_name(model: LanguageModel | DraftHead) -> str:
 def described(model: LanguageModel | DraftHead, form: str, context: int | None) -> dict[str, Any]:
     """What a header says of a model. context: the most tokens that it can see, None if nothing
     limits them."""
+    config = model.config
     return {
         "name": model_name(model),
         "parameters": parameter_count(model),
         "form": form,
-        "revision": getattr(model.config, "_commit_hash", None),
+        "revision": getattr(config, "_commit_hash", None) or getattr(config, "gguf_digest", None),
         "context": context,
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import SERVED
 from ..options import real, whole
 from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
-from .spec import ServedSpec, ServerSpec, WatchedSpec, address_of, operator_spec, parse_pair
+from .spec import address_of, parse_pair
 from .table import pairs_by_fit
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def list_pairs(_: argparse.Namespace) -> None:
             need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
             models = (pair.target, *pair.parts)
             gate = " (gated)" if any(one.gated for one in models) else ""
-            read = all(one.safetensors is not False for one in models)
-            form = "" if read else " (no safetensors on its page)"
+            pickled = any(one.safetensors is False for one in models)
+            form = " (no safetensors on its page)" if pickled else ""
             print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
 
 
@@ -104,11 +104,11 @@ def doctor(options: argparse.Namespace) -> int:
     from .doctor import MARKS, examine, examine_pair
 
     named = "+".join(one for one in (options.target, options.draft) if one)
-    whole = address_of(options.target_url, named if options.target_url else options.target)
-    spec = _on_server(whole)
+    name = address_of(options.target_url, named if options.target_url else options.target).strip()
+    on_server = name == SERVED or name.startswith(("http://", "https://"))
     report = (
-        examine_pair(spec)
-        if spec and (options.target_url or not options.draft)
+        examine_pair(parse_pair(name))
+        if on_server and (options.target_url or not options.draft)
         else examine(
             options.target,
             options.draft,
@@ -126,13 +126,3 @@ def doctor(options: argparse.Namespace) -> int:
             print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
         print(report.summary)
     return 1 if report.verdict == "stop" else 0
-
-
-def _on_server(name: str) -> ServerSpec | None:
-    """The servers that a name is about; None for the names of pairs here, and of single models."""
-    if name == SERVED:
-        return operator_spec()
-    if not name.strip().startswith(("http://", "https://")):
-        return None
-    spec = parse_pair(name)
-    return spec if isinstance(spec, ServedSpec | WatchedSpec) else None

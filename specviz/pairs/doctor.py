@@ -13,9 +13,7 @@ from ..errors import PairError
 from ..kinds import drafters_for
 from .findings import (
     Finding,
-    Findings,
     Level,
-    access_findings,
     file_findings,
     good,
     memory_findings,
@@ -25,18 +23,10 @@ from .findings import (
     stop,
     stopping,
 )
-from .heads import examined_head, head_findings, is_head, own_layers_findings
-from .hub import closed_sentence, find_source, gated_sentence, hub_listing
+from .heads import examined_head, head_findings, is_head
+from .hub import closed_sentence, hub_files
 from .load import source_of
-from .memory import (
-    DRAFTING_LANES,
-    LANES,
-    QUANTIZED,
-    TYPICAL_CONTEXT,
-    DeviceMemory,
-    PlannedLoad,
-    device_memory,
-)
+from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, named_files, planned_loads
 from .pair import Pair
@@ -51,7 +41,7 @@ from .spec import (
     operator_spec,
     parse_pair,
 )
-from .table import known_head, known_model, suggested_draft
+from .table import suggested_draft
 from .weights import LoadOptions, ModelSource, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -94,16 +84,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""
+        names = ("target", "draft", "verdict", "summary", "memory", "free", "drafters")
         return {
-            "target": self.target,
-            "draft": self.draft,
-            "verdict": self.verdict,
-            "summary": self.summary,
+            **{name: getattr(self, name) for name in names},
             "findings": [vars(finding) for finding in self.findings],
-            "memory": self.memory,
-            "free": self.free,
             "suggested_draft": self.suggested,
-            "drafters": self.drafters,
         }
 
 
@@ -132,7 +117,7 @@ def examine(
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    has_head = len(names) == 2 and (known_head(names[1]) is not None or is_head(names[1]))
+    has_head = len(names) == 2 and is_head(names[1])
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()
@@ -149,10 +134,6 @@ def examine(
         found += memory_findings(loads, devices, tokens)
         beside_it = ["head" if head else "draft"] if len(names) == 2 else []
         drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
-    else:
-        found += _memory_by_table(names, options, devices, tokens)
-    if models and not has_head:
-        found += own_layers_findings(models[0])
     if len(names) == 1:
         known = f"{suggested} is a known draft for this target"
         how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"
@@ -178,9 +159,9 @@ def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[lis
         if draft is not None:
             return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else []), None
         try:
-            spec = parse_pair(name)
+            spec: PairSpec | None = parse_pair(name)
         except PairError:  # not the name of a pair, so it is the name of a model
-            return [name], None
+            spec = None
         if not isinstance(spec, NamedSpec | ModelsSpec):
             return [name], None
         target = spec
@@ -196,46 +177,16 @@ def shown_model(name: str) -> str:
 def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     """The metadata of one model; adds the findings about this model alone to `found`."""
     file = local_file(name)
-    with stopping("name" if file is None else "file", found):
+    with stopping("model" if file is None else "file", found):
         if file is not None:
             from .unpack import packed_metadata
 
             header, metadata = packed_metadata(file)
             found += packed_findings(header)
             return metadata
-        source = find_source(name)
-        listing = hub_listing(source)
-        try:
-            metadata = read_metadata(name)
-            Pair(metadata.model, None, metadata.tokenizer)
-        except PairError as error:
-            gated = str(error) == gated_sentence(source)
-            if not gated:
-                found += access_findings(source, listing, readable=False)
-            found.append(stop("access" if gated else "model", str(error)))
-            return None
-        found += access_findings(source, listing, readable=True)
-        found += file_findings(source, listing)
+        metadata = read_metadata(name)
+        Pair(metadata.model, None, metadata.tokenizer)
+        found += file_findings(metadata.source, hub_files(metadata.source))
         found += rollback_findings(metadata)
         return metadata
     return None
-
-
-def _memory_by_table(
-    names: list[str], options: Sequence[LoadOptions], devices: list[DeviceMemory], tokens: int
-) -> Findings:
-    """Memory according to the table of pairs, for models whose files cannot be read yet."""
-    facts = [known for name in names if (known := known_model(name) or known_head(name))]
-    if len(facts) < len(names) or not all(one.sized for one in facts):
-        return
-    target, cpu = facts[0], devices[0].device.type == "cpu"
-    usual = "float32" if cpu or not target.dtype else target.dtype
-    loads = [
-        PlannedLoad(
-            one.name.rpartition("/")[2],
-            one.need(LANES if one is target else DRAFTING_LANES),
-            how.quantize or str(how.dtype or usual).removeprefix("torch."),
-        )
-        for one, how in zip(facts, options, strict=False)
-    ]
-    yield from memory_findings(loads, devices, tokens, "by the table of pairs, ")

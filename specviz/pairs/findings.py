@@ -15,7 +15,6 @@ from huggingface_hub import constants
 
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
-from .hub import Listing, token_state
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
@@ -27,7 +26,6 @@ from .pair import (
     text_config,
     tokenizer_size,
 )
-from .table import known_model
 from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]
@@ -61,23 +59,11 @@ def stopping(topic: str, found: list[Finding]) -> Iterator[None]:
         found.append(stop(topic, str(error)))
 
 
-def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> Findings:
-    """Whether a model of the hub requires a licence to be accepted, and whether it can be read."""
-    facts = known_model(source.name)
-    if source.folder is not None or not (listing.gated if listing else facts and facts.gated):
-        return
-    if readable:
-        yield good("access", f"{source.shown} is gated, and this machine has access to it.")
-    else:
-        how = f"accept its licence on {constants.ENDPOINT}/{source.name}; {token_state()}"
-        yield warning("access", f"{source.shown} is gated: {how}.")
-
-
-def file_findings(source: ModelSource, listing: Listing | None) -> Findings:
+def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings:
     """Whether a model of the hub has safetensors files, and whether they fit on the disk."""
-    if listing is None:
+    if files is None:
         return
-    sizes = [size for name, size in listing.files.items() if WEIGHTS.fullmatch(name)]
+    sizes = [size for name, size in files.items() if WEIGHTS.fullmatch(name)]
     if not sizes:
         yield warning(
             "files",
@@ -106,14 +92,9 @@ def packed_findings(header: GgufHeader) -> Findings:
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template. It is unpacked once, to {shown_bytes(header.unpacked)} of bf16 in the cache "
-        "folder.",
+        f"template, and names {licence or 'none'} as its licence. It is unpacked once, to "
+        f"{shown_bytes(header.unpacked)} of bf16 in the cache folder.",
     )
-    if licence:
-        yield good("licence", f"the file names its licence: {licence}.")
-        return
-    where = "look for it where you have the file from"
-    yield warning("licence", f"the file names no licence: {where}.")
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
@@ -126,9 +107,7 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
             "so rejected drafts could not be undone: choose an attention-only model.",
         )
         return
-    windows = sorted({layer.window for layer in metadata.caches.layers if layer.window})
-    how = f", sliding windows of {windows[0]:,} tokens included" if windows else ""
-    yield good("rollback", f"{shown}'s caches can be rolled back{how}.")
+    yield good("rollback", f"{shown}'s caches can be rolled back.")
 
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
@@ -167,12 +146,11 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
     """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
     end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
     if (shared := pair.shared) is not None:
-        better, rest = (f"{hint} has", " and") if hint else ("a draft with", "")
         yield warning(
             "tokenizer",
             f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
             f"target's {shared.of:,} tokens in common ({shared.share:.0%}), and drafts are "
-            f"translated; {better} the target's own tokenizer{rest} would be kept more often.",
+            f"translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
         )
         return
     pieces = tokenizer_size(pair.tokenizer)
@@ -208,40 +186,30 @@ def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
     if ratio >= GOOD_RATIO:
         yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
         return
-    if ratio < 1.5:
-        cost = "about as large as its target, or larger, costs more than it saves"
-    elif ratio < POOR_RATIO:
-        cost = f"only {ratio:.1f} times smaller costs more than it saves"
-    else:
-        cost = f"{ratio:.1f} times smaller must agree often to pay"
+    pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
     better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
-    yield warning("size", f"parameters: {shown}; a draft {cost}: {better}")
+    cost = f"a draft {ratio:.1f} times smaller {pays}"
+    yield warning("size", f"parameters: {shown}; {cost}: {better}")
 
 
 def mixture_findings(metadata: ModelMetadata) -> Findings:
     """Whether the model is a mixture of experts, which uses a part of its weights per token."""
-    config = text_config(metadata.model)
-    names = ("num_local_experts", "num_experts", "n_routed_experts")
-    experts = next((n for name in names if isinstance(n := getattr(config, name, None), int)), 0)
-    used = getattr(config, "num_experts_per_tok", None)
-    if experts > 1 and isinstance(used, int):
+    used = getattr(text_config(metadata.model), "num_experts_per_tok", None)
+    if isinstance(used, int):
         yield warning(
             "size",
-            f"{metadata.source.shown} uses {used} of {experts} experts for a token: a pass over "
-            "one token costs less than its size suggests, and a pass over several uses more "
-            "experts, so expect less speed-up; 8-bit and 4-bit weights do not shrink the experts.",
+            f"{metadata.source.shown} is a mixture of experts, of which {used} work on a token: a "
+            "pass over several tokens uses more of them, so expect less speed-up; 8-bit and 4-bit "
+            "weights do not shrink them.",
         )
 
 
-def memory_findings(
-    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int, source: str = ""
-) -> Findings:
-    """Whether weights and caches fit into the free memory. source: of the sizes, as the begin of a
-    sentence, if they were not read from the models' own files."""
+def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int) -> Findings:
+    """Whether weights and caches fit into the free memory."""
     try:
         device, _ = place_target(loads, devices, tokens)
     except PairError as error:
-        yield stop("memory", f"{source}{error}")
+        yield stop("memory", str(error))
         return
     total = sum(load.bytes(tokens) for load in loads)
     each = ", ".join(load.shown(tokens) for load in loads)
@@ -249,7 +217,7 @@ def memory_findings(
     free = max(each_free) if device else sum(each_free)
     where = f"{device} has" if device else f"{len(devices)} GPUs together have"
     sentence = (
-        f"{source}weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
+        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
         f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:

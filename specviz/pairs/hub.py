@@ -1,8 +1,5 @@
 """Where a model's files are, in a local folder or on the hub, and what can be known before they are
-read.
-
-Requests to the hub have a short timeout, and no code of a repository is ever run.
-"""
+read. Requests to the hub have a short timeout."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import huggingface_hub
-from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
@@ -25,7 +22,6 @@ from ..errors import PairError, causes_of
 from .spec import HUB_ID, local_path
 from .weights import ModelSource, shown_name
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 # Names as their makers' APIs have them, with or without the maker before them. Those that were
@@ -40,14 +36,6 @@ TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much 
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 
 
-class Listing(NamedTuple):
-    """What the hub says about a model before any download. gated: whether its licence must be
-    accepted first. files: bytes by file name."""
-
-    gated: bool
-    files: dict[str, int]
-
-
 def find_source(name: str) -> ModelSource:
     """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
     path = local_path(name)
@@ -56,20 +44,14 @@ def find_source(name: str) -> ModelSource:
     return ModelSource(str(path or name), path)
 
 
-# The time of the last request, and whether the hub answered.
-_last_answer: tuple[float, bool] = (-ANSWER_LIFETIME, False)
-
-
 def hub_is_reachable() -> bool:
     """Whether the hub, or the server that HF_ENDPOINT names, answers within `TIMEOUT` seconds."""
-    global _last_answer
-    if constants.HF_HUB_OFFLINE:
-        return False
-    when, answer = _last_answer
-    if time.monotonic() - when > ANSWER_LIFETIME:
-        answer = _within_timeout(_ask_hub) is not None
-        _last_answer = (time.monotonic(), answer)
-    return answer
+    return not constants.HF_HUB_OFFLINE and _answers(int(time.monotonic() // ANSWER_LIFETIME))
+
+
+@lru_cache(maxsize=1)
+def _answers(_: int) -> bool:
+    return _within_timeout(_ask_hub) is not None
 
 
 def _ask_hub() -> object:
@@ -91,92 +73,84 @@ def _within_timeout(call: Any) -> Any:
     return answers[0] if answers else None
 
 
-def hub_listing(source: ModelSource) -> Listing | None:
-    """What the hub says about a model; None for a folder, or if the hub does not answer."""
+def hub_files(source: ModelSource) -> dict[str, int] | None:
+    """Bytes by the name of each file of a model on the hub; None for a folder, or if the hub does
+    not answer."""
     if source.folder is not None or not hub_is_reachable():
         return None
     asked = partial(huggingface_hub.model_info, files_metadata=True, timeout=TIMEOUT)
     info = _within_timeout(partial(asked, source.name))
-    if info is None:
-        return None
-    files = {file.rfilename: int(file.size or 0) for file in info.siblings or []}
-    return Listing(bool(info.gated), files)
+    return info and {file.rfilename: int(file.size or 0) for file in info.siblings or []}
 
 
-_withheld = False  # whether this machine's token stays here
+def safe_files(source: ModelSource) -> dict[str, int] | None:
+    """As `hub_files`, of what must have safetensors. Raises `PairError` if there are none, or if
+    those of a folder are damaged."""
+    files = hub_files(source)
+    if source.folder is not None:
+        folder_weights(source)
+    elif files is not None and not any(name.endswith(".safetensors") for name in files):
+        raise PairError(no_safetensors(source.shown, set(files)))
+    return files
 
 
 @contextlib.contextmanager
 def without_token() -> Iterator[None]:
     """Inside the block, no request of this process carries this machine's token, in any thread."""
-    global _withheld
-    before, outer = constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld
-    constants.HF_HUB_DISABLE_IMPLICIT_TOKEN = _withheld = True
+    before = constants.HF_HUB_DISABLE_IMPLICIT_TOKEN
+    constants.HF_HUB_DISABLE_IMPLICIT_TOKEN = True
     try:
         yield
     finally:
-        constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld = before, outer
-
-
-def token_state() -> str:
-    """What is to be done about this machine's token, as the end of a sentence."""
-    if _withheld:
-        return "models that visitors name are read without a token here, so choose an open one"
-    if huggingface_hub.get_token():
-        return "a token is set"
-    return "no token is set: put one into HF_TOKEN"
+        constants.HF_HUB_DISABLE_IMPLICIT_TOKEN = before
 
 
 def failure_sentence(source: ModelSource, error: BaseException) -> str:
     """One sentence: why transformers could not read a model, and what to do."""
-    shown, text = source.shown, str(error)
+    shown, text, folder = source.shown, str(error), source.folder
     causes = list(causes_of(error))
-    if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated repo" in text:
+    denied = ("gated repo", "401 Client Error", "403 Client Error")
+    if any(isinstance(cause, GatedRepoError) for cause in causes):
         return gated_sentence(source)
     if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
         return (
             f"there is no model {shown} on the hub that you may see: check the name, and set "
             "HF_TOKEN if it is private."
         )
-    if any(sign in text for sign in ("401 Client Error", "403 Client Error")):
+    if any(sign in text for sign in denied):
         return gated_sentence(source)
     if isinstance(error, ImportError):
         return f"{shown} needs a package that is not installed: {text.strip().splitlines()[0]}"
-    return _file_sentence(source, text)
-
-
-def gated_sentence(source: ModelSource) -> str:
-    """One sentence: what to do about a gated model."""
-    if _withheld:
-        return f"{source.shown} is gated: {token_state()}."
-    owner = bool(huggingface_hub.get_token())
-    who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
-    page = f"{constants.ENDPOINT}/{source.name}"
-    return f"{source.shown} is gated: accept its licence on {page} with {who}."
-
-
-def _file_sentence(source: ModelSource, text: str) -> str:
-    shown, folder = source.shown, source.folder
-    empty = folder is not None and not (folder / "config.json").is_file()
-    if not empty and ("trust_remote_code" in text or "custom code" in text):
+    if folder is not None and not (folder / "config.json").is_file():
+        return general_sentence(shown)
+    if "trust_remote_code" in text or "custom code" in text:
         return (
             f"{shown} needs code of its own, which is never run here: choose a model that "
             "transformers itself knows."
         )
-    signs = ("Unrecognized", "AutoModelForCausalLM", "does not recognize")
-    if not empty and any(sign in text for sign in signs):
+    if any(sign in text for sign in ("Unrecognized", "AutoModelForCausalLM", "not recognize")):
         return (
             f"{shown} is not a causal language model that transformers knows: choose one that "
             "writes text."
         )
-    if folder is not None and (damaged := _damaged_json(folder)):
-        return damaged_sentence(shown, damaged)
     if folder is None and not hub_is_reachable():
         return (
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
-    return general_sentence(shown)
+    damaged = folder and _damaged_json(folder)
+    return damaged_sentence(shown, damaged) if damaged else general_sentence(shown)
+
+
+def gated_sentence(source: ModelSource) -> str:
+    """One sentence: what to do about a gated model."""
+    if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+        return (
+            f"{source.shown} is gated, and models that visitors name are read without a token "
+            "here: choose an open one."
+        )
+    page = f"{constants.ENDPOINT}/{source.name}"
+    return f"{source.shown} is gated: accept its licence on {page}, and set HF_TOKEN."
 
 
 def damaged_sentence(shown: str, file: str) -> str:
@@ -184,20 +158,12 @@ def damaged_sentence(shown: str, file: str) -> str:
     return f"{shown} has a damaged or incomplete file {file}: download it again."
 
 
-def misfit_sentence(shown: str, name: str, shape: Sequence[int], wanted: Sequence[int]) -> str:
-    """One sentence: that a weight of a model is not of the shape that its config asks for."""
-    return (
-        f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
-        f"{list(wanted)}; download it again."
-    )
-
-
 def _damaged_json(folder: Path) -> str | None:
     """The name of a file that should be JSON and is not."""
     for path in sorted(folder.glob("*.json")):
         try:
             json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return path.name
     return None
 
@@ -228,37 +194,13 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def hub_file(source: ModelSource, name: str) -> Path:
-    """A small file of a model, in its folder or fetched. Raises errors of many kinds."""
-    if source.folder is not None:
-        return source.folder / name
-    offline = not hub_is_reachable()
-    return Path(hf_hub_download(source.name, name, local_files_only=offline))
-
-
-def weight_names(source: ModelSource) -> set[str] | None:
-    """The names of a model's weights; None for one of the hub without an index of its files, or if
-    the index cannot be read now. Raises `PairError` if files of a folder are missing or damaged."""
-    if source.folder is not None:
-        return set(folder_weights(source))
-    try:
-        return set(json.loads(hub_file(source, INDEX).read_text("utf-8"))["weight_map"])
-    except Exception:  # the hub's client raises errors of many kinds
-        return None
-
-
 def weight_files(source: ModelSource) -> list[Path]:
+    """The safetensors of a folder. Raises `PairError` if it has none."""
     folder = source.folder
     assert folder is not None
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if not (folder / INDEX).is_file():
-        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
-    try:
-        names = set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
-        return [folder / str(name) for name in sorted(names)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PairError(f"{source.shown} has a damaged {INDEX}: download it again.") from error
+    if files := sorted(folder.glob("model*.safetensors")):
+        return files
+    raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:
@@ -279,15 +221,11 @@ def is_closed(name: str) -> bool:
 def closed_sentence(names: Sequence[str]) -> str | None:
     """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
     instead; None if none of them is closed."""
-    closed = list(dict.fromkeys(name for name in names if is_closed(name)))
-    if not closed:
-        return None
-    if names[0] not in closed:
-        return f"{closed[0]} has no weights to load: name a draft of the hub, or a folder."
-    one = "has", "its API gives", "it"
-    has, gives, wrote = one if len(closed) == 1 else ("have", "their APIs give", "they")
-    return (
-        f"{' and '.join(closed)} {has} no weights to load, and {gives} no log-probabilities of "
-        "given tokens, so no guess can be checked: see instead what a draft would have got right "
-        f"of a text that {wrote} wrote, with `specviz guess`."
-    )
+    if is_closed(names[0]):
+        return (
+            f"{names[0]} has no weights to load, and its API gives no log-probabilities of given "
+            "tokens, so no guess can be checked: see instead what a draft would have got right of "
+            "a text that it wrote, with `specviz guess`."
+        )
+    closed = next(filter(is_closed, names), None)
+    return closed and f"{closed} has no weights to load: name a draft of the hub, or a folder."

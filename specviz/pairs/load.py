@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -37,8 +37,7 @@ LIST = "SHA256SUMS"
 RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """How somebody wants a pair to be loaded. options: of the target and of the draft. device: None
     is the best one."""
 
@@ -156,33 +155,29 @@ class HeadOnDemand:
 def write_checksums(folder: Path) -> None:
     """Write the list of all files of a folder, beside them, in the format of the command
     `sha256sum`. It replaces an earlier one."""
-    lines = [f"{sha256(path)}  {name}\n" for name, path in sorted(_files(folder).items())]
-    (folder / LIST).write_text("".join(lines), "utf-8")
+    (folder / LIST).write_text("".join(f"{line}\n" for line in _sums(folder)), "utf-8")
 
 
 def check_files(folder: Path) -> None:
     """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
     was changed, is missing or is not in the list: it might be read in place of another."""
-    file = f"the file {folder.name}/{{}} of the built-in pair"
     try:
-        lines = (folder / LIST).read_text("utf-8").splitlines()
-        wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-    except (OSError, ValueError) as error:
-        raise PairError(f"{file.format(LIST)} cannot be read: {RESTORE}.") from error
-    found = _files(folder)
-    for name in sorted(wanted.keys() | found.keys()):
-        if name not in wanted:
-            raise PairError(f"{file.format(name)} is not one of its own: remove it.")
-        if name not in found:
-            raise PairError(f"{file.format(name)} is missing: {RESTORE}.")
-        if sha256(found[name]) != wanted[name]:
-            raise PairError(f"{file.format(name)} is damaged or was changed: {RESTORE}.")
+        listed = (folder / LIST).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        listed = []
+    wrong = sorted(line.partition("  ")[2] for line in {*listed} ^ {*_sums(folder)})
+    if wrong or not listed:
+        name = (wrong[0] if listed else "") or LIST
+        raise PairError(
+            f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
+            f"one of its own: {RESTORE}."
+        )
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by name, without the list and without hidden ones."""
-    files = (path for path in folder.glob("[!.]*") if path.is_file())
-    return {path.name: path for path in files if path.name != LIST}
+def _sums(folder: Path) -> list[str]:
+    """The lines of a folder's list, without those of the list itself and of hidden files."""
+    files = sorted(path for path in folder.glob("[!.]*") if path.is_file() and path.name != LIST)
+    return [f"{sha256(path)}  {path.name}" for path in files]
 
 
 def sha256(path: Path) -> str:

@@ -110,8 +110,7 @@ def shown_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
-@dataclass(frozen=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """A device and its free bytes."""
 
     device: torch.device
@@ -144,8 +143,7 @@ def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | No
     return name if name in PRECISIONS else "float32"
 
 
-@dataclass(frozen=True)
-class PlannedLoad:
+class PlannedLoad(NamedTuple):
     """A model to load, the memory that it needs and the precision that it is loaded in."""
 
     name: str
@@ -209,16 +207,11 @@ def shortage_sentence(
 
 
 def _free_ram() -> int:
-    """Free bytes of this machine, or below the limit of this process's cgroup, version 2 or 1."""
-    free, root = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
-    for limit, used in (
-        (root / "memory.max", root / "memory.current"),
-        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):
-            left = int(limit.read_text()) - int(used.read_text())
-            stat = dict(line.split() for line in (limit.parent / "memory.stat").open())
-            # Linux keeps files that were read in memory, and frees them when it is needed.
-            kept = stat.get("total_inactive_file") or stat.get("inactive_file") or 0
-            return min(free, max(0, left + int(kept)))
+    """Free bytes of this machine, or below the limit of this process's cgroup."""
+    free, group = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):  # there is none, or it has no limit
+        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+        stat = dict(line.split() for line in (group / "memory.stat").open())
+        # Linux keeps files that were read in memory, and frees them when it is needed.
+        return min(free, max(0, left + int(stat["inactive_file"])))
     return free

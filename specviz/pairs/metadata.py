@@ -1,5 +1,4 @@
-"""What is known of a model before its weights are read: its config, tokenizer and shapes, what its
-caches hold and whether they can be rolled back."""
+"""What is known of a model before its weights are read."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, Generat
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source, folder_weights, misfit_sentence
+from .hub import failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
 from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
@@ -24,8 +23,6 @@ from .weights import ModelSource, hub_options, read_tokenizer
 if TYPE_CHECKING:
     from ..core.states import DraftHead
     from .progress import Watcher
-
-QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
 MOST_LAYERS = 10_000  # more than any model has
 
@@ -61,7 +58,7 @@ class ModelMetadata:
     @property
     def quantized(self) -> bool:
         """Whether the weights in the checkpoint are quantized."""
-        return getattr(self.config, QUANTIZATION, None) is not None
+        return getattr(self.config, "quantization_config", None) is not None
 
     @cached_property
     def caches(self) -> Caches:
@@ -73,15 +70,13 @@ class HeadMetadata:
     """What is known of a head before its weights are read.
 
     form: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load: (loaded
-    target, device, watcher) -> the head, in the target's dtype; raises `PairError`. made_for: the
-    hub id of the target that it names as its own.
+    target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
     """
 
     source: ModelSource
     form: Any
     need: MemoryNeed
     load: Callable[[Any, torch.device, Watcher | None], DraftHead]
-    made_for: object = None
 
 
 def read_metadata(name: str) -> ModelMetadata:
@@ -122,16 +117,12 @@ def _check_weights(metadata: ModelMetadata) -> None:
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
     wanted = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
-    shown = metadata.source.shown
-    for name, shape in shapes.items():
-        if wanted.get(name, shape) != shape:
-            raise PairError(misfit_sentence(shown, name, shape, wanted[name]))
     held = sum(prod(shape) for shape in shapes.values())
-    missing = sum(p.numel() for p in metadata.model.parameters()) - held
-    if missing > 0:
+    enough = held >= sum(p.numel() for p in metadata.model.parameters())
+    if not enough or any(wanted.get(name, shape) != shape for name, shape in shapes.items()):
         raise PairError(
-            f"{shown} lacks {missing:,} of the numbers that its config.json asks for: download "
-            "it again."
+            f"{metadata.source.shown} does not hold the weights that its config.json describes: "
+            "download it again."
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from ..environment import ASSETS, BUILTIN, has_numba
+from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
 from .heads import read_any_head
 from .hub import closed_sentence
@@ -63,16 +63,11 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
 
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
     """The target and the draft, or None, of a pair that is loaded here."""
+    row = row_of(spec)
     if isinstance(spec, ModelsSpec):
-        row = row_of(spec)
-        target = spec.target if row is None else model_names(NamedSpec(row.name))[0]
-        return target, spec.draft
-    if spec.name == BUILTIN:
-        folder = ASSETS / "pair"
-        return str(folder / "target"), str(folder / "draft")
-    row = named_pair(spec.name)
+        return row.target.place if row else spec.target, spec.draft
     assert row is not None, "the parser has seen it"
-    return row.target.name, row.parts[0].place if row.parts else None
+    return row.target.place, row.parts[0].place if row.parts else None
 
 
 def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:

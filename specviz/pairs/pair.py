@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -87,11 +88,12 @@ class Pair:
     @cached_property
     def parts(self) -> frozenset[str]:
         """What it could draft with: "draft", "head" and "layers", the target's first ones."""
-        from .truncated import has_early_exits  # a run with the draft model asks for no list
+        from .truncated import layer_count  # a run with the draft model asks for no list
 
-        exits = has_early_exits(self.target) or None
-        held = {"draft": self.draft, "head": self.head, "layers": exits}
-        return frozenset(name for name, part in held.items() if part is not None)
+        found = {"draft": self.draft is not None, "head": self.head is not None}
+        with suppress(PairError):
+            found["layers"] = layer_count(self.target) > 1
+        return frozenset(name for name, has in found.items() if has)
 
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless `drafter` is among them, the first of
@@ -128,9 +130,7 @@ class Pair:
     @cached_property
     def draft_vocab(self) -> int:
         """How many ids the draft model may give a probability to."""
-        if self.draft is None or self.draft_tokenizer is None or self.shared is None:
-            return self.vocab
-        return min(tokenizer_size(self.draft_tokenizer), logit_width(self.draft))
+        return self.vocab if self.shared is None else self.shared.draft_of
 
     @property
     def _target_size(self) -> int:

@@ -71,12 +71,8 @@ def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
 
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)  # an option of the hub's client that tqdm does not have
-            super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
-
-        def __iter__(self) -> Iterator[Any]:
-            for item in self.iterable:
-                yield item
-                self.update(1)
+            each = {"mininterval": 0, "miniters": 1, "file": io.StringIO(), "disable": False}
+            super().__init__(*args, **{**options, **each})
 
         def update(self, n: float | None = 1) -> bool | None:
             drawn: bool | None = super().update(n)

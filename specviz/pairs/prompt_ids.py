@@ -58,18 +58,17 @@ def special_ids(tokenizer: Tokenizer) -> set[int]:
 
 def checked_ids(ids: Any, vocab: int) -> list[int]:
     """`ids` as a list; raises `PromptError` unless they are numbers from 0 to `vocab` - 1."""
-    if isinstance(ids, (bytes, bytearray, Mapping)):
-        raise PromptError(f"a prompt is text or a list of token ids, not {shown(ids)}.")
     try:
         numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
-        whole = len(numbers) == len(ids)
+        whole = len(numbers) == len(ids) and not isinstance(ids, (bytes, bytearray, Mapping))
     except (TypeError, ValueError, OverflowError):
         whole = False
     if not whole:
-        raise PromptError("a prompt is text or a list of token ids (whole numbers).")
-    for number in numbers:
-        if not 0 <= number < vocab:
-            raise PromptError(
-                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
-            )
+        raise PromptError(
+            f"a prompt is text or a list of token ids (whole numbers), not {shown(ids)}."
+        )
+    if wrong := [number for number in numbers if not 0 <= number < vocab]:
+        raise PromptError(
+            f"the prompt holds the id {wrong[0]}: this tokenizer has the ids 0 to {vocab - 1}."
+        )
     return numbers

@@ -65,14 +65,11 @@ def watched_findings(spec: WatchedSpec) -> Findings:
     pair = load_watched(spec)
     told, software = tells_steps(pair.stream), pair.stream.identity.software
     yield good("server", f"{software} answers; its own speculation is watched.")
+    flag = "start vLLM with --per-request-spec-decode-metrics detailed"
     if told:
         yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
-        yield warning(
-            "steps",
-            "the server does not tell what its steps draft: start vLLM with "
-            "--per-request-spec-decode-metrics detailed.",
-        )
+        yield warning("steps", f"the server does not tell what its steps draft: {flag}.")
     if pair.alone:
         yield good("baseline", f"{pair.alone.identity.software} answers for the target alone.")
     else:

@@ -59,14 +59,11 @@ class Spelling:
         left out."""
         ids, place = [], 0
         while place < len(text):
-            for size in range(min(self.longest, len(text) - place), 0, -1):
-                token_id = self.ids.get(text[place : place + size])
-                if token_id is not None:
-                    ids.append(token_id)
-                    break
-            else:
-                size = 1
-            place += size
+            sizes = range(min(self.longest, len(text) - place), 0, -1)
+            size = next((n for n in sizes if text[place : place + n] in self.ids), 0)
+            if size:
+                ids.append(self.ids[text[place : place + size]])
+            place += size or 1
         return ids
 
 
@@ -75,13 +72,14 @@ class SharedTokens:
     """What a target's and a draft's tokenizer have in common.
 
     target, draft: their spellings. pairs: (id of the target, id of the draft) with the same bytes,
-    or that both end a text, each id at most once. of: how many ids the target has.
+    or that both end a text, each id at most once. of, draft_of: how many ids target and draft have.
     """
 
     target: Spelling
     draft: Spelling
     pairs: tuple[tuple[int, int], ...]
     of: int
+    draft_of: int
 
     @cached_property
     def to_draft(self) -> dict[int, int]:
@@ -121,7 +119,7 @@ def shared_tokens(
     end, its = (min(some, default=size) for some, size in zip(ends, sizes, strict=True))
     if end < sizes[0] and its < sizes[1] and end not in pairs and its not in pairs.values():
         pairs[end] = its
-    return SharedTokens(ours, theirs, tuple(sorted(pairs.items())), sizes[0])
+    return SharedTokens(ours, theirs, tuple(sorted(pairs.items())), *sizes)
 
 
 _known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()

@@ -1,8 +1,7 @@
 """A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
 
 Each form of a name is a type of its own, and `source` names its row in the table of sources
-(`specviz.kinds`). `VisitorSpec` holds those that a visitor of a page may
-give: none of them can hold the address of a server.
+(`specviz.kinds`).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class ModelsSpec:
         for name in (self.target, self.draft or ""):
             if _ELSEWHERE.search(name):
                 raise PairError(
-                    f"{_cut(name)!r} is no model of the hub, and no folder here: {NAMING}."
+                    f"{name[:MOST_SHOWN]!r} is no model of the hub, and no folder here: {NAMING}."
                 )
 
     def __str__(self) -> str:
@@ -144,6 +143,8 @@ class WatchedSpec:
 
 
 VisitorSpec: TypeAlias = NamedSpec | ModelsSpec | OperatorSpec
+"""What a visitor of a page may give: none of them can hold the address of a server."""
+
 ServerSpec: TypeAlias = ServedSpec | WatchedSpec
 PairSpec: TypeAlias = VisitorSpec | ServerSpec
 
@@ -172,8 +173,9 @@ def parse_pair(name: str) -> PairSpec:
 
     some = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
     raise PairError(
-        f"{_cut(name)!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for "
-        f"a target without a draft model, or one of the table, such as {some}."
+        f"{name[:MOST_SHOWN]!r} is no pair: write 'builtin' or 'target-id+draft-id', "
+        "'target-id+none' for a target without a draft model, or one of the table, such as "
+        f"{some}."
     )
 
 
@@ -204,8 +206,8 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
         for model in filter(None, (spec.target, spec.draft)):
             if not HUB_ID.fullmatch(model) and local_path(model) is None:
                 raise PairError(
-                    f"{_cut(model)!r} is no model that can be named here: use one of the hub, such "
-                    "as owner/model, or a folder of the server's machine."
+                    f"{model[:MOST_SHOWN]!r} is no model that can be named here: use one of the "
+                    "hub, such as owner/model, or a folder of the server's machine."
                 )
     return spec
 
@@ -238,13 +240,9 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
 
 
 def _addressed(url: str, models: str) -> str:
-    if not url.startswith(("http://", "https://")):
+    if not _SERVER.match(url):
         raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
-    if "#" in url:
-        return url
-    if "://" in models:
-        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
-    return f"{url}#{models}"
+    return url if "#" in url else f"{url}#{models}"
 
 
 def is_row(name: str) -> bool:
@@ -280,7 +278,3 @@ def local_file(name: str) -> Path | None:
     """The GGUF file with this name, if there is one."""
     path = local_path(name)
     return path if path and path.is_file() else None
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + "…"

@@ -43,9 +43,7 @@ class Facts:
     safetensors files; pickles are never read. quantizable: the number of parameters that 8-bit and
     4-bit loading makes smaller. dtype: of a model's checkpoint. chat: whether a model was tuned for
     chat.
-    Of a head: format: "eagle3" or "speculators". hidden: its width. vocabulary: how many tokens it
-    can draft. file: bytes of its weights' file, None too if there are several. shipped: whether it
-    comes with the program, in the folder of its name.
+    shipped: of one that comes with the program, its folder in `assets`.
     """
 
     name: str
@@ -58,16 +56,12 @@ class Facts:
     quantizable: int = 0
     dtype: str = ""
     chat: bool = False
-    format: str = ""
-    hidden: int | None = None
-    vocabulary: int | None = None
-    file: int | None = None
-    shipped: bool = False
+    shipped: str = ""
 
     @property
     def place(self) -> str:
         """Where its files are: a hub id, or a folder of this program."""
-        return str(ASSETS / self.name) if self.shipped else self.name
+        return str(ASSETS / self.shipped) if self.shipped else self.name
 
     @property
     def sized(self) -> bool:
@@ -84,9 +78,9 @@ class Facts:
 class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
-    shows: one sentence on what the pair demonstrates. wheel: a package on PyPI, and the GGUF file
-    in it that holds the target, which is read instead of the hub's where it is installed. drafter:
-    its default, where another than the usual one is known to be faster.
+    shows: one sentence on what the pair demonstrates. wheel, file: a package on PyPI, and the GGUF
+    file in it that holds the target, which is read instead of the hub's where it is installed.
+    drafter: its default, where another than the usual one is known to be faster.
     """
 
     name: str
@@ -94,7 +88,8 @@ class NamedPair:
     shows: str
     draft: Facts | None = None
     head: Facts | None = None
-    wheel: tuple[str, str] | None = None
+    wheel: str | None = None
+    file: str | None = None
     drafter: str | None = None
 
     @property
@@ -126,16 +121,12 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    models, heads = _facts("models"), _facts("heads")
+    models, heads = facts("models"), facts("heads")
     return tuple(
         NamedPair(
-            row["name"],
-            models[row["target"]],
-            row["shows"],
-            models.get(row.get("draft")),
-            heads.get(row.get("head")),
-            (row["wheel"], row["file"]) if "wheel" in row else None,
-            row.get("drafter"),
+            **row
+            | {"target": models[row["target"]]}
+            | {"draft": models.get(row.get("draft")), "head": heads.get(row.get("head"))}
         )
         for row in _table()["pairs"]
     )
@@ -157,11 +148,10 @@ def operator_pairs() -> tuple[NamedPair, ...]:
 
 def wheel_file(pair: NamedPair) -> Path | None:
     """A row's GGUF file, if its package is installed. The package's code is not imported."""
-    if pair.wheel is None:
+    if pair.wheel is None or pair.file is None:
         return None
-    package, file = pair.wheel
     try:
-        path = Path(str(metadata.distribution(package).locate_file(file)))
+        path = Path(str(metadata.distribution(pair.wheel).locate_file(pair.file)))
     except metadata.PackageNotFoundError:
         return None
     return path if path.is_file() else None
@@ -201,16 +191,6 @@ def first_pair() -> str:
     return str(spec)
 
 
-def known_model(name: str) -> Facts | None:
-    """The table's entry for a hub id, or None."""
-    return _facts("models").get(name)
-
-
-def known_head(name: str) -> Facts | None:
-    """The table's entry for the hub id of a head, or None."""
-    return _facts("heads").get(name)
-
-
 def suggested_draft(target: str) -> str | None:
     """The hub id of a draft with the same tokenizer as the target, if one is known.
 
@@ -240,8 +220,9 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
 
 
 @cache
-def _facts(part: str) -> dict[str, Facts]:
-    return {name: Facts(name, **facts) for name, facts in _table()[part].items()}
+def facts(part: str) -> dict[str, Facts]:
+    """The table's "models" or "heads", by their hub ids."""
+    return {name: Facts(name, **values) for name, values in _table()[part].items()}
 
 
 @cache

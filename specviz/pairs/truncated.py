@@ -20,14 +20,6 @@ def layer_count(model: Any) -> int:
     return len(_blocks(model))
 
 
-def has_early_exits(model: Any) -> bool:
-    """Whether the model's first layers can run without the others."""
-    try:
-        return layer_count(model) > 1
-    except PairError:
-        return False
-
-
 def blocks_path(model: Any) -> str:
     """The dotted name of the list that holds the model's blocks."""
     config = model.config.get_text_config()

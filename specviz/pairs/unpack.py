@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from unittest.mock import patch
 
 import gguf
 import torch
@@ -21,16 +19,16 @@ from filelock import FileLock
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from ..errors import PairError, causes_of, ran_out_of_memory
+from ..errors import PairError, ran_out_of_memory
 from ..variables import CACHE
 from .gguf import GgufHeader, read_gguf
 from .load import check_files, sha256, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
 from .progress import Progress, Watcher, watched
-from .weights import ORIGIN, ModelSource
+from .weights import ModelSource
 
-FORM = 1  # of what is kept; another one is unpacked anew
+FORM = 2  # of what is kept; another one is unpacked anew
 ARCHITECTURES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
 )
@@ -48,16 +46,9 @@ _one_at_a_time = Lock()
 
 
 def cache_folder() -> Path:
-    """Where unpacked models lie: SPECVIZ_CACHE, or the platform's folder for such files."""
-    if named := CACHE.read():
-        return named
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library/Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "specviz"
+    """Where unpacked models lie: SPECVIZ_CACHE, or the user's folder for such files."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return CACHE.read() or Path(base) / "specviz"
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:
@@ -82,7 +73,12 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     except Exception as error:
         if isinstance(error, PairError) or ran_out_of_memory(error):
             raise
-        raise PairError(_write_sentence(header, error)) from error
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise PairError(
+            f"{path.name} cannot be unpacked into {cache_folder()} ({why}), where it takes "
+            f"{shown_bytes(header.unpacked)}: make room there, or set {CACHE.name} to another "
+            "folder."
+        ) from error
     return folder
 
 
@@ -106,14 +102,9 @@ def _parsed_once() -> Iterator[None]:
     """Within it, a file is parsed once: transformers does so for the config, the tokenizer and the
     weights, and makes a table of names for each module; each takes seconds."""
     with _one_at_a_time:
-        before = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-        for name, made in before.items():
-            setattr(gguf, name, cache(made))
-        try:
+        parse, names = cache(gguf.GGUFReader), cache(gguf.get_tensor_name_map)
+        with patch.multiple(gguf, GGUFReader=parse, get_tensor_name_map=names):
             yield
-        finally:
-            for name, made in before.items():
-                setattr(gguf, name, made)
 
 
 def checked_gguf(path: Path) -> GgufHeader:
@@ -128,27 +119,20 @@ def checked_gguf(path: Path) -> GgufHeader:
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
-    need = header.unpacked
-    home = folder.parent.parent
-    if (free := shutil.disk_usage(home).free) < need:
-        raise PairError(
-            f"{header.path.name} needs {shown_bytes(need)} once unpacked, and there are "
-            f"{shown_bytes(free)} free for {home}: make room, or set {CACHE.name} to another "
-            "folder."
-        )
     if on_progress is not None:
-        on_progress(Progress(f"unpacking {folder.name}, once ({shown_bytes(need)})"))
-    with ExitStack() as undone:
-        undone.callback(shutil.rmtree, folder.parent, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)  # damaged, or of a process that was killed
-        folder.mkdir(parents=True)
-        _write(header, folder, on_progress)
-        (folder / ORIGIN).write_text(json.dumps({"revision": f"sha256:{digest}"}), "utf-8")
+        size = shown_bytes(header.unpacked)
+        on_progress(Progress(f"unpacking {folder.name}, once ({size})"))
+    shutil.rmtree(folder, ignore_errors=True)  # damaged, or of a process that was killed
+    folder.mkdir(parents=True)
+    try:
+        _write(header, digest, folder, on_progress)
         write_checksums(folder)  # without the list it is unpacked anew
-        undone.pop_all()
+    except BaseException:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        raise
 
 
-def _write(header: GgufHeader, folder: Path, on_progress: Watcher | None) -> None:
+def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
     """Write the model, its tokenizer and its template as transformers keeps them."""
     where, file = str(header.path.parent), header.path.name
     options: dict[str, Any] = {"gguf_file": file, "trust_remote_code": False}
@@ -168,6 +152,7 @@ def _write(header: GgufHeader, folder: Path, on_progress: Watcher | None) -> Non
         raise PairError(f"{file} holds weights that are no numbers: download it again.")
     if model.generation_config.eos_token_id is None:
         model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.config.gguf_digest = f"sha256:{digest}"
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -200,15 +185,3 @@ def _cut_as_llama_cpp(tokenizer: Any, header: GgufHeader) -> None:
         cut = pre_tokenizers.Split(Regex(_CUTS[way]), "isolated")
     as_gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=way in _DIGITS)
     inner.pre_tokenizer = pre_tokenizers.Sequence([cut, as_gpt2])
-
-
-def _write_sentence(header: GgufHeader, error: BaseException) -> str:
-    full = any(
-        getattr(one, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(one)
-        for one in causes_of(error)
-    )
-    why = "the disk is full" if full else type(error).__name__
-    return (
-        f"{header.path.name} cannot be unpacked into {cache_folder()} ({why}): make room there, or "
-        f"set {CACHE.name} to another folder."
-    )

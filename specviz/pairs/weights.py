@@ -3,7 +3,6 @@ it fails."""
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,9 +16,6 @@ from ..errors import PairError, ran_out_of_memory
 
 if TYPE_CHECKING:
     from .progress import Watcher
-
-ORIGIN = "origin.json"
-"""In a folder that was made of a GGUF file: of which one."""
 
 MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -109,29 +105,15 @@ def checked_device(device: object) -> torch.device | None:
         found: torch.device = torch.device(named)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type not in ("cpu", "cuda", "mps"):
-        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
     if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
         return found
     if found.type == "mps":
         raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
+    if found.type != "cuda":
+        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count:
-        without = "torch is installed without CUDA"
-        why = without if torch.version.cuda is None else "torch finds no GPU that it can use"
-        raise PairError(f"there is no {found} here, since {why}: leave the device out, or use cpu.")
     if (found.index or 0) >= count:
-        raise PairError(f"there is no {found}: this machine has cuda:0 to cuda:{count - 1}.")
-    return found
-
-
-def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """The dtype with this name, None for None or "auto"; raises `PairError` for another name."""
-    if dtype is None or dtype == "auto":
-        return None
-    found = DTYPES.get(str(dtype).removeprefix("torch."))
-    if found is None:
-        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
+        raise PairError(f"there is no {found} here, of {count} GPUs that torch can use: {DEVICES}.")
     return found
 
 
@@ -160,7 +142,9 @@ def checked_options(
     draft_quantize: str | None = None,
 ) -> tuple[LoadOptions, LoadOptions]:
     """Of the target and of the draft. Raises `PairError`, see `load_pair`."""
-    found = checked_dtype(dtype)
+    found = DTYPES.get(str(dtype).removeprefix("torch."))
+    if found is None and dtype not in (None, "auto"):
+        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
     target, draft = map(checked_quantization, (quantize, draft_quantize))
     return LoadOptions(found, target), LoadOptions(found, draft)
 
@@ -177,8 +161,13 @@ def load_model(
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
     """
+    bars: Any = nullcontext({})
+    if on_progress is not None:
+        from .progress import watched  # a run that nobody watches needs no bars
+
+        bars = watched(on_progress, source.shown)
     try:
-        with _watched(on_progress, source.shown) as watching:
+        with bars as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
                 **({} if config is None else {"config": config}),
@@ -200,19 +189,7 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
-    # Of a folder that was made of a GGUF file, headers say which.
-    if source.folder is not None and (origin := origin_of(source.folder)) is not None:
-        model.config._commit_hash = origin
-    return _placed(model, options).eval()
-
-
-def _watched(on_progress: Watcher | None, shown: str) -> Any:
-    """Within it, the progress of loading is reported; yields options for it."""
-    if on_progress is None:
-        return nullcontext({})
-    from .progress import watched
-
-    return watched(on_progress, shown)
+    return model.eval()
 
 
 def read_tokenizer(source: ModelSource) -> Any:
@@ -223,17 +200,3 @@ def read_tokenizer(source: ModelSource) -> Any:
         from .hub import failure_sentence
 
         raise PairError(failure_sentence(source, error)) from error
-
-
-def origin_of(folder: Path) -> str | None:
-    """Which file an unpacked folder was made of, such as "sha256:…"; None for other folders."""
-    try:
-        return str(json.loads((folder / ORIGIN).read_text("utf-8"))["revision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _placed(model: Any, options: LoadOptions) -> Any:
-    # With a device map the weights are in place already, and quantized weights cannot move.
-    in_place = getattr(model, "hf_device_map", None) or options.device is None
-    return model if in_place else model.to(options.device)

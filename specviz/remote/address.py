@@ -32,16 +32,6 @@ class ServerAddress:
         """Host and port, for sentences."""
         return HIDDEN if self.hidden else self.url.netloc.decode()
 
-    @property
-    def keyless(self) -> str:
-        """What a sentence about a refused key says: where a key for this address is set."""
-        if not self.key and not self.hidden and REMOTE.read() and REMOTE_KEY.read():
-            return (
-                f"no key was sent, since {REMOTE_KEY.name} belongs to the server in {REMOTE.name}: "
-                f"unset {REMOTE.name}, or set it to this one."
-            )
-        return f"set {REMOTE_KEY.name} to one of its keys."
-
 
 def server_address(url: str) -> ServerAddress:
     """An address that the person who runs this program has named, with the key for it.
@@ -60,8 +50,8 @@ def checked_url(url: str) -> httpx.URL:
     """A URL of a server, without what follows its path. Raises `ServerError`."""
     try:
         parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise ServerError("this is no address: write http://HOST:PORT/v1.") from error
+    except (httpx.InvalidURL, TypeError):
+        parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ServerError("this is no address of a server: write http://HOST:PORT/v1.")
     if parsed.userinfo:

@@ -73,7 +73,7 @@ def identity_of(server: Server, model: str) -> Identity:
 
 def served_models(server: Server) -> dict[str, dict[str, Any]]:
     """The server's models by name, as it describes them. Raises `ServerError`."""
-    listing = server.get("models")
+    listing = server.ask("models")
     try:
         return {str(entry["id"]): dict(entry) for entry in listing["data"]}
     except (KeyError, TypeError, ValueError) as error:
@@ -108,6 +108,6 @@ def positive(value: Any) -> int | None:
 
 def _told(server: Server, path: str, name: str) -> str:
     try:
-        return str(server.get(path)[name])[:40]
+        return str(server.ask(path)[name])[:40]
     except (PairError, ServerError, KeyError, TypeError):
         return ""

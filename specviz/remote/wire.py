@@ -7,25 +7,21 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeAlias
-from urllib.request import getproxies, proxy_bypass
+from typing import Any, NamedTuple, TypeAlias
 
 import httpx
 import orjson
 
 from ..errors import ServerError, causes_of
+from ..variables import REMOTE, REMOTE_KEY
 from .address import ServerAddress, checked_url
 
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
-MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
-RETRIES = 2  # where nothing is timed
-MOST_SHOWN = 200  # characters of a question in a sentence
-RIGHT_AFTER = 10.0  # seconds
+MOST_SHOWN = 200  # characters of what a server says in a sentence
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
 """What is raised where an answer has another form than the one that is read."""
@@ -34,8 +30,7 @@ Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 """The chunks of a streamed answer, each with the seconds from the request to its arrival."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer and its cost. seconds: from the request's first byte to the answer's last, as this
     machine sees it. sent, received: bytes of the bodies."""
 
@@ -57,7 +52,7 @@ class Server:
     ) -> None:
         self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
         self._url, self._key = self.address.url, self.address.key
-        self._last: tuple[str, float] | None = None  # a question, and when it was answered
+        self.shown = self.address.shown  # host and port, for sentences
         self._client = httpx.Client(
             headers={
                 "content-type": "application/json",
@@ -68,31 +63,30 @@ class Server:
             transport=transport,
         )
 
-    @property
-    def shown(self) -> str:
-        """Host and port, for sentences; visitors must not learn those of the operator's server."""
-        return self.address.shown
-
     def __repr__(self) -> str:
         return f"Server({str(self._url)!r})"
 
-    def get(self, path: str) -> Any:
-        """The JSON at a path below the interface, or at "/path" of the server. Raises
-        `ServerError`."""
-        return self._patiently(path, None)
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON at a path below the interface, or at "/path" of the server: of a GET, or of a
+        POST with a body. Raises `ServerError`."""
+        return self.post(path, body).value
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        return str(self._once(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
+        return str(self.post(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
 
-    def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
-        return self._patiently(path, body)
-
-    def post(self, path: str, body: dict[str, Any]) -> Reply:
-        """One POST and its cost, never asked again: for what a clock counts. Raises
-        `ServerError`."""
-        return self._once(path, body)
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any] | None,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> Reply:
+        """One POST, or a GET without a body, and its cost. Raises `ServerError`."""
+        start = time.perf_counter()
+        with self._begun(path, body) as response:
+            raw = self._read(response)
+            seconds = time.perf_counter() - start
+            return Reply(read(raw), seconds, len(response.request.content), len(raw))
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
         """The chunks of an answer as they come.
@@ -138,28 +132,6 @@ class Server:
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
 
-    def _patiently(self, path: str, body: dict[str, Any] | None) -> Any:
-        for _ in range(RETRIES):
-            try:
-                return self._once(path, body).value
-            except _BusyError as busy:
-                if busy.wait > MOST_WAIT:
-                    raise
-                time.sleep(busy.wait)
-        return self._once(path, body).value
-
-    def _once(
-        self,
-        path: str,
-        body: dict[str, Any] | None,
-        read: Callable[[bytes], Any] = orjson.loads,
-    ) -> Reply:
-        start = time.perf_counter()
-        with self._begun(path, body) as response:
-            raw = self._read(response)
-            seconds = time.perf_counter() - start
-            return Reply(read(raw), seconds, len(response.request.content), len(raw))
-
     @contextmanager
     def _begun(self, path: str, body: dict[str, Any] | None) -> Iterator[httpx.Response]:
         """The answer to a question, once it begins, if it is no refusal.
@@ -167,32 +139,25 @@ class Server:
         What httpx and parsers raise, also within, becomes a sentence, which holds neither key nor
         address but host and port.
         """
-        content, question = None if body is None else orjson.dumps(body), _question(path, body)
-        method = "GET" if body is None else "POST"
+        content, method = (None, "GET") if body is None else (orjson.dumps(body), "POST")
+        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
         try:
-            request = self._client.build_request(method, self._at(path), content=content)
+            url = self._url.copy_with(path=whole)
+            request = self._client.build_request(method, url, content=content)
             with closing(self._sent(request)) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise self._refusal(response, question, self._read(response))
+                    raise self._refusal(response, self._read(response))
                 yield response
         except (httpx.HTTPError, ValueError) as error:
-            raise ServerError(self._fault(error, question)) from error
-        self._last = question, time.monotonic()
+            raise ServerError(self._fault(error)) from error
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         """The answer once it begins. A server may end a kept connection while a request is on its
         way: the request is then sent again, once, on a new one."""
         try:
             return self._client.send(request, stream=True)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as ended:
-            try:
-                return self._client.send(request, stream=True)
-            except httpx.ConnectError:
-                raise ended from None  # by this request
-
-    def _at(self, path: str) -> httpx.URL:
-        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
-        return self._url.copy_with(path=whole)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return self._client.send(request, stream=True)
 
     def _read(self, response: httpx.Response) -> bytes:
         raw = bytearray()
@@ -205,7 +170,7 @@ class Server:
                 )
         return bytes(raw)
 
-    def _fault(self, error: Exception, question: str) -> str:
+    def _fault(self, error: Exception) -> str:
         if isinstance(error, httpx.TimeoutException):
             connecting = isinstance(error, httpx.ConnectTimeout)
             return (
@@ -213,47 +178,22 @@ class Server:
                 f"{CONNECT_SECONDS if connecting else ANSWER_SECONDS:g} s: see whether the server "
                 "is up and has loaded its model."
             )
-        if isinstance(error, httpx.ProxyError):
-            return f"the proxy did not lead to {self.shown}: check HTTPS_PROXY and NO_PROXY."
-        if isinstance(error, httpx.ConnectError):
-            if self._last and time.monotonic() - self._last[1] < RIGHT_AFTER:
-                return self._stopped(self._last[0])
-            return self._unreachable(error)
-        if isinstance(error, httpx.TransportError):
-            if not self._is_alive():
-                return self._stopped(question)
-            return (
-                f"{self.shown} ended the connection in mid-answer: see whether the server still "
-                "runs, and start again."
-            )
-        return self.rubbish()
-
-    def _is_alive(self) -> bool:
-        """Whether the server still answers; an engine that has ended makes vLLM's /health 503."""
-        try:
-            status = self._client.get(self._at("/health"), timeout=CONNECT_SECONDS).status_code
-        except httpx.TransportError:
-            return False
-        return status < 500
-
-    def _stopped(self, question: str) -> str:
-        return (
-            f"{self.shown} stopped answering right after a question of ours ({question}): see its "
-            "log for the reason, and start it again."
-        )
-
-    def _unreachable(self, error: BaseException) -> str:
         if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
             return (
                 f"{self.shown} has a certificate that is not trusted here, or speaks no TLS: "
                 "use http:// for a server without TLS, or set SSL_CERT_FILE."
             )
-        if self._url.scheme in getproxies() and not proxy_bypass(self._url.host):
+        if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
             return (
-                f"{self.shown} was not reached by way of the proxy: check "
-                f"{self._url.scheme.upper()}_PROXY, or name the host in NO_PROXY."
+                f"no server answers at {self.shown}: start it, or check the address, and if a "
+                "proxy is set HTTP_PROXY and NO_PROXY; the log of a server that has ended says why."
             )
-        return f"no server answers at {self.shown}: start it, or check the address."
+        if isinstance(error, httpx.TransportError):
+            return (
+                f"{self.shown} ended the connection in mid-answer: see its log for the reason, and "
+                "start it again if it has stopped."
+            )
+        return self.rubbish()
 
     def rubbish(self) -> str:
         """The sentence for an answer that is not what the protocol promises."""
@@ -262,26 +202,26 @@ class Server:
             "address ends in /v1 and leads to vLLM or a server like it."
         )
 
-    def _refusal(self, response: httpx.Response, question: str, raw: bytes) -> ServerError:
+    def _refusal(self, response: httpx.Response, raw: bytes) -> ServerError:
         status, said = response.status_code, ""
         with suppress(ValueError):  # not JSON
             said = _said(orjson.loads(raw), self._key)
         if status in (401, 403):
-            return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
+            return ServerError(
+                f"{self.shown} refuses the key{'' if self._key else ', of which none was sent'}: "
+                f"set {REMOTE_KEY.name} to one of its keys. Beside {REMOTE.name} it goes to the "
+                "servers that are named there, and to no other."
+            )
         if status == 429:
-            return _BusyError(self.shown, response)
+            return ServerError(f"{self.shown} has too many requests: start again in a minute.")
         if status in (404, 405, 501):
-            return UnknownError(
+            return ServerError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
                 "and let the address end in /v1."
             )
-        if status in (502, 504) and not said:
-            return ServerError(f"a proxy before {self.shown} cannot reach it: status {status}.")
         if status < 500:
             refused = f"{self.shown} refused a request with status {status}{said}."
             return RefusedError(refused, said)
-        if not self._is_alive():
-            return ServerError(self._stopped(question))
         return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
 
 
@@ -293,30 +233,6 @@ class RefusedError(ServerError):
         self.said = said
 
 
-class UnknownError(ServerError):
-    """The server has no such address or model."""
-
-
-class _BusyError(ServerError):
-    def __init__(self, shown: str, response: httpx.Response) -> None:
-        try:
-            self.wait = min(3600.0, max(0.0, float(response.headers.get("retry-after", "1"))))
-        except ValueError:  # a date
-            self.wait = 60.0
-        super().__init__(
-            f"{shown} has too many requests and asks to wait {self.wait:g} s: start again then."
-        )
-
-
-def _question(path: str, body: dict[str, Any] | None) -> str:
-    """A question in a few words, for sentences: its path and the numbers that it sets."""
-    options = (body or {}).items()
-    plain = (
-        f"{name} {value}" for name, value in options if value and isinstance(value, int | float)
-    )
-    return ", ".join([path, *plain])[:MOST_SHOWN]
-
-
 def _said(answer: Any, key: str | None) -> str:
     """What a server says about an error, cut short, as the end of a sentence; without the key."""
     error = answer.get("error", answer) if isinstance(answer, dict) else None
@@ -326,4 +242,4 @@ def _said(answer: Any, key: str | None) -> str:
     plain = " ".join(text.split())
     if key:
         plain = plain.replace(key, "[key]")
-    return f": {plain[:200].rstrip('.')}"
+    return f": {plain[:MOST_SHOWN].rstrip('.')}"

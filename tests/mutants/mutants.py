@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant("metrics", "compute_metrics", "len(r.drafted) * c + 1", "len(r.drafted) * c", "metrics"),
     Mutant("metrics", "_doubt", "price < LEAST_PRICE", "price < 0.1", "uncertainty"),
     Mutant("metrics", "rounds_of", "max(before, at - begun)", "at", "watched"),
-    Mutant("metrics", "_only_places", "if ways[0][0] != 1:", "if ways[0][0] < 1:", "watched"),
+    Mutant("metrics", "_only_places", "if len(found) != 1:", "if len(found) < 1:", "watched"),
     # Recordings of strangers
     Mutant("recordings", "read_recording", "len(raw) > most_packed", "False", "malformed_recordings recording"),
     Mutant("recordings", "read_recording", 'data.get("digest") not in (None, digest_of(data))', "False", EDITED),

@@ -85,7 +85,7 @@ def test_another_draft_is_named_where_one_is_known(tmp_path: Path):
     assert report.suggested == "Qwen/Qwen2.5-0.5B-Instruct"
     sentence = sentence_about(report, "tokenizer", "warning")
     assert "can race, with 7 of the target's 8 tokens in common" in sentence
-    assert "Qwen/Qwen2.5-0.5B-Instruct has the target's own tokenizer" in sentence
+    assert "Qwen/Qwen2.5-0.5B-Instruct with the target's tokenizer" in sentence
     assert "Qwen/Qwen2.5-0.5B-Instruct" in sentence_about(examine(str(target)), "draft", "good")
 
 
@@ -194,6 +194,6 @@ def test_the_command_prints_json(good_pair: tuple[Path, Path], capsys: pytest.Ca
     assert main(["doctor", str(good_pair[0]), "/no/where", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["verdict"] == "stop" and report["draft"] == "where"
-    assert {"level": "stop", "topic": "name"} in [
+    assert {"level": "stop", "topic": "model"} in [
         {key: finding[key] for key in ("level", "topic")} for finding in report["findings"]
     ]

@@ -3,7 +3,6 @@
 import errno
 import functools
 import importlib.util
-import shutil
 import struct
 import time
 import tracemalloc
@@ -94,14 +93,14 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "another format": (b"PK\3\4" + bytes(100), "no GGUF file"),
     "version 1": (header([], [], version=1), "version 1"),
     "big endian": (MAGIC + struct.pack(">IQQ", 3, 1, 1), "version"),
-    "keys without end": (MAGIC + struct.pack("<IQQ", 3, 1, HUGE), "count"),
-    "tensors without end": (MAGIC + struct.pack("<IQQ", 3, HUGE, 1), "count"),
-    "a string without end": (header([struct.pack("<Q", HUGE)], []), "count"),
-    "a list without end": (header([pair_of("a", 9, struct.pack("<IQ", 4, HUGE))], []), "count"),
-    "lists in lists": (header([pair_of("a", 9, struct.pack("<IQ", 9, 5))], []), "unknown kind"),
-    "an unknown value": (header([pair_of("a", 99, b"")], []), "unknown kind"),
-    "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "unknown kind"),
-    "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "dimensions"),
+    "keys without end": (MAGIC + struct.pack("<IQQ", 3, 1, HUGE), "cut off"),
+    "tensors without end": (MAGIC + struct.pack("<IQQ", 3, HUGE, 1), "cut off"),
+    "a string without end": (header([struct.pack("<Q", HUGE)], []), "cut off"),
+    "a list without end": (header([pair_of("a", 9, struct.pack("<IQ", 4, HUGE))], []), "cut off"),
+    "lists in lists": (header([pair_of("a", 9, struct.pack("<IQ", 9, 5))], []), "damaged"),
+    "an unknown value": (header([pair_of("a", 99, b"")], []), "damaged"),
+    "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "damaged"),
+    "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "cut off"),
     "a tensor past the end": (header([LLAMA], [tensor((HUGE, HUGE))]), "cut off"),
     "no tensors": (header([LLAMA], []), "no model"),
     "no architecture": (header([], [tensor((1,))]) + bytes(99), "no model"),
@@ -164,7 +163,7 @@ def test_a_file_is_unpacked_once_and_is_the_same_model(
     for name, weight in known.state_dict().items():
         assert torch.equal(own[name], weight), name
     assert model_name(pair.target) == read_gguf(packed).name
-    assert pair.target.config._commit_hash.startswith("sha256:")
+    assert pair.target.config.gguf_digest.startswith("sha256:")
     assert any("unpacking" in one for one in steps)
     monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked again"))
     assert load_pair(f"{packed}+none").drafters == pair.drafters
@@ -219,13 +218,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(unpack, "_write", lambda _, made, __: full(made))
-        with pytest.raises(PairError, match=r"the disk is full.*SPECVIZ_CACHE"):
+        patch.setattr(unpack, "_write", lambda _, __, made, ___: full(made))
+        with pytest.raises(PairError, match=r"No space left.*MB: make room.*SPECVIZ_CACHE"):
             unpack.unpacked(packed)
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(unpack.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(PairError, match=r"1\.0 kB free.*SPECVIZ_CACHE"):
-        unpack.unpacked(packed)
     assert [one.suffix for one in (tmp_path / "gguf").iterdir()] == [".lock"]
 
 
@@ -246,7 +241,7 @@ def test_the_doctor_reads_a_file_before_it_is_unpacked(
     said = {one.topic: one.sentence for one in report.findings}
     assert report.verdict != "stop" and report.memory["bfloat16"] > 20e6
     assert "llama" in said["file"] and "F32" in said["file"] and "template" in said["file"]
-    assert "licence" in said
+    assert "none as its licence" in said["file"]
 
 
 @functools.cache
@@ -304,7 +299,7 @@ def test_the_doctor_knows_the_real_model(wheel: Path) -> None:
     said = {one.topic: one.sentence for one in report.findings}
     assert report.verdict == "good", report.findings
     assert "Q4_1" in said["file"] and "has a chat template" in said["file"]
-    assert "apache-2.0" in said["licence"]
+    assert "apache-2.0" in said["file"]
 
 
 # Words of ten languages, with what tokenizers cut in different ways between them.

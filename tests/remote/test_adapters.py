@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_completions import FakeServer, fake_server
+from fake_completions import fake_server
 from fake_engines import FakeLlama
 from model_families import saved
 from toy_models import byte_level, emitted_ids, llama, relative
@@ -17,15 +17,6 @@ from specviz.errors import PairError
 VOCAB = 300
 GREEDY = Settings(max_new_tokens=16, gamma=4)
 SAMPLED = Settings(max_new_tokens=16, gamma=3, temperature=0.9, top_p=0.95, seed=5)
-
-
-class Unnamed(FakeLlama):
-    """One that does not say what it is."""
-
-    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        if path == "/v1/models":
-            return 200, {"data": [{"id": self.name}]}
-        return super().answer(path, body)
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +30,12 @@ def draft(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(folder, relative(target, noise=0.05), byte_level(VOCAB))
 
 
-@pytest.mark.parametrize("kind", [FakeLlama, Unnamed])
-def test_llama_cpps_server_is_asked_in_its_form_whether_it_names_itself_or_not(
-    kind: type[FakeServer], target: Any, draft: Path
-) -> None:
-    with fake_server(target, byte_level(VOCAB), kind) as server:
+def test_llama_cpps_server_is_asked_in_its_form(target: Any, draft: Path) -> None:
+    with fake_server(target, byte_level(VOCAB), FakeLlama) as server:
         remote = load_pair(f"{server.url}#target+{draft}")
         able = remote.target
         assert able.listed == VOCAB and not able.draws
-        if kind is FakeLlama:
-            assert able.identity.software == "llama.cpp b11549" and able.identity.context == 128
+        assert able.identity.software == "llama.cpp b11549" and able.identity.context == 128
         local = Pair(target=target, draft=remote.draft, tokenizer=remote.tokenizer)
         for settings in (GREEDY, SAMPLED):
             server.asked.clear()
@@ -59,7 +46,7 @@ def test_llama_cpps_server_is_asked_in_its_form_whether_it_names_itself_or_not(
 
 
 def test_a_server_of_no_known_form_is_refused(target: Any, draft: Path) -> None:
-    class Mute(Unnamed):
+    class Mute(FakeLlama):
         def complete(self, body: dict[str, Any]) -> Any:
             return {"content": "hello"}
 

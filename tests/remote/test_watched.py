@@ -161,6 +161,7 @@ def chunks_of(*lengths: int) -> list[Step]:
         ((1, 4, 1), (5, 5), (2, 0), None),  # the sum is not the text
         ((1, 4, 1), (2, 5), (3, 0), None),  # more accepted than drafted
         ((1, 4), (5, 5), (3,), None),
+        ((1,), (5,), (3,), None),
     ],
 )
 def test_counts_are_held_to_the_text(

@@ -202,20 +202,26 @@ class Head(nn.Module):
 
 def check_head(config: HeadConfig, target: Any) -> None:
     """Raise `PairError` unless a head of this shape fits the target."""
-    own = text_config(target)
-    if config.target_width != own.hidden_size:
+    layers = text_config(target).num_hidden_layers
+    if not all(1 <= n <= layers for n in config.states):
         raise PairError(
-            f"the head reads hidden states of width {config.target_width} and the target's have "
-            f"width {own.hidden_size}: choose a head made for this target."
+            f"the head reads states after {', '.join(map(str, config.states))} layers and the "
+            f"target has {layers}: choose a head made for this target."
         )
-    if not all(1 <= n <= own.num_hidden_layers for n in config.states):
-        read = " and ".join(", ".join(map(str, config.states)).rsplit(", ", 1))
+    check_fit(target, config.target_width, config.layer.vocab_size, "head")
+
+
+def check_fit(target: Any, width: int, vocab: int, what: str) -> None:
+    """Raise `PairError` unless the target has states of this width and a vocabulary of this
+    size."""
+    own, known = text_config(target).hidden_size, logit_width(target)
+    if width != own:
         raise PairError(
-            f"the head reads states after {read} layers and the target has "
-            f"{own.num_hidden_layers}: choose a head made for this target."
+            f"the {what} reads hidden states of width {width} and the target's have width {own}: "
+            "choose one made for this target."
         )
-    if config.layer.vocab_size != logit_width(target):
+    if vocab != known:
         raise PairError(
-            f"the head was made for a vocabulary of {config.layer.vocab_size:,} tokens and the "
-            f"target's has {logit_width(target):,}: choose a head made for this target."
+            f"the {what} has a vocabulary of {vocab:,} tokens and the target one of {known:,}: "
+            "choose one made for this target."
         )

@@ -1,12 +1,7 @@
-"""Reading of heads as they are published: EAGLE-3 checkpoints, and the format of `speculators`.
-
-Both hold a config and safetensors with nearly the same names, which are read here; no code of a
-repository runs, and pickles are never read.
-"""
+"""Reading of heads as they are published: EAGLE-3 checkpoints, and the format of `speculators`."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -17,16 +12,16 @@ from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import LlamaConfig
+from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from ...errors import PairError
+from ...errors import PairError, ran_out_of_memory
 from .. import hub
 from ..memory import LayerCache, MemoryNeed
 from ..metadata import HeadMetadata
 from ..pair import parameter_count, text_config
 from ..progress import Watcher, watched
-from ..weights import ModelSource
+from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -40,10 +35,10 @@ def config_values(name: str) -> dict[str, Any]:
     """What config.json of a hub id or folder holds; nothing if it cannot be read: whoever reads it
     as a model then says why."""
     try:
-        values = json.loads(hub.hub_file(hub.find_source(name), "config.json").read_text("utf-8"))
+        source = hub.find_source(name)
+        return dict(PretrainedConfig.get_config_dict(source.name, **hub_options(source))[0])
     except Exception:  # the hub's client raises errors of many kinds
         return {}
-    return values if isinstance(values, dict) else {}
 
 
 def is_eagle(values: dict[str, Any]) -> bool:
@@ -87,11 +82,8 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
     with torch.device("meta"):
         parameters = parameter_count(Head(config))
     cache = LayerCache(2 * config.layer.num_key_value_heads * config.layer.head_dim)
-    made_for: Any = values
-    for key in ("speculators_config", "verifier", "name_or_path"):
-        made_for = made_for.get(key) if isinstance(made_for, dict) else None
     need, load = MemoryNeed(parameters, 0, (cache,)), partial(_loaded, source, config)
-    return HeadMetadata(source, config, need, load, made_for)
+    return HeadMetadata(source, config, need, load)
 
 
 LAYER_FIELDS = (
@@ -127,8 +119,6 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
     source, values = hub.find_source(name), config_values(name)
-    if not is_eagle(values):
-        raise PairError(hub.general_sentence(source.shown))
     return _loaded(source, read_head(source, values, target).form, target, device, None)
 
 
@@ -151,7 +141,29 @@ def _loaded(
             f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
             f"{list(embedding.shape)}: choose a head made for this target."
         )
-    head = _filled(config, weights, device, dtype, source.shown)
+    if config.draft_vocab == config.layer.vocab_size:
+        weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
+    kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
+    with torch.device("meta"):
+        head = Head(config)
+    try:
+        placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
+        head.load_state_dict(placed, assign=True)
+    except RuntimeError as error:
+        if ran_out_of_memory(error):
+            raise
+        raise PairError(
+            f"{source.shown} does not hold the weights of an EAGLE-3 head of one layer that its "
+            "config.json describes: download it again, or choose another head."
+        ) from error
+    targets = head.targets
+    in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
+    if len(targets.unique()) < len(targets) or not in_range:
+        raise PairError(
+            f"{source.shown} maps its tokens to ids outside of the target's vocabulary, or several "
+            "to one: download it again."
+        )
+    head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
     head.embedding, head.name_or_path = embedding, source.name
     return head.eval()
 
@@ -160,9 +172,7 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
     """The source with a local folder that has its files."""
     if source.folder is not None:
         return source
-    listing = hub.hub_listing(source)
-    if listing is not None and not any(name.endswith(".safetensors") for name in listing.files):
-        raise PairError(hub.no_safetensors(source.shown, set(listing.files)))
+    hub.safe_files(source)
     try:
         with watched(on_progress, source.shown) as options:
             folder = snapshot_download(
@@ -187,42 +197,3 @@ def _weights(source: ModelSource) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             found[re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))] = tensor
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
-
-
-def _filled(
-    config: HeadConfig,
-    weights: dict[str, Tensor],
-    device: torch.device,
-    dtype: torch.dtype,
-    shown: str,
-) -> Head:
-    """A head with these weights."""
-    with torch.device("meta"):
-        head = Head(config)
-    wanted = head.state_dict()
-    if config.draft_vocab == config.layer.vocab_size:
-        weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
-    for name in sorted(wanted.keys() | weights.keys()):
-        if name not in weights:
-            raise PairError(f"{shown} lacks weights, {name} among them: download it again.")
-        if name not in wanted:
-            raise PairError(
-                f"{shown} has a weight {name}, which an EAGLE-3 head of one layer does not have: "
-                "choose another head."
-            )
-        if weights[name].shape != wanted[name].shape:
-            raise PairError(
-                hub.misfit_sentence(shown, name, weights[name].shape, wanted[name].shape)
-            )
-    kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
-    placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
-    head.load_state_dict(placed, assign=True)
-    head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
-    targets = head.targets
-    in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
-    if len(targets.unique()) < len(targets) or not in_range:
-        raise PairError(
-            f"{shown} maps its tokens to ids outside of the target's vocabulary, or several to "
-            "one: download it again."
-        )
-    return head

@@ -1,9 +1,8 @@
-"""Heads that transformers itself can run: a target's own layers, and assistants of Gemma 4.
+"""Heads that transformers itself can run: a target's own multi-token prediction layers, and
+assistants of Gemma 4.
 
-Many checkpoints carry multi-token prediction layers (`MtpModel`), which use the target's embeddings
-and its head; transformers drops most of them when it loads a model. An assistant has no keys and
-values of its own: each of its layers looks at those that the target's last layer of the same kind
-has left. So it reads no prompt, and nothing of it is rolled back.
+An assistant has no keys and values of its own: each of its layers looks at those that the target's
+last layer of the same kind has left. So it reads no prompt, and nothing of it is rolled back.
 """
 
 from __future__ import annotations
@@ -19,29 +18,21 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import failure_sentence, weight_names
+from ..hub import failure_sentence, folder_weights
 from ..memory import MemoryNeed
 from ..metadata import HeadMetadata, ModelMetadata, configured_caches
-from ..pair import logit_width, logits_device, parameter_count, text_config
+from ..pair import logits_device, parameter_count, text_config
 from ..progress import Watcher
 from ..spec import OWN_LAYERS
 from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
+from .eagle import check_fit
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
 
 ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 """The types of models that are assistants."""
-
-COUNTS = (
-    "num_mtp_layers",
-    "num_nextn_predict_layers",
-    "mtp_num_hidden_layers",
-    "mtp_num_layers",
-    "num_mtp_modules",
-)
-"""Fields of published configs that give the number of these layers."""
 
 
 class MtpHead:
@@ -129,64 +120,34 @@ def own_parameters(model: Any) -> Iterator[nn.Parameter]:
     return (p for p in model.parameters() if id(p) not in shared)
 
 
-def mtp_count(config: Any) -> int:
-    """How many multi-token prediction layers the config of a model names; 0 if none."""
-    configs = config.get_text_config(), config
-    named = (getattr(one, field, 0) for one in configs for field in COUNTS)
-    return next((count for count in named if isinstance(count, int) and count > 0), 0)
-
-
 def read_mtp(target: ModelMetadata) -> HeadMetadata:
     """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
-    shown = target.source.shown
-    if not mtp_count(target.config):
-        raise PairError(
-            f"{shown} has no multi-token prediction layers: name a draft or a head instead of "
-            f"'{OWN_LAYERS}'."
-        )
-    model = runnable(target.model)
+    shown, model = target.source.shown, _runnable(target)
     if model is None:
-        raise PairError(dropped_sentence(target))
-    if target.quantized:
         raise PairError(
-            f"{shown} has quantized weights, of which transformers cannot read the multi-token "
-            "prediction layers: choose the checkpoint in 16 bits, or another drafter."
+            f"{shown} has no multi-token prediction layers that transformers "
+            f"{transformers.__version__} runs: it drops those of many types of models, and reads "
+            f"none from quantized weights. Name a draft or a head instead of '{OWN_LAYERS}'."
         )
-    from transformers.modeling_layers import MtpModel
-
-    names = weight_names(target.source)
-    own = MtpModel.get_mtp_weights_regex(target.model)
-    if names is not None and not any(map(own.search, names)):
+    own = type(model).get_mtp_weights_regex(target.model)
+    if target.source.folder and not any(map(own.search, folder_weights(target.source))):
         raise PairError(_lacking_sentence(shown))
     parameters = sum(p.numel() for p in own_parameters(model))
     need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
     return HeadMetadata(target.source, model, need, partial(_load_mtp, target.source))
 
 
-def runnable(target: Any) -> Any:
+def _runnable(target: ModelMetadata) -> Any:
     """The `MtpModel` of a target on the `meta` device, or None if transformers cannot make it."""
     try:
         from transformers.modeling_layers import MtpModel
 
-        MtpModel.get_mtp_weights_regex(target)
+        MtpModel.get_mtp_weights_regex(target.model)
         with torch.device("meta"):
-            return MtpModel(target, text_config(target).num_mtp_layers)
+            model = MtpModel(target.model, text_config(target.model).num_mtp_layers)
     except Exception:  # each version and family has its own way to say that it cannot
         return None
-
-
-def dropped_sentence(target: ModelMetadata) -> str:
-    """One sentence: that transformers cannot run the layers of this checkpoint."""
-    count, kind = mtp_count(target.config), text_config(target.model).model_type
-    return (
-        f"{target.source.shown} has {counted(count)}, which transformers "
-        f"{transformers.__version__} does not run for models of type {kind}: here they cannot "
-        "draft, so choose another drafter."
-    )
-
-
-def counted(count: int) -> str:
-    return f"{count} multi-token prediction layer{'s' if count > 1 else ''}"
+    return model if len(model.layers) and not target.quantized else None
 
 
 def _lacking_sentence(shown: str) -> str:
@@ -218,47 +179,21 @@ def buildable(config: Any) -> Any:
     In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
     it raises an error if all do, as they do here. Its answer for these layers is known.
     """
-    text = config.text_config
-    if asks_sharing_modes(config):
-        kind = type(text)
+    kind = type(config.text_config)
+    if hasattr(kind, "kv_sharing_modes"):
         modes = property(lambda own: ["reuse"] * own.num_hidden_layers)
         # The name is what transformers finds the class of the model by.
-        text.__class__ = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+        made = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+        config.text_config.__class__ = made
     return config
-
-
-def asks_sharing_modes(config: Any) -> bool:
-    """Whether this version of transformers asks the config which layers share a cache."""
-    return hasattr(type(config.text_config), "kv_sharing_modes")
 
 
 def check_assistant(model: Any, target: Any) -> None:
     """Raise `PairError` unless an assistant fits the target; both may be on the `meta` device."""
-    read, width = model.config.backbone_hidden_size, text_config(target).hidden_size
-    known, vocabulary = text_config(model).vocab_size, logit_width(target)
-    if read != width:
+    kind, wanted = text_config(target).model_type, text_config(model).model_type
+    if kind != wanted:
         raise PairError(
-            f"the assistant reads hidden states of width {read} and the target's have width "
-            f"{width}: choose the assistant of this target."
+            f"the assistant reads the keys of a model of type {wanted} and the target is of type "
+            f"{kind}: choose the assistant of this target."
         )
-    if known != vocabulary:
-        raise PairError(
-            f"the assistant has a vocabulary of {known:,} tokens and the target one of "
-            f"{vocabulary:,}: choose the assistant of this target."
-        )
-    # By kind of attention: heads and width of the keys that the target's last such layer keeps.
-    kept: dict[str, tuple[int, int]] = {}
-    for layer in target.get_decoder().layers:
-        attention: Any = getattr(layer, "self_attn", None)
-        if hasattr(attention, "k_proj") and hasattr(attention, "layer_type"):
-            width = attention.head_dim
-            kept[attention.layer_type] = attention.k_proj.out_features // width, width
-    for layer in model.model.layers:
-        attention = layer.self_attn
-        heads = attention.q_proj.out_features // attention.head_dim
-        wanted = heads // attention.num_key_value_groups, attention.head_dim
-        if kept.get(attention.layer_type) != wanted:
-            raise PairError(
-                "the assistant's layers cannot read the keys that the target keeps: choose the "
-                "assistant of this target."
-            )
+    check_fit(target, model.config.backbone_hidden_size, text_config(model).vocab_size, "assistant")

@@ -2,26 +2,23 @@
 
 vLLM: one request to `/completions` carries a prefix per wanted place, each a token longer than the
 one before, and asks for one token and its log-probabilities after each. The server's prefix cache
-then computes little more than the new tokens. `prompt_logprobs` would be the shorter question, but
-vLLM does not read its prefix cache for it and answers with every row of the prompt.
+then computes little more than the new tokens.
 
-llama.cpp's server ignores `echo` and `prompt_logprobs`. A request to its `/completion` carries a
-prompt per wanted place; it works on them one after another in a slot, and its prompt cache
-(`cache_prompt`) leaves one new token for each. So a round of gamma drafts costs gamma + 1 small
-passes of the target: the text is exact, and nothing is gained in speed.
+llama.cpp's server: a request to its `/completion` carries a prompt per wanted place; it works on
+them one after another in a slot, and its prompt cache leaves one new token for each. So a round of
+gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gained in speed.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import PairError
 from ...remote.wire import ANOTHER_FORM, RefusedError
 from ...settings import Settings
-from .interface import Drawn, TargetServer, UnsuitedError, Wanted
+from .interface import Drawn, TargetServer, Wanted
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0
@@ -42,19 +39,16 @@ LEAST_TEMPERATURE = 0.01  # vLLM raises lower ones to it
 class Completions(TargetServer):
     """The model of one name on a server that speaks vLLM's completions."""
 
-    path = "completions"
+    path, tokenizing = "completions", ("prompt", "add_special_tokens")
     wanted = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
 
     def lists(self, vocab: int, wanted: int) -> int:
         for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
             try:
                 return super().lists(vocab, listed)
-            except RefusedError as refused:
-                # The limit that a refusal names, such as "greater than max allowed: 20".
-                named = re.findall(r"max[^.]*?(\d+)", refused.said)
-                if listed == 1 or (named and int(named[-1]) >= listed):
-                    raise UnsuitedError(str(refused)) from refused
-        raise AssertionError("the last attempt returns or raises")
+            except RefusedError as error:
+                refused = error
+        raise PairError(str(refused))
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
         if wanted.settings.temperature < LEAST_TEMPERATURE:
@@ -69,8 +63,6 @@ class Completions(TargetServer):
         """Under a top-k of 1 at least one of two tokens has no probability, which no softmax of a
         whole vocabulary ever says. A repeated seed must draw the same token again."""
         wanted = Wanted((0, 1), Settings(temperature=1.0, top_k=1), seed=1, tokens=2)
-        if vocab < 2:
-            return False
         question = self._draw_question([[0], [0, 0]], wanted)
         try:
             found = self._drawn(self.server.ask(self.path, question), 2, 2)
@@ -81,14 +73,6 @@ class Completions(TargetServer):
             for after in found
             for drawn in after
         )
-
-    def tokenize(self, text: str) -> list[int]:
-        body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        return list(self._told("/tokenize", body, "tokens", list))
-
-    def detokenize(self, ids: Sequence[int]) -> str:
-        body = {"model": self.model, "tokens": list(ids)}
-        return str(self._told("/detokenize", body, "prompt", str))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         greedy = {"max_tokens": count, "temperature": 0.0, **PLAIN}
@@ -111,11 +95,11 @@ class Completions(TargetServer):
             "n": wanted.tokens,
         }
 
-    def _choices(self, answer: Any, count: int) -> Iterator[dict[str, Any]]:
+    def _choices(self, answer: Any, count: int) -> list[dict[str, Any]]:
         choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
         if len(choices) != count:
             raise ValueError
-        return (choice["logprobs"] for choice in choices)
+        return [choice["logprobs"] for choice in choices]
 
     def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
         for said in self._choices(answer, count):
@@ -126,13 +110,8 @@ class Completions(TargetServer):
         try:
             found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
         except ANOTHER_FORM as error:
-            raise UnsuitedError(self._no_rows(answer)) from error
+            raise self._no_rows() from error
         return [found[place * count : (place + 1) * count] for place in range(prefixes)]
-
-    def _no_rows(self, answer: Any) -> str:
-        if not isinstance(answer, dict) or "choices" not in answer:
-            return self.server.rubbish()
-        return super()._no_rows(answer)
 
 
 def _id(name: str) -> int:
@@ -161,15 +140,8 @@ FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which
 class LlamaTarget(TargetServer):
     """The model on a server of llama.cpp, which does not draw."""
 
-    path = "/completion"
+    path, tokenizing = "/completion", ("content", "add_special")
     wanted = "llama.cpp's server gives them (n_probs)"
-
-    def tokenize(self, text: str) -> list[int]:
-        body = {"content": text, "add_special": False, "parse_special": True}
-        return list(self._told("/tokenize", body, "tokens", list))
-
-    def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self._told("/detokenize", {"tokens": list(ids)}, "content", str))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         greedy = {"temperature": 0.0, "cache_prompt": True}

@@ -50,10 +50,6 @@ class Spent(NamedTuple):
         return Spent(self.exchanged + other.exchanged, sum(told) if told else None)
 
 
-class UnsuitedError(PairError):
-    """A server does not answer in the form that an adapter reads."""
-
-
 class TargetServer:
     """A model on a server. What depends on its engine is in the classes below this one.
 
@@ -62,6 +58,7 @@ class TargetServer:
     """
 
     path = ""  # where it is asked for log-probabilities
+    tokenizing = "", ""  # how its tokenizer calls a text, and the wish for special tokens
     wanted = ""  # what its engine gives, for a sentence
 
     def __init__(self, server: Server, model: str) -> None:
@@ -70,7 +67,7 @@ class TargetServer:
 
     def lists(self, vocab: int, wanted: int) -> int:
         """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
-        of its answers. Raises `ServerError`, and `UnsuitedError` if they have another form."""
+        of its answers. Raises `ServerError`, and `PairError` if they have another form."""
         rows = self._read(
             self.server.ask(self.path, self._question([[0], [0, 0]], wanted)), 2, vocab
         )
@@ -108,11 +105,15 @@ class TargetServer:
 
     def tokenize(self, text: str) -> list[int]:
         """The ids of a text without special tokens. Raises `ServerError`."""
-        raise NotImplementedError
+        body = dict(zip(self.tokenizing, (text, False), strict=True))
+        found = self._told("/tokenize", body, "tokens")
+        if not isinstance(found, list) or not all(type(one) is int for one in found):
+            raise PairError(self.server.rubbish())
+        return found
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises `ServerError`."""
-        raise NotImplementedError
+        return str(self._told("/detokenize", {"tokens": list(ids)}, self.tokenizing[0]))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         """What asks for `count` greedy tokens after a prompt, or after each of several."""
@@ -140,24 +141,19 @@ class TargetServer:
             rows = [_row(ids, values, vocab) for ids, values in self._tops(answer, count)]
             return torch.from_numpy(np.stack(rows))
         except ANOTHER_FORM as error:
-            raise UnsuitedError(self._no_rows(answer)) from error
+            raise self._no_rows() from error
 
-    def _no_rows(self, answer: Any) -> str:
-        return (
+    def _no_rows(self) -> PairError:
+        return PairError(
             f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
             f"a target needs them, as {self.wanted}."
         )
 
-    def _told(self, path: str, body: dict[str, Any], name: str, kind: type) -> Any:
-        """The part of an answer with this name, which must be of this kind; a list must hold ids.
-        Raises `ServerError`, and `UnsuitedError`."""
-        answer = self.server.ask(path, body)
-        found = answer.get(name) if isinstance(answer, dict) else None
-        if not isinstance(found, kind) or (
-            isinstance(found, list) and not all(type(one) is int for one in found)
-        ):
-            raise UnsuitedError(self.server.rubbish())
-        return found
+    def _told(self, path: str, body: dict[str, Any], name: str) -> Any:
+        try:
+            return self.server.ask(path, {"model": self.model, **body})[name]
+        except ANOTHER_FORM as error:
+            raise PairError(self.server.rubbish()) from error
 
 
 def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:

@@ -19,10 +19,10 @@ from ...core.types import RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
-from ...remote.wire import Server, UnknownError
+from ...remote.wire import Server
 from ...settings import Settings
 from .adapters import Completions, LlamaTarget
-from .interface import Drawn, Spent, TargetServer, UnsuitedError, Wanted
+from .interface import Drawn, Spent, TargetServer, Wanted
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -118,19 +118,13 @@ class RemoteTarget(ModelElsewhere):
         most = self.listed
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
-        lists = f"this server lists {most} log-probabilities"
-        if self.draws:
-            if settings.rule == "token":
-                return None
-            raise PairError(
-                f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
-                f"'token', for which the server draws, or top_k from 1 to {most}."
-            )
-        own = "; it is not asked to draw, since it speculates by itself" * self.identity.speculates
+        if self.draws and settings.rule == "token":
+            return None
         raise PairError(
-            f"{lists}{own}, so above temperature 0 a run is exact only with top_k from 1 to "
-            f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
-            "so that it can draw (vLLM: --logprobs-mode processed_logprobs)."
+            f"this server lists {most} log-probabilities, with which a run above temperature 0 is "
+            f"exact only if top_k is from 1 to {most}: set it, or start the server with all of "
+            "them (vLLM: --max-logprobs -1), or without speculation so that it can draw for the "
+            "verdict 'token' (vLLM: --logprobs-mode processed_logprobs)."
         )
 
 
@@ -207,23 +201,11 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
     server = Server(address)
     identity = identity_of(server, model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    target = _answering(server, model, identity, vocab)
+    form = LlamaTarget if identity.engine == LLAMA_CPP else Completions
+    target = RemoteTarget(form(server, model), identity, vocab)
     check_tokenizer(target.server, tokenizer, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target
-
-
-def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
-    """The target in the form of questions that the server understands. Of a server that does not
-    say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
-    known = (LlamaTarget,) if identity.engine == LLAMA_CPP else (Completions, LlamaTarget)
-    reasons: list[Exception] = []
-    for form in known:
-        try:
-            return RemoteTarget(form(server, model), identity, vocab)
-        except (UnsuitedError, UnknownError) as error:
-            reasons.append(error)
-    raise reasons[0]
 
 
 def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:

@@ -30,14 +30,15 @@ RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 
 class WatchedEngine:
     """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
-    otherwise a chunk is taken as a step. path: where it is asked. reader: reads one of its
-    streams."""
+    otherwise a chunk is taken as a step. path: where it is asked. reader: reads one of its streams.
+    tokenizing: how its tokenizer calls a text, and the wish for special tokens. texts: of all
+    tokens that are whole characters, by id, where chunks do not tell them."""
 
     steps_told = False
     path: str
     reader: type[Reader]
+    tokenizing: tuple[str, str]
     texts: Mapping[int, str] = {}
-    """Of all tokens that are whole characters, by id, where chunks do not tell them."""
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
         self.server, self.model, self.identity = server, model, identity
@@ -56,14 +57,11 @@ class WatchedEngine:
             "stream": True,
         }
 
-    def tokenize(self, prompt: str) -> list[int]:
-        """The ids of a prompt as the engine reads it; empty if it does not tell."""
-        raise NotImplementedError
-
-    def told_ids(self, body: dict[str, Any]) -> list[int]:
-        """The ids that it answers to a question of its tokenizer; empty if it does not tell."""
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        """The ids of a text as the engine reads it; empty if it does not tell."""
+        body = dict(zip(self.tokenizing, (text, special), strict=True))
         try:
-            found = self.server.ask("/tokenize", body)["tokens"]
+            found = self.server.ask("/tokenize", {"model": self.model, **body})["tokens"]
             return found if all(type(one) is int for one in found) else []
         except (PairError, RuntimeError, KeyError, TypeError):
             return []
@@ -84,7 +82,7 @@ class Reader:
         Raises `ServerError` if it tells no token ids."""
         try:
             return self._steps(chunk, at)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except ANOTHER_FORM as error:
             raise ServerError(self._server.rubbish()) from error
 
     def rest(self) -> list[Step]:
@@ -152,16 +150,14 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     if not isinstance(told, Mapping):
         return None
     lists: list[Any] = [told.get(name) for name in ("per_step_drafted", "per_step_accepted")]
-    for one in lists:
-        if not isinstance(one, list) or not all(type(number) is int for number in one):
-            return None
-    return Counts(*lists)
+    whole = all(isinstance(one, list) and all(type(n) is int for n in one) for one in lists)
+    return Counts(*lists) if whole else None
 
 
 class VllmEngine(WatchedEngine):
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
-    path = "completions"
+    path, tokenizing = "completions", ("prompt", "add_special_tokens")
     reader = VllmReader
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
@@ -179,10 +175,6 @@ class VllmEngine(WatchedEngine):
             "stream_options": {"include_usage": True},
             "return_token_ids": True,  # nosec B105
         }
-
-    def tokenize(self, prompt: str, *, special: bool = True) -> list[int]:
-        body = {"model": self.model, "prompt": prompt, "add_special_tokens": special}
-        return self.told_ids(body)
 
     def _vocabulary(self) -> dict[int, str]:
         """The texts of all tokens that are whole characters, by id; empty if the server does not
@@ -219,10 +211,8 @@ class LlamaReader(Reader):
         ids = [*[UNKNOWN_ID] * max(0, count - self._count - len(ids)), *ids]
         self._count = max(count, self._count)
         if chunk["stop"]:
-            reason = chunk.get("stop_type")
-            self.ended = (
-                self._full() if reason == "limit" else "stop" if reason == "word" else "eos"
-            )
+            ends: dict[object, EndReason] = {"limit": self._full(), "word": "stop"}
+            self.ended = ends.get(chunk.get("stop_type"), "eos")
         if not ids:
             return []
         # Until something was drafted the counts are left out.
@@ -254,7 +244,7 @@ class LlamaEngine(WatchedEngine):
     """A model on llama.cpp's server."""
 
     steps_told = True
-    path = "/completion"
+    path, tokenizing = "/completion", ("content", "add_special")
     reader = LlamaReader
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
@@ -270,6 +260,3 @@ class LlamaEngine(WatchedEngine):
             "timings_per_token": True,  # nosec B105
             "return_tokens": True,  # nosec B105
         }
-
-    def tokenize(self, prompt: str) -> list[int]:
-        return self.told_ids({"content": prompt, "add_special": True})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.events import UNKNOWN_ID, Outcome, Round, Token
 from ...lanes import BASELINE, Lane
@@ -116,27 +116,24 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
 def _only_places(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None] | None:
     """Which of `sizes` each chunk is, None for a step without drafts; None if there is no way or
     more than one. The last chunk may be shorter than its size."""
-    chunks, steps = len(lengths), len(sizes)
-    ways = [[0] * (steps + 1) for _ in range(chunks + 1)]
-    ways[chunks][steps] = 1
-
-    def fits(chunk: int, step: int) -> bool:
-        if step == steps:
-            return False
-        exact = lengths[chunk] == sizes[step]
-        return exact or (chunk == chunks - 1 and lengths[chunk] < sizes[step])
-
-    for chunk in range(chunks - 1, -1, -1):
-        for step in range(steps, -1, -1):
-            plain = ways[chunk + 1][step] if lengths[chunk] == 1 else 0
-            drafted = ways[chunk + 1][step + 1] if fits(chunk, step) else 0
-            ways[chunk][step] = plain + drafted
-    if ways[0][0] != 1:
+    last = len(lengths) - 1
+    # By the number of steps before a chunk, the ways on from it, each as (place, the way after it):
+    # two are enough to know that there is more than one.
+    ways: dict[int, list[Any]] = {len(sizes): [()]}
+    for chunk in range(last, -1, -1):
+        before: dict[int, list[Any]] = {}
+        for step in range(len(sizes) + 1):
+            plain = ways.get(step, []) if lengths[chunk] == 1 else []
+            size = sizes[step] if step < len(sizes) else 0
+            fits = lengths[chunk] == size or (chunk == last and lengths[chunk] < size)
+            drafted = ways.get(step + 1, []) if fits else []
+            before[step] = [*((None, way) for way in plain), *((step, way) for way in drafted)][:2]
+        ways = before
+    found = ways.get(0, [])
+    if len(found) != 1:
         return None
-    places: list[int | None] = []
-    step = 0
-    for chunk in range(chunks):
-        is_drafted = fits(chunk, step) and ways[chunk + 1][step + 1] == 1
-        places.append(step if is_drafted else None)
-        step += is_drafted
+    places, way = [], found[0]
+    while way:
+        place, way = way
+        places.append(place)
     return places
