@@ -81,9 +81,12 @@ class Costs:
             by_width[1 + len(r.drafted)].append(r)
         for width, some in ((1, alone), *by_width.items()):
             self.verify[width].append(statistics.median(r.verify_seconds / single for r in some))
-        steps = [r.draft_seconds / len(r.drafted) / single for r in rounds if r.drafted]
-        if steps:
-            self.step[trace.header.settings.drafter].append(statistics.median(steps))
+        drafting = [r for r in rounds if r.drafted]
+        if drafting:
+            # The mean: a drafter of two ways, one of which costs nothing, has no usual step.
+            spent = sum(r.draft_seconds for r in drafting) / single
+            drafted = sum(len(r.drafted) for r in drafting)
+            self.step[trace.header.settings.drafter].append(spent / drafted)
         self.overhead.append(statistics.median(r.overhead_seconds / single for r in rounds))
 
     def speedup(self, drafter: str, rounds: Rounds) -> float | None:
