@@ -15,7 +15,7 @@ from ..lanes import Lane
 from ..settings import Settings
 from .draws import Distributions
 from .events import Event
-from .types import Doubles, Draft, Floats, Judged, RunContext
+from .types import Doubles, Draft, Judged, RunContext
 
 
 class LanguageModel(Protocol):
@@ -88,18 +88,6 @@ RandomSource: TypeAlias = torch.Generator | UniformDraws
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
 """A rule that judges a draft run, such as `decide`, or a benchmark's replacement for it."""
-
-
-class Draws(Protocol):
-    """What draws from one row at a time, such as `sampling.InverseCdf`."""
-
-    def load(self, weights: Floats) -> float:
-        """Take a row [vocab]; returns its sum."""
-        ...
-
-    def draw(self, uniform: float) -> int:
-        """The id that `uniform` in [0, 1) falls on."""
-        ...
 
 
 class Engine(Protocol):

@@ -40,8 +40,7 @@ MUTANTS = [
     Mutant("sampling", "_truncated", "return p / p.sum(-1, keepdim=True)", "return p", DRAWS),
     Mutant("sampling", "draw", "right=True", "right=False", DRAWS),
     Mutant("sampling", "residual", "(p - q).clamp_(min=0.0)", "(q - p).clamp_(min=0.0)", DRAWS),
-    Mutant("sampling", "InverseCdf.draw", "if margin < left < share - margin:", "if True:", DRAWS),
-    Mutant("sampling", "InverseCdf.load", "self._whole < len(weights)", "False", DRAWS),
+    Mutant("sampling", "drawn_id", '"right"', '"left"', DRAWS),
     Mutant("sampling", "greedy_id", "best and logits[:best].max() >= level", "False", DRAWS),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
