@@ -28,14 +28,11 @@ class PremadeDraws:
 
     def __init__(self, draws: Tensor) -> None:
         self._draws = draws
-        self._given = 0
 
     def take(self, count: int) -> Tensor:
         """The next `count` draws."""
-        self._given += count
-        if self._given > len(self._draws):
-            raise IndexError("more draws were requested than were made")
-        return self._draws[self._given - count : self._given]
+        taken, self._draws = self._draws[:count], self._draws[count:]
+        return taken
 
 
 def probabilities(logits: Tensor, settings: Settings) -> Tensor:

@@ -83,14 +83,13 @@ class RemoteTarget(ModelElsewhere):
         """Its layers are not here either."""
         return iter(())
 
-    def make_engine(self, vocab: int) -> Engine:
+    def make_engine(self, vocab: int, states: bool) -> Engine:
+        if states:
+            raise PairError(
+                "a target on a server hands out no hidden states, which a head reads: choose "
+                "another drafter."
+            )
         return RemoteEngine(self, vocab)
-
-    def make_state_engine(self, vocab: int) -> NoReturn:
-        raise PairError(
-            "a target on a server hands out no hidden states, which a head reads: choose another "
-            "drafter."
-        )
 
     def pass_cost(self) -> NoReturn:
         raise PairError(
