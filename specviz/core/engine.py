@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..environment import FORM, THREADS, on_zerogpu
+from ..environment import FORM, THREADS, T, on_zerogpu
 from ..kinds import ENGINES
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
@@ -129,13 +129,17 @@ def thread_counts() -> list[int]:
 
 
 @contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Engines that are made within share their passes among so many threads at most."""
-    token = _used.set(count)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _used.reset(token)
+        variable.reset(token)
+
+
+def use_threads(count: int) -> AbstractContextManager[None]:
+    """Engines that are made within share their passes among so many threads at most."""
+    return _within(_used, count)
 
 
 @contextmanager
@@ -154,14 +158,9 @@ def used_threads() -> int:
     return _used.get() or most_threads()
 
 
-@contextmanager
-def eager_only() -> Iterator[None]:
+def eager_only() -> AbstractContextManager[None]:
     """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
-    token = _eager_only.set(True)
-    try:
-        yield
-    finally:
-        _eager_only.reset(token)
+    return _within(_eager_only, True)
 
 
 def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:

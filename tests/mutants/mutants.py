@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant("caches", "CompiledEngine.draft", "self.length = end + n - 1", "self.length = end + n", "compiled paths loop"),
     Mutant("caches", "EarlyExitDrafter.draft", "self._path.engine.rollback(begin)", "pass", "drafters paths"),
     Mutant("caches", "HeadDrafter.rollback", "self._received + 1", "self._received + 2", "head mtp"),
-    Mutant("caches", "HeadDrafter._receive", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
+    Mutant("caches", "HeadDrafter.rollback", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
     Mutant("caches", "HeadEngine.rollback", "length - 1", "length", "head"),
     Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 0:", "head mtp"),
     # Where drafts come from
