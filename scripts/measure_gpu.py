@@ -27,16 +27,14 @@ import torch
 
 from specviz.environment import FORM
 from specviz.pairs.hub import hub_is_reachable
-from specviz.variables import COMPILE
 
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = 24 * 60.0  # seconds for all steps
 SHORTEST = 10.0  # seconds: a step is not begun with less
 TAIL = 6000  # characters of a log that the file keeps
 FORMS = {
-    "eager": {FORM.name: "fastest", COMPILE.name: "0"},
-    "static": {FORM.name: "static", COMPILE.name: "0"},
-    "compiled": {FORM.name: "static", COMPILE.name: "1"},
+    "eager": {FORM.name: "fastest"},
+    "static": {FORM.name: "static"},
 }
 PAIRS = ("smollm2-1.7b-135m", "qwen3-8b-0.6b")  # no licence to accept
 SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from .core.kinds import resolved
 from .errors import SpecvizError
-from .options import Parser, to_the_output
+from .options import Parser
 
 
 class Verb(NamedTuple):
@@ -66,14 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do one verb; returns the exit status. A user's mistake is one line on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with to_the_output():
+        try:
             options = parser_of(words).parse_args(words)
             verb = VERBS[options.verb]
             return int(resolved(f"{verb.module}:{verb.do}")(options) or 0)
+        finally:  # also after --help
+            sys.stdout.flush()
     except SpecvizError as error:
         print(f"specviz: {error}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # a reader who has had enough, as `head` has
+        # Else the interpreter would try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 130
 
 

@@ -1,14 +1,12 @@
 """What the verbs of the command line have in common: a parser that answers in sentences, numbers
-within bounds, options that were renamed, those of settings, colour, and where output may go."""
+within bounds, the options of settings, colour, and where output may go."""
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,15 +16,11 @@ from .errors import SettingsError, TraceError
 from .kinds import drafter_names
 from .settings import CHOICES, Settings
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
 MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are sentences. Raises `SettingsError` instead of ending the program."""
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        (file or sys.stderr).write(message)  # argparse would not say that it could not
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(
@@ -59,25 +53,6 @@ def _typed(form: Form[T]) -> Callable[[str], T]:
             raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {allowed}") from None
 
     return parsed
-
-
-def also_called(
-    parser: argparse._ActionsContainer, old: str, option: argparse.Action, **changes: Any
-) -> None:
-    """Let an option go on working by the name that it had; whoever uses that learns the new one.
-
-    changes: of what `add_argument` takes. With a `nargs` of their own, the words are joined by "+",
-    as the name of a pair has them.
-    """
-
-    class Renamed(argparse.Action):
-        def __call__(self, _: Any, options: Any, values: Any, used: str | None = None) -> None:
-            print(f"specviz: {used} is called {option.option_strings[0]} now.", file=sys.stderr)
-            setattr(options, self.dest, "+".join(values) if "nargs" in changes else values)
-
-    taken = {"dest": option.dest, "nargs": option.nargs, "type": option.type, **changes}
-    hidden = argparse.SUPPRESS
-    parser.add_argument(old, action=Renamed, default=hidden, help=hidden, **taken)
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
@@ -133,29 +108,3 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
     place = next(one for one in (place, *place.parents) if one.exists())
     if not os.access(place, os.W_OK):
         raise TraceError(f"{path} cannot be written: this user may not write to {place}.")
-
-
-@contextmanager
-def to_the_output() -> Iterator[None]:
-    """Inside the block, an output that is closed or full is a `TraceError`.
-
-    A reader who has had enough, as `head` has, is a `BrokenPipeError`.
-    """
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stdout is None:
-        raise TraceError("the standard output is closed: nothing can be printed.")
-    try:
-        try:
-            yield
-        finally:  # also after --help
-            sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
-            raise
-        # What cannot be written must not be tried again when the interpreter ends.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno == errno.EPIPE:
-            raise BrokenPipeError from None
-        raise TraceError(f"the output cannot be written: {error.strerror}.") from None

@@ -168,7 +168,6 @@ SILENT_SECONDS = _limit(
 DRAIN_SECONDS = _limit(
     "SPECVIZ_DRAIN_SECONDS", 6.0, "Seconds after SIGTERM that the current run has to end by itself."
 )
-COMPILE = _whether("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 PLUGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PLUGINS",
     "Modules to import at the start, which register drafters and verdicts of your own.",
@@ -187,7 +186,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY, CACHE, MCP),
     *(MOST_SECONDS, MOST_WAITING, MOST_PER_CLIENT, SWEEP, SWEEP_SECONDS),
     *(STOP_SECONDS, SILENT_SECONDS, DRAIN_SECONDS),
-    *(THREADS, FORM, COMPILE, PLUGINS, LOG, METRICS),
+    *(THREADS, FORM, PLUGINS, LOG, METRICS),
 )
 """All of them, in the order in which documents list them."""
 

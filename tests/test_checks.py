@@ -109,38 +109,9 @@ def test_places_to_write_to(tmp_path: Path) -> None:
             check_writable(locked / "x.json")
 
 
-VERBS = ["variables", "pairs", "--help", "doctor --help", "doctor builtin"]
-FULL = "specviz: the output cannot be written: No space left on device."
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-@pytest.mark.parametrize("line", [*VERBS, "run x --max-new-tokens 3"])
-def test_an_output_that_is_full_is_a_sentence(
-    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        try:
-            done = main(line.split())
-        except SystemExit as ended:  # after --help
-            done = ended.code
-    assert done == 2
-    assert capsys.readouterr().err.splitlines()[-1] == FULL
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_process_whose_output_is_full_or_closed_ends_with_a_sentence() -> None:
-    def ended(words: str) -> subprocess.CompletedProcess[bytes]:
-        command = f"{sys.executable} -m specviz {words}"
-        return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True)
-
-    for line in ("variables", "page --help"):
-        full = ended(f"{line} >/dev/full")
-        assert (full.returncode, full.stderr.decode()) == (2, f"{FULL}\n")
-    closed = ended("page --help >&-")
-    assert closed.returncode == 2
-    assert closed.stderr == b"specviz: the standard output is closed: nothing can be printed.\n"
-    early = ended("variables | head -c 1")
+def test_a_reader_who_has_had_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m specviz variables | head -c 1"
+    early = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True)
     assert early.stderr == b"" and len(early.stdout) == 1
 
 
@@ -152,26 +123,6 @@ def test_app_takes_what_the_verb_page_takes(arguments: list[str]) -> None:
     ]
     ours, verbs = ((one.returncode, one.stdout.splitlines()[1:], one.stderr) for one in ran)
     assert ours == verbs
-
-
-OLD = [
-    ("run x --save /nowhere/x", "--save is called --out now"),
-    ("sweep --length -3", "--length is called --max-new-tokens now"),
-    ("bench --json /nowhere/x", "--json is called --out now"),
-    ("bench --models no/target no/draft --count 1", "--models is called --pair now"),
-    ("train --output README.md --corpus .", "--output is called --out now"),
-    ("train --new-tokens 3", "--new-tokens is called --max-new-tokens now"),
-    ("guess --length 3 --text /nowhere/x", "--length is called --max-new-tokens now"),
-]
-
-
-@pytest.mark.parametrize(("line", "word"), OLD)
-def test_an_old_name_works_on_with_a_word(
-    line: str, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert main(line.split()) == 2
-    assert f"specviz: {word}." in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,6 @@ ALLOWED = [
     (variables.DRAIN_SECONDS, "30", 30.0),
     (variables.THREADS, "1", 1),
     (variables.FORM, "static", "static"),
-    (variables.COMPILE, "1", True),
     (variables.PLUGINS, "mine, yours", ("mine", "yours")),
     (variables.LOG, "json", "json"),
     (variables.METRICS, "true", True),
@@ -77,7 +76,6 @@ REFUSED = [
     (variables.THREADS, "0"),
     (variables.THREADS, "many"),
     (variables.FORM, "statik"),
-    (variables.COMPILE, "yes please"),
     (variables.LOG, "xml"),
     (variables.METRICS, "2"),
 ]

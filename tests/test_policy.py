@@ -18,9 +18,9 @@ from toy_recordings import saved
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
 from specviz.core.policy import (
     PROBE,
-    FixedGamma,
     HeuristicGamma,
     OptimalGamma,
+    Policy,
     best_gamma,
     predicted_tau,
 )
@@ -73,7 +73,7 @@ ROUNDS = st.lists(st.tuples(st.integers(0, 32), st.floats(0, 1)), max_size=60)
 @examples(100)
 @given(st.integers(1, 32), st.floats(0.0, 2.0), ROUNDS)
 def test_no_policy_leaves_its_range(most: int, c: float, rounds: list[tuple[int, float]]):
-    policies = (FixedGamma(most), HeuristicGamma(most), OptimalGamma(most, c, 0.05))
+    policies = (Policy(most), HeuristicGamma(most), OptimalGamma(most, c, 0.05))
     for drafted, share in rounds:
         for policy, least in zip(policies, (most, 1, 0), strict=True):
             drafted = min(drafted, policy.gamma)

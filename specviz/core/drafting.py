@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import PairError
-from ..kinds import drafter_kind
+from ..errors import SettingsError, shown
+from ..kinds import drafter_kind, drafters
 from ..settings import Settings
 from .kinds import resolved
 
@@ -77,8 +77,6 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     kind = drafter_kind(run.settings.drafter)
     if run.settings.gamma == 0:
         return NoDrafter()
-    if lacking := kind.lacking(pair):
-        raise PairError(lacking)
     if kind.package is not None:
         from .foreign import CheckedDrafter  # not needed for ours
 
@@ -93,9 +91,10 @@ def policy_for(settings: Settings, pair: Pair, target: Engine, drafter: Drafter)
     """What chooses how many tokens each round drafts; None if gamma are always due."""
     if not settings.adapts:
         return None
-    from .policy import adaptive_policy
+    from .cost import draft_costs
+    from .policy import make_policy
 
-    return adaptive_policy(settings, pair, target, drafter)
+    return make_policy(settings, lambda: draft_costs(drafter, target, pair))
 
 
 def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> EarlierTexts:
@@ -104,8 +103,13 @@ def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> Earl
     settings: of the lanes with drafts. Raises `SettingsError` if none of them reads earlier texts,
     and `PromptError` for a text that is neither text nor known ids.
     """
-    if isinstance(memory, tuple) and not memory:
-        return ()
-    from .memory import checked_memory  # which few runs have
-
-    return checked_memory(pair, memory, settings)
+    if not isinstance(memory, (list, tuple)):
+        raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
+    names = [one.drafter for one in settings]
+    if memory and not any(drafter_kind(name).reads_memory for name in names):
+        readers = " or ".join(repr(kind.name) for kind in drafters() if kind.reads_memory)
+        raise SettingsError(
+            f"memory is given and the drafter is {names[0]!r}: only {readers} reads earlier "
+            "texts, so choose it or leave memory out."
+        )
+    return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))

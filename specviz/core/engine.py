@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..environment import FORM, THREADS, on_zerogpu
+from ..environment import FORM, THREADS, T, on_zerogpu
 from ..kinds import ENGINES
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
@@ -55,12 +55,8 @@ class OwnEngine:
 class ModelElsewhere:
     """A target that is no module of transformers here, so that it brings its own engine."""
 
-    def make_engine(self, vocab: int) -> Engine:
-        """An engine with an empty cache."""
-        raise NotImplementedError
-
-    def make_state_engine(self, vocab: int) -> StateEngine:
-        """The same for a head that reads hidden states; raises `PairError` if there are none."""
+    def make_engine(self, vocab: int, states: bool) -> Engine:
+        """As `make_engine` below."""
         raise NotImplementedError
 
     def pass_cost(self) -> float:
@@ -133,13 +129,17 @@ def thread_counts() -> list[int]:
 
 
 @contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Engines that are made within share their passes among so many threads at most."""
-    token = _used.set(count)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _used.reset(token)
+        variable.reset(token)
+
+
+def use_threads(count: int) -> AbstractContextManager[None]:
+    """Engines that are made within share their passes among so many threads at most."""
+    return _within(_used, count)
 
 
 @contextmanager
@@ -158,33 +158,29 @@ def used_threads() -> int:
     return _used.get() or most_threads()
 
 
-@contextmanager
-def eager_only() -> Iterator[None]:
+def eager_only() -> AbstractContextManager[None]:
     """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
-    token = _eager_only.set(True)
-    try:
-        yield
-    finally:
-        _eager_only.reset(token)
+    return _within(_eager_only, True)
 
 
-def make_engine(model: LanguageModel, vocab: int) -> Engine:
-    """The fastest engine that can run this model exactly, with an empty cache."""
+def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:
+    """The fastest engine that can run this model exactly, with an empty cache.
+
+    states: one that hands out hidden states. Raises `PairError` for a target that has none to give.
+    """
     if isinstance(model, ModelElsewhere):
-        return model.make_engine(vocab)
-    engine: Engine = _made(model, vocab, states=False)
-    return engine
+        return model.make_engine(vocab, states)
+    for kind in usable_engines():
+        if kind.make is not None and (kind.states or not states):
+            engine: Engine | None = resolved(kind.make)(model, vocab)
+            if engine is not None:
+                return engine
+    raise AssertionError("the last engine of the table runs any model")
 
 
 def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
-    """The fastest engine that can hand out hidden states.
-
-    Raises `PairError` for a target that has none to give.
-    """
-    if isinstance(model, ModelElsewhere):
-        return model.make_state_engine(vocab)
-    engine: StateEngine = _made(model, vocab, states=True)
-    return engine
+    """`make_engine` for a head that reads hidden states."""
+    return cast("StateEngine", make_engine(model, vocab, states=True))
 
 
 def lane_threads(pair: Pair, lane: Lane) -> int:
@@ -202,15 +198,6 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
             count: int = resolved(kind.threads)(target, draft, pair.vocab, width)
             return count
     return torch.get_num_threads()
-
-
-def _made(model: LanguageModel, vocab: int, *, states: bool) -> Any:
-    for kind in usable_engines():
-        if kind.make is not None and (kind.states or not states):
-            engine = resolved(kind.make)(model, vocab)
-            if engine is not None:
-                return engine
-    raise AssertionError("the last engine of the table runs any model")
 
 
 def usable_engines() -> Iterator[EngineKind]:

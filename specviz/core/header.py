@@ -47,7 +47,7 @@ def header_of(
     drafts = {
         lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
     }
-    first, prompt = next(iter(lanes)), pair.tokenizer.decode(prompt_ids)
+    first, prompt = next(iter(lanes)), str(pair.tokenizer.decode(prompt_ids))
     header = Header(
         prompt=prompt,
         prompt_ids=tuple(prompt_ids),

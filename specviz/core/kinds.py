@@ -40,7 +40,6 @@ class DrafterKind:
         other. guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number
         of tokens. unguessed: why a round has no drafts.
     needs: the part of a pair (`Pair.parts`) that it drafts with, None if any pair will do.
-    suits: (pair) -> None, or a sentence that says what this pair lacks.
     reads_states: whether it reads the target's hidden states. reads_memory: whether it drafts from
         earlier texts too.
     predicted: how a sweep knows its drafts along a known text: at each "place" of it by itself,
@@ -72,7 +71,6 @@ class DrafterKind:
     guessed_greedy: str = ""
     unguessed: str = "Nothing was drafted in this round."
     needs: str | None = None
-    suits: Reference | None = None
     reads_states: bool = False
     reads_memory: bool = False
     predicted: Literal["place", "copied", "chained"] | None = None
@@ -91,10 +89,6 @@ class DrafterKind:
     def __post_init__(self) -> None:
         object.__setattr__(self, "choice", self.choice or self.label[:1].upper() + self.label[1:])
         object.__setattr__(self, "lane", self.lane or self.label)
-
-    def lacking(self, pair: Any) -> str | None:
-        """What a pair lacks that has the part which this drafter `needs`, in a sentence."""
-        return None if self.suits is None else resolved(self.suits)(pair)
 
 
 @dataclass(frozen=True, kw_only=True)

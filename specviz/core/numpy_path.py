@@ -65,6 +65,6 @@ class NumpyPath:
             self._source.numbers(1)  # so that a seed gives every verdict the same draws
             accepted, next_id = decided_greedily(drafted, self._judged.argmax)
         else:
-            last, cdf = self._source.numbers(1).item(), self._judged.cdf
-            accepted, next_id = decided(rows, q.numpy(), drafted, u.tolist(), last, cdf)
+            last = self._source.numbers(1).item()
+            accepted, next_id = decided(rows, q.numpy(), drafted, u.tolist(), last)
         return Judged(draft, drafted, logits, p, u, Verdict.on(len(drafted), accepted, next_id))

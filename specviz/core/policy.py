@@ -12,14 +12,8 @@ cost of a draft step. Every cost is in one-token target passes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
 
 from ..settings import Settings
-
-if TYPE_CHECKING:
-    from ..pairs.pair import Pair
-    from .drafting import Drafter
-    from .protocols import Engine
 
 MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 
@@ -30,28 +24,17 @@ MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so g
 PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 
 
-class Policy(Protocol):
-    """gamma: the most tokens that the next round drafts."""
-
-    @property
-    def gamma(self) -> int: ...
-
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Take account of a finished round: how many tokens it drafted, and how many were kept."""
-        ...
-
-
-class FixedGamma:
-    """The same number in every round."""
+class Policy:
+    """The same number in every round. gamma: the most tokens that the next round drafts."""
 
     def __init__(self, gamma: int) -> None:
         self.gamma = gamma
 
     def observe(self, drafted: int, accepted: int) -> None:
-        pass
+        """Take account of a finished round: how many tokens it drafted, and how many were kept."""
 
 
-class HeuristicGamma:
+class HeuristicGamma(Policy):
     """Two more tokens after a round whose drafts were all kept, one fewer after a rejection.
 
     Starts at `most` and stays between 1 and `most`. A round that drafted nothing changes nothing.
@@ -59,7 +42,8 @@ class HeuristicGamma:
     """
 
     def __init__(self, most: int) -> None:
-        self.gamma = self._most = most
+        super().__init__(most)
+        self._most = most
 
     def observe(self, drafted: int, accepted: int) -> None:
         if not drafted:
@@ -68,7 +52,7 @@ class HeuristicGamma:
         self.gamma = max(1, min(self._most, self.gamma + change))
 
 
-class OptimalGamma:
+class OptimalGamma(Policy):
     """The number from 0 to `most` with the highest predicted speed-up (`best_gamma`).
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
@@ -110,14 +94,7 @@ def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) ->
         return HeuristicGamma(settings.gamma)
     if settings.gamma and settings.gamma_policy == "optimal":
         return OptimalGamma(settings.gamma, *costs())
-    return FixedGamma(settings.gamma)
-
-
-def adaptive_policy(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy:
-    """The policy of a lane; costs are looked up only if it asks for them."""
-    from .cost import draft_costs  # which imports torch, as whoever only predicts need not
-
-    return make_policy(settings, lambda: draft_costs(drafter, target, pair))
+    return Policy(settings.gamma)
 
 
 def predicted_tau(alpha: float, gamma: int) -> float:

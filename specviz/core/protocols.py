@@ -15,7 +15,7 @@ from ..lanes import Lane
 from ..settings import Settings
 from .draws import Distributions
 from .events import Event
-from .types import Doubles, Draft, Floats, Judged, RunContext
+from .types import Doubles, Draft, Judged, RunContext
 
 
 class LanguageModel(Protocol):
@@ -44,36 +44,6 @@ class LanguageModel(Protocol):
     def named_modules(self) -> Iterator[tuple[str, Any]]: ...
 
 
-class Tokenizer(Protocol):
-    """A tokenizer, as `AutoTokenizer` returns it."""
-
-    def __call__(self, text: str, *, add_special_tokens: bool = True) -> Mapping[str, Any]:
-        """Its "input_ids" are the ids of the text."""
-        ...
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
-
-    def decode(
-        self,
-        token_ids: Sequence[int],
-        *,
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool | None = None,
-    ) -> str: ...
-
-    def get_vocab(self) -> dict[str, int]:
-        """Ids by piece."""
-        ...
-
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]: ...
-
-    def apply_chat_template(
-        self, conversation: Sequence[Mapping[str, str]], *, tokenize: bool, **options: Any
-    ) -> Any: ...
-
-    def __len__(self) -> int: ...
-
-
 class UniformDraws(Protocol):
     """A source of uniform draws that is not a generator."""
 
@@ -88,18 +58,6 @@ RandomSource: TypeAlias = torch.Generator | UniformDraws
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
 """A rule that judges a draft run, such as `decide`, or a benchmark's replacement for it."""
-
-
-class Draws(Protocol):
-    """What draws from one row at a time, such as `sampling.InverseCdf`."""
-
-    def load(self, weights: Floats) -> float:
-        """Take a row [vocab]; returns its sum."""
-        ...
-
-    def draw(self, uniform: float) -> int:
-        """The id that `uniform` in [0, 1) falls on."""
-        ...
 
 
 class Engine(Protocol):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from .protocols import Tokenizer
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 UNFINISHED = "\ufffd"  # what tokenizers print for bytes that do not yet form a character
 
@@ -30,9 +31,8 @@ class TextStream:
 
     def copy(self) -> TextStream:
         """An independent stream at the same place, to try tokens that may be rejected."""
-        twin = object.__new__(TextStream)
-        twin._tokenizer, twin._ids, twin._shown = self._tokenizer, list(self._ids), self._shown
-        twin._settled = self._settled
+        twin = copy.copy(self)
+        twin._ids = list(self._ids)
         return twin
 
     def push(self, token_id: int) -> str:
@@ -54,9 +54,7 @@ class TextStream:
         return added
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(
-            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        return _decoded(self._tokenizer, ids)
 
 
 class Texts(NamedTuple):
@@ -80,25 +78,23 @@ def texts_of(stream: TextStream, drafted: list[int], emitted: list[int], kept: i
     return Texts(added + [stream.push(i) for i in emitted[kept:]], not_emitted)
 
 
-class Pieces:
-    """The text of single tokens on their own, for lists of alternatives; cached by id."""
+def _decoded(tokenizer: Tokenizer, ids: list[int]) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+class Pieces(dict[int, str]):
+    """The text of single tokens on their own, for lists of alternatives, by id as it is asked."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__()
         self._tokenizer = tokenizer
-        self._known: dict[int, str] = {}
         # Many tokenizers drop the leading space of a word decoded alone; none after another token.
         anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
         self._anchor, self._skip = anchor, len(tokenizer.decode(anchor))
 
-    def __getitem__(self, token_id: int) -> str:
-        text = self._known.get(token_id)
-        if text is None:
-            ids = [*self._anchor, token_id]
-            text = self._tokenizer.decode(
-                ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )[self._skip :]
-            self._known[token_id] = text
-        return text
+    def __missing__(self, token_id: int) -> str:
+        self[token_id] = _decoded(self._tokenizer, [*self._anchor, token_id])[self._skip :]
+        return self[token_id]
 
 
 class StopTexts:

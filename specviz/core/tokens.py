@@ -12,7 +12,7 @@ from .types import Judged
 from .views import Views
 
 if TYPE_CHECKING:
-    from .protocols import Tokenizer
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 
 class Annotator:

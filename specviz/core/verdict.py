@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .draws import drawn_id
+
 if TYPE_CHECKING:
-    from .protocols import Draws
     from .types import Floats
 
 
 def decided(
-    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float, cdf: Draws
+    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
 ) -> tuple[int, int]:
     """Keep a draft x with probability min(1, p(x) / q(x)), and stop at the first rejection: how
     many are kept, and the id that follows them.
 
     p: [gamma + 1, vocab], the target's distributions; q: [gamma, vocab], the very rows that
-    `drafted` was drawn from; u: [gamma] uniform draws in [0, 1). `last`, one more, draws with `cdf`
-    from the residual norm(max(0, p - q)) after a rejection, from the last row of p if there was
+    `drafted` was drawn from; u: [gamma] uniform draws in [0, 1). `last`, one more, draws from
+    the residual norm(max(0, p - q)) after a rejection, from the last row of p if there was
     none. The emitted tokens then follow p exactly (Leviathan et al. 2022, arXiv 2211.17192,
     theorem 1).
     """
@@ -34,13 +35,12 @@ def decided(
         if not chance * q.item(place, token_id) < p.item(place, token_id):
             break
         accepted += 1
-    mass = 0.0
+    weights = p[accepted]
     if accepted < len(drafted):
         left = np.subtract(p[accepted], q[accepted])
-        mass = cdf.load(np.maximum(left, 0.0, out=left))
-    if not 0 < mass < np.inf:  # a bonus, or rounding left no mass: see `views.residual`
-        cdf.load(p[accepted])
-    return accepted, cdf.draw(last)
+        if 0 < np.maximum(left, 0.0, out=left).sum() < np.inf:  # else see `views.residual`
+            weights = left
+    return accepted, drawn_id(weights, last)
 
 
 def decided_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:

@@ -38,10 +38,7 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
     in q, reached without a rejection, makes the draw the bonus. Both serve a run of drafts padded
     to a fixed width.
     """
-    gamma = drafted.shape[0]
-    place = drafted.unsqueeze(-1)
-    p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
-    q_drafted = q.gather(-1, place).squeeze(-1).double()
+    p_drafted, q_drafted = _at(p, drafted), _at(q, drafted)
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
     keep = u * q_drafted < p_drafted
     accepted = keep.long().cumprod(0).sum()
@@ -53,6 +50,11 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
     left = (p_last - q_last).clamp_(min=0.0)
     weights = torch.where(usable(left.sum()), left, p_last)
     return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
+
+
+def _at(rows: Tensor, drafted: Tensor) -> Tensor:
+    """The entries of the first gamma rows at the drafted ids, fp64 [gamma]."""
+    return rows[: len(drafted)].gather(-1, drafted.unsqueeze(-1)).squeeze(-1).double()
 
 
 def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
@@ -88,9 +90,7 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
     at the next place: h_i of the paper. The last draft's is its weight, since nothing was drafted
     behind it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64 [gamma].
     """
-    gamma, place = drafted.shape[0], drafted.unsqueeze(-1)
-    p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
-    q_drafted = q.gather(-1, place).squeeze(-1).double()
+    p_drafted, q_drafted = _at(p, drafted), _at(q, drafted)
     ratio = torch.where(q_drafted > 0, p_drafted / q_drafted, 0.0)  # 0 / 0 in a padded width
     product, products = ratio.new_ones(()), []
     for one in ratio.unbind():
@@ -98,7 +98,7 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
         products.append(product)
     weight = torch.stack(products) if products else ratio
     # A row of zeros behind the last draft makes its threshold the same formula.
-    after = torch.cat([q[1:], torch.zeros_like(p[:1])])[:gamma]
+    after = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
     left = (weight.float().unsqueeze(-1) * p[1:] - after).clamp_(min=0.0)
     mass = left.sum(-1, dtype=torch.float64)  # S
     short = 1.0 - weight
@@ -135,9 +135,7 @@ def decide_typical(
     token follows instead.
     Arguments and result are those of `decide`.
     """
-    gamma, place = drafted.shape[0], drafted.unsqueeze(-1)
-    p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
-    keep = (p_drafted > typical_thresholds(p[:gamma])) & torch.isfinite(u)
+    keep = (_at(p, drafted) > typical_thresholds(p[: len(drafted)])) & torch.isfinite(u)
     accepted = keep.long().cumprod(0).sum()
     p_last = p.index_select(0, accepted.unsqueeze(0))[0]
     return torch.stack([accepted, draw(p_last, uniforms(1, source)[0])])

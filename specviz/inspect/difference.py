@@ -85,8 +85,8 @@ def _answer(
         scored.append(Scored(name, p_ours, p_theirs, float(row[theirs] - row[ours])))
     return Difference(
         index=parting.index,
-        ours=pair.tokenizer.decode([ours]),
-        theirs=pair.tokenizer.decode([theirs]),
+        ours=str(pair.tokenizer.decode([ours])),
+        theirs=str(pair.tokenizer.decode([theirs])),
         scored=tuple(scored),
         rounding=rounding,
         behind=behind,

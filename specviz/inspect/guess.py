@@ -26,7 +26,7 @@ from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
 from ..errors import PairError, PromptError, ServerError, SpecvizError
 from ..lanes import SPECULATIVE
-from ..options import add_color, also_called, colored, whole
+from ..options import add_color, colored, whole
 from ..pairs.load import load_pair
 from ..pairs.pair import Pair, context_length
 from ..pairs.progress import terminal_watcher
@@ -258,8 +258,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source("--api", metavar="ADDRESS", help=api)
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
-    length = add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
-    also_called(parser, "--length", length)
+    add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
     add("--gamma", type=whole(1), default=Settings().gamma, help="of the rounds that are printed")
     add_color(parser)
     add("--json", action="store_true", help="print places and rounds as JSON")

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import PairError, PromptError, SettingsError, shown
-from ..kinds import drafter_kind, drafters_for
+from ..kinds import drafters_for
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
 
 if TYPE_CHECKING:
-    from ..core.protocols import LanguageModel, Racing, Tokenizer
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from ..core.protocols import LanguageModel, Racing
     from ..core.states import DraftHead
     from .shared_tokens import SharedTokens
 
@@ -82,8 +84,7 @@ class Pair:
     def drafters(self) -> tuple[str, ...]:
         """The drafters that can be used with this pair, by their names in `Settings`; the first is
         what it drafts with if nothing else is asked for."""
-        offered = drafters_for(self.parts, self.drafter)
-        return tuple(name for name in offered if drafter_kind(name).lacking(self) is None)
+        return drafters_for(self.parts, self.drafter)
 
     @cached_property
     def parts(self) -> frozenset[str]:

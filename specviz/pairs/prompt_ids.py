@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PromptError, shown
 
 if TYPE_CHECKING:
-    from ..core.protocols import Tokenizer
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 
 def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: Any) -> list[int]:

@@ -12,7 +12,7 @@ from ..core.events import Event, Header, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
 from ..lanes import SPECULATIVE
-from ..options import add_color, add_settings, also_called, check_writable, colored, settings_from
+from ..options import add_color, add_settings, check_writable, colored, settings_from
 from ..pairs.cli import add_pair, named_pair, raced
 from ..pairs.table import named_pairs
 from ..settings import Settings
@@ -31,8 +31,7 @@ BUILTIN_TARGET = "target"  # the name of its folder
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run` to a parser."""
     _add_race(parser)
-    out = parser.add_argument("--out", metavar="FILE", help="also write the run (.json, .json.gz)")
-    also_called(parser, "--save", out)
+    parser.add_argument("--out", metavar="FILE", help="also write the run (.json, .json.gz)")
     add_color(parser)
 
 

@@ -64,16 +64,12 @@ class HeadDrafter(Drafter):
     def rollback(self, length: int) -> None:
         # What was drafted was read with states of the head's own.
         self.engine.rollback(min(self.engine.length, self._received + 1))
-        self._receive(length)
+        # The target's last pass began where the head's knowledge ends.
+        self.engine.receive(self._target.states[: length - self._received])
+        self._received = length
 
     def step_cost(self) -> float:
         return head_step_cost(self._head, self.engine.form)
-
-    def _receive(self, length: int) -> None:
-        """Take the states of the committed tokens from those of the target's last pass, which began
-        where the head's knowledge ends."""
-        self.engine.receive(self._target.states[: length - self._received])
-        self._received = length
 
 
 def described_head(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from ..errors import SpecvizError
-from ..options import also_called, check_writable, listed, real, whole
+from ..options import check_writable, listed, real, whole
 from ..pairs.weights import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `train` to a parser."""
     add = parser.add_argument
     default = "a folder, default: assets/pair, or distilled-draft with --distill"
-    out = add("--out", type=Path, metavar="FOLDER", dest="output", help=default)
-    also_called(parser, "--output", out)
+    add("--out", type=Path, metavar="FOLDER", dest="output", help=default)
     add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
     add("--draft-minutes", type=real(0), default=0.0, help="training time of the draft")
     add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
@@ -77,8 +76,7 @@ def _add_distillation(group: argparse._ArgumentGroup) -> None:
     add("--prompts", type=Path, help="lines of text, a JSON list, or JSONL with prompt or turns")
     add("--held-out-prompts", type=Path, help="for alpha; default: one in ten of --prompts")
     written = "that the target writes after a prompt"
-    length = add("--max-new-tokens", type=whole(1), default=128, dest="new_tokens", help=written)
-    also_called(group, "--new-tokens", length)
+    add("--max-new-tokens", type=whole(1), default=128, dest="new_tokens", help=written)
     add("--write-rows", type=whole(1), default=32, help="texts that it writes at once")
     own_text = "share of batches that the draft writes itself"
     add("--own-text", type=real(0, 1), default=0.0, help=own_text)

@@ -179,7 +179,7 @@ def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     text = pair.tokenizer.apply_chat_template(
         [{"role": "user", "content": MARK}], tokenize=False, add_generation_prompt=True
     )
-    before, _, after = text.partition(MARK)
+    before, _, after = str(text).partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template hides the question: pass --prompts.")
     ids = [pair.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]

@@ -17,7 +17,7 @@ from specviz.core.engine import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.sampling import InverseCdf, greedy_ids, probabilities, uniforms
+from specviz.core.sampling import greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdict import decided
 from specviz.core.verdicts import decide
@@ -103,7 +103,7 @@ def test_cards_tell_the_numbers_of_their_own_place(
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
     """Also where u lies next to p / q, and where p and q agree."""
-    shared, cdf = torch.Generator().manual_seed(2), InverseCdf(VOCAB)
+    shared = torch.Generator().manual_seed(2)
     settings, verdicts = Settings(**sampling), set()
     for spread in (0.0, 0.1, 1.0):
         for turn in range(40):
@@ -116,7 +116,7 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
             u = uniforms(3, shared) if turn % 2 else ratio.clamp(max=1 - 2**-53)
             ours, theirs = (HostDraws(np.random.SeedSequence(turn)) for _ in range(2))
             last = ours.numbers(1).item()
-            by_numpy = decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last, cdf)
+            by_numpy = decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
             assert list(by_numpy) == decide(p, q, drafted, u, theirs).tolist()
             verdicts.add(by_numpy[0])
     assert {0, 3} <= verdicts
@@ -141,7 +141,7 @@ def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
 
 def test_a_residual_without_mass_draws_from_p():
     p = np.full((2, 3), 1 / 3, np.float32)
-    accepted, next_id = decided(p, p[:1], [1], [1.0], 0.5, InverseCdf(3))
+    accepted, next_id = decided(p, p[:1], [1], [1.0], 0.5)
     assert (accepted, next_id) == (0, 1)
 
 

@@ -20,7 +20,6 @@ from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.core.engine import make_engine
 from specviz.core.loop import _Run
 from specviz.measure.bench.generate import ASSISTED
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, measured
@@ -186,21 +185,10 @@ def test_lanes_in_threads_keep_apart():
     assert found == wanted
 
 
-def test_compiled_layers_write_the_same(monkeypatch: pytest.MonkeyPatch):
-    pair, settings = small_pair(), Settings(gamma=3, max_new_tokens=60)
-    wanted = emitted_ids(speculate(pair, PROMPT, settings))
-    monkeypatch.setenv("SPECVIZ_COMPILE", "1")
-    assert make_engine(pair.target, pair.vocab).form == f"{GRAPHS}, compiled"
-    assert emitted_ids(speculate(pair, PROMPT, settings)) == wanted
-    print(f"start-up {startup_seconds(pair.target):.1f} s")
-
-
-@pytest.mark.parametrize("compiled", ["", "1"], ids=["plain", "compiled"])
-def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
+def test_speed_targets():
     """Llama-3.1-8B with Llama-3.2-1B in bf16 at batch 1, gamma 5, forced acceptance."""
     if torch.cuda.get_device_properties(0).total_memory < 40 * 2**30:
         pytest.skip("needs 40 GiB")
-    monkeypatch.setenv("SPECVIZ_COMPILE", compiled)
     pair = shaped_pair("llama-3.1-8b+3.2-1b")
     prompts = [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(2)]
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)

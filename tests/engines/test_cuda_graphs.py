@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specviz.sides.fast_gpu import cache as module
-from specviz.sides.fast_gpu.cache import Program, compiled
+from specviz.sides.fast_gpu.cache import Program
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
 
@@ -83,31 +83,3 @@ def test_a_capture_that_fails_leaves_a_program_that_runs(monkeypatch: pytest.Mon
     assert found is None and graphs.calls[-1] == "end"
     assert not program.graphed
     assert program(torch.ones(2))[0].tolist() == [2.0, 2.0]
-
-
-class Layer(torch.nn.Module):
-    """Not one of torch's own, which its compiler takes as they are."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 2 + 1
-
-
-def test_compiled_layers_are_compiled_in_there_only(monkeypatch: pytest.MonkeyPatch):
-    """The compiler's tracing is real; its code generator, slow to start, is left out."""
-    traced: list[Any] = []
-
-    def backend(graph: Any, inputs: Any) -> Any:
-        traced.append(graph)
-        return graph.forward
-
-    compile_layer = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda call: compile_layer(call, backend=backend))
-    layer = Layer()
-    assert torch.equal(layer(X), X * 2 + 1) and not traced
-    with compiled([layer]):
-        assert torch.equal(layer(X), X * 2 + 1)
-    assert len(traced) == 1
-    with compiled([layer]):
-        layer(X)
-    layer(X[:2])
-    assert len(traced) == 1, "a later program finds what an earlier one compiled"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import pickle
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.kinds import swept_drafters
 from specviz.measure.racing import raced
-from specviz.measure.sweep.cli import add_arguments
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
@@ -363,16 +361,6 @@ def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
     assert lines["model, predicted"]["x"] == [1, 2, 4]
     assert lines["model, measured"]["y"][-1] == measured.speedup.value
     assert specs["speedup"]["layout"]["shapes"][0]["y0"] == 1, "the line of break-even"
-
-
-def test_the_old_name_of_the_length_works_on_with_a_word(capsys: pytest.CaptureFixture[str]):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert parser.parse_args(["--max-new-tokens", "9"]).max_new_tokens == 9
-    assert capsys.readouterr().err == ""
-    assert parser.parse_args(["--length", "7"]).max_new_tokens == 7
-    assert "--length is called --max-new-tokens now" in capsys.readouterr().err
-    assert "--length" not in parser.format_help()
 
 
 def test_the_page_and_python_call_the_same_speedups_even():

@@ -40,8 +40,7 @@ MUTANTS = [
     Mutant("sampling", "_truncated", "return p / p.sum(-1, keepdim=True)", "return p", DRAWS),
     Mutant("sampling", "draw", "right=True", "right=False", DRAWS),
     Mutant("sampling", "residual", "(p - q).clamp_(min=0.0)", "(q - p).clamp_(min=0.0)", DRAWS),
-    Mutant("sampling", "InverseCdf.draw", "if margin < left < share - margin:", "if True:", DRAWS),
-    Mutant("sampling", "InverseCdf.load", "self._whole < len(weights)", "False", DRAWS),
+    Mutant("sampling", "drawn_id", '"right"', '"left"', DRAWS),
     Mutant("sampling", "greedy_id", "best and logits[:best].max() >= level", "False", DRAWS),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
@@ -103,7 +102,7 @@ MUTANTS = [
     Mutant("caches", "CompiledEngine.draft", "self.length = end + n - 1", "self.length = end + n", "compiled paths loop"),
     Mutant("caches", "EarlyExitDrafter.draft", "self._path.engine.rollback(begin)", "pass", "drafters paths"),
     Mutant("caches", "HeadDrafter.rollback", "self._received + 1", "self._received + 2", "head mtp"),
-    Mutant("caches", "HeadDrafter._receive", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
+    Mutant("caches", "HeadDrafter.rollback", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
     Mutant("caches", "HeadEngine.rollback", "length - 1", "length", "head"),
     Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 0:", "head mtp"),
     # Where drafts come from

@@ -44,8 +44,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def arguments(models: Path, place: Path, *extra: str) -> list[str]:
     line = (
         f"train --distill {models}/target --draft {models}/draft --prompts {models}/prompts.txt "
-        f"--held-out-prompts {models}/held.txt --output {place}/out --work {place}/work "
-        "--device cpu --threads 1 --new-tokens 16 --written-tokens 2048 --write-rows 32 "
+        f"--held-out-prompts {models}/held.txt --out {place}/out --work {place}/work "
+        "--device cpu --threads 1 --max-new-tokens 16 --written-tokens 2048 --write-rows 32 "
         "--draft-steps 60 --batch-tokens 512 --micro-tokens 256 --warmup-steps 3 --rate 0.01 "
         "--own-text 0.25"
     )

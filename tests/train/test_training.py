@@ -32,7 +32,7 @@ def _options(folder: Path, *extra: str) -> argparse.Namespace:
     parser = Parser()
     train.add_arguments(parser)
     line = (
-        f"--corpus {folder / 'corpus'} --output {folder / 'pair'} --work {folder / 'work'} "
+        f"--corpus {folder / 'corpus'} --out {folder / 'pair'} --work {folder / 'work'} "
         "--vocabulary 300 --target-layers 1 --target-width 128 --draft-layers 1 --draft-width 64 "
         "--steps 12 --draft-steps 12 --warmup-steps 2 --lengths 16,32 --batch-tokens 512 "
         "--written-tokens 2048 --held-out two --device cpu"

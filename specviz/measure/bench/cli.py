@@ -12,7 +12,7 @@ from typing import Any
 
 from ...environment import ASSETS
 from ...errors import SpecvizError
-from ...options import add_settings, also_called, check_writable, real, settings_from, whole
+from ...options import add_settings, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
 from ...pairs.spec import address_of, is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
@@ -26,9 +26,8 @@ from .servers import servers_report
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench` to a parser."""
     add = parser.add_argument
-    pair = add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
     add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
-    also_called(parser, "--models", pair, nargs=2)
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
     prompts = "a prompt in each line, JSON, or JSONL; default: held-out ones"
@@ -40,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     threads = "default: powers of two up to the processors"
     add("--threads", type=whole(1, 4096), nargs="+", help=threads)
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
-    out = add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
-    also_called(parser, "--json", out)
+    add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
     speculating = "beside --server: servers of the same target that speculate by themselves"
     add("--server-speculating", nargs="+", default=[], metavar="URL", help=speculating)
     _add_modes(parser.add_mutually_exclusive_group())

@@ -275,7 +275,7 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
     target, draft = (
         f"{one['name']} ({one['form']})" if one else None for one in (header.target, header.draft)
     )
-    # Of capturing and compiling, if an engine did that.
+    # Of capturing, if an engine did that.
     startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
     return {
         "device": header.device,

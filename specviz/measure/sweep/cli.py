@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
-from ...options import also_called, real
+from ...options import real
 from ...pairs.cli import add_pair, named_pair
 from ...prompts import builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
     add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
     most, words = usual.base.max_new_tokens, "of each text, default %(default)s"
-    also_called(parser, "--length", add("--max-new-tokens", type=int, default=most, help=words))
+    add("--max-new-tokens", type=int, default=most, help=words)
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")

@@ -14,8 +14,7 @@ import time
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias
@@ -28,14 +27,12 @@ from transformers.cache_utils import StaticLayer
 
 from ...pairs.pair import context_length
 from ...pairs.truncated import truncated_model
-from ...variables import COMPILE
 
 SMALLEST = 256  # places of the shortest buffers
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocated in them
-MOST_SHAPES = 64  # for which a layer is compiled; past them it runs as it is
 
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
 
@@ -113,19 +110,6 @@ def _shared(device: torch.device) -> tuple[Any, Any]:
     return torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
 
-@contextmanager
-def compiled(layers: Sequence[Any]) -> Iterator[None]:
-    """Within it, calls of these modules run compiled; the first of each shape takes long."""
-    for layer in layers:
-        layer.compile()
-    try:
-        with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
-            yield
-    finally:
-        for layer in layers:
-            layer._compiled_call_impl = None
-
-
 class Written:
     """The places that a pass writes, int64 [n]; all layers of a cache read them here."""
 
@@ -182,9 +166,6 @@ class InPlaceCache:
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
         self.layers = [PlacedLayer(self._written, capacity) for _ in range(count)]
         self._cache = Cache(layers=list(self.layers))
-        if COMPILE.read():
-            # Else there would be one compiled form per layer, for the sake of its index.
-            self._cache.update = torch.compiler.disable(self._cache.update)  # type: ignore[method-assign]
         self._last_place = (context_length(model) or sys.maxsize) - 1
         self._additive = model.config._attn_implementation == "eager"
         self._trims = "logits_to_keep" in inspect.signature(model.forward).parameters

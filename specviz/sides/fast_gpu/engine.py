@@ -9,7 +9,6 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Hashable, Iterable, Sequence
-from contextlib import nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,7 @@ from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
 from ...core.types import RunContext
 from ...pairs.pair import context_length
-from ...variables import COMPILE
-from .cache import Function, InPlaceCache, Program, capacity_for, compiled
+from .cache import Function, InPlaceCache, Program, capacity_for
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
@@ -79,7 +77,6 @@ class StaticEngine(OwnEngine):
         self.device = torch.device(model.device)
         self.length = 0
         self._model, self._pool = model, pool  # the pool alone does not keep the model
-        self._layers = getattr(model.get_decoder(), "layers", []) if COMPILE.read() else None
         self._cache: InPlaceCache | None = None
 
     def path(self, run: RunContext) -> DecodingPath:
@@ -90,8 +87,7 @@ class StaticEngine(OwnEngine):
     @property
     def form(self) -> str:
         graphs = self.device.type == "cuda" and self._pool.reason is None
-        parts = ["static", "CUDA graphs" * graphs, "compiled" * (self._layers is not None)]
-        return ", ".join(part for part in parts if part)
+        return "static, CUDA graphs" if graphs else "static"
 
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
         """The cache in use, with room for `length` tokens. wanted: programs that the run is going
@@ -124,7 +120,7 @@ class StaticEngine(OwnEngine):
         assert self._cache is not None, "room is reserved before a program is asked for"
         programs = self._cache.programs
         if key not in programs:
-            with memory_limited(), compiled(self._layers) if self._layers else nullcontext():
+            with memory_limited():
                 made = programs[key] = Program(function, inputs)
             self._pool.seconds += made.seconds
             if self.device.type == "cuda" and not made.graphed:
@@ -150,14 +146,14 @@ def static_reason(model: Any, vocab: int) -> str | None:
 
 
 def startup_seconds(model: Any) -> float:
-    """What making programs for `model` has taken so far, compiling included."""
+    """What making programs for `model` has taken so far."""
     return _pools[model].seconds if model in _pools else 0.0
 
 
 def _pool_of(model: Any, vocab: int) -> CachePool:
     # Programs read weights where they lay when captured.
     why = refusal(model)
-    stamp = (why, vocab, COMPILE.read(), *(p.data_ptr() for p in model.parameters()))
+    stamp = (why, vocab, *(p.data_ptr() for p in model.parameters()))
     pool = _pools.get(model)
     if pool is None or pool.stamp != stamp:
         pool = _pools[model] = CachePool(model, vocab, stamp)

@@ -37,24 +37,11 @@ class Wanted(NamedTuple):
     tokens: int = 1
 
 
-class Spent(NamedTuple):
-    """What requests have cost. exchanged: bytes sent and received. server: the seconds that the
-    server says it worked on them; None if it does not tell."""
-
-    exchanged: int = 0
-    server: float | None = None
-
-    def plus(self, other: Spent) -> Spent:
-        """Both together."""
-        told = [one for one in (self.server, other.server) if one is not None]
-        return Spent(self.exchanged + other.exchanged, sum(told) if told else None)
-
-
 class TargetServer:
     """A model on a server. What depends on its engine is in the classes below this one.
 
-    model: its name there. spent: on the last call of `rows` or `draws`. In both, `prefixes` are
-    the first n, n + 1, ... tokens of one text.
+    model: its name there. In `rows` and `draws`, `prefixes` are the first n, n + 1, ... tokens of
+    one text.
     """
 
     path = ""  # where it is asked for log-probabilities
@@ -63,7 +50,7 @@ class TargetServer:
 
     def __init__(self, server: Server, model: str) -> None:
         self.server, self.model = server, model
-        self.spent = Spent()
+        self._exchanged, self._seconds = 0, 0.0
 
     def lists(self, vocab: int, wanted: int) -> int:
         """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
@@ -78,6 +65,12 @@ class TargetServer:
         """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
         return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
+
+    def told(self) -> dict[str, Any]:
+        """What `rows` and `draws` have cost since the last call, as fields of a `Round`."""
+        found = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}
+        self._exchanged, self._seconds = 0, 0.0
+        return found
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
         """What is wanted. Tokens after one prefix are independent; those after different ones need
@@ -133,7 +126,8 @@ class TargetServer:
 
     def _posted(self, body: dict[str, Any]) -> Any:
         answer = self.server.post(self.path, body)
-        self.spent = Spent(answer.sent + answer.received, self._worked(answer.value))
+        self._exchanged += answer.sent + answer.received
+        self._seconds += self._worked(answer.value) or 0.0
         return answer.value
 
     def _read(self, answer: Any, count: int, vocab: int) -> Tensor:

@@ -22,7 +22,7 @@ from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server
 from ...settings import Settings
 from .adapters import Completions, LlamaTarget
-from .interface import Drawn, Spent, TargetServer, Wanted
+from .interface import Drawn, TargetServer, Wanted
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -83,14 +83,13 @@ class RemoteTarget(ModelElsewhere):
         """Its layers are not here either."""
         return iter(())
 
-    def make_engine(self, vocab: int) -> Engine:
+    def make_engine(self, vocab: int, states: bool) -> Engine:
+        if states:
+            raise PairError(
+                "a target on a server hands out no hidden states, which a head reads: choose "
+                "another drafter."
+            )
         return RemoteEngine(self, vocab)
-
-    def make_state_engine(self, vocab: int) -> NoReturn:
-        raise PairError(
-            "a target on a server hands out no hidden states, which a head reads: choose another "
-            "drafter."
-        )
 
     def pass_cost(self) -> NoReturn:
         raise PairError(
@@ -139,7 +138,6 @@ class RemoteEngine(OwnEngine):
         self._ids: list[int] = []
         self._listed = LISTED
         self.device = target.device
-        self._spent = Spent()  # since `told` was last asked
 
     @property
     def length(self) -> int:
@@ -155,7 +153,6 @@ class RemoteEngine(OwnEngine):
         self.append(ids.tolist())
         server, lengths = self._target.server, range(self.length - keep + 1, self.length + 1)
         rows = server.rows(self._prefixes(lengths), self._listed, self._vocab)
-        self._spent = self._spent.plus(server.spent)
         return rows if temperature == 1.0 else rows / torch.tensor(temperature)
 
     def append(self, ids: Sequence[int]) -> None:
@@ -164,10 +161,7 @@ class RemoteEngine(OwnEngine):
 
     def drawn(self, lengths: range, wanted: Wanted) -> list[list[Drawn]]:
         """What the server drew after the first n tokens in the cache, for each n of `lengths`."""
-        server = self._target.server
-        found = server.draws(self._prefixes(lengths), wanted)
-        self._spent = self._spent.plus(server.spent)
-        return found
+        return self._target.server.draws(self._prefixes(lengths), wanted)
 
     def path(self, run: RunContext) -> DecodingPath:
         # The server draws where it does not list as many log-probabilities as are needed.
@@ -183,8 +177,7 @@ class RemoteEngine(OwnEngine):
         return DrawnPath(self, run)
 
     def told(self) -> dict[str, Any]:
-        spent, self._spent = self._spent, Spent()
-        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
+        return self._target.server.told()
 
     def rollback(self, length: int) -> None:
         del self._ids[length:]
