@@ -69,7 +69,9 @@ def test_the_wrong_example_is_caught(guide: None, capsys: pytest.CaptureFixture[
 
 
 def test_ours_are_kept_and_typical_is_not():
-    assert prove("model", RUNS).kept
+    for name in ("model", "head"):
+        found = prove(name, RUNS)
+        assert found.kept and found.drafted > RUNS, name
     assert not prove("typical", RUNS).kept
     with pytest.raises(SettingsError, match="no drafter or verdict 'nothing'"):
         prove("nothing")

@@ -20,6 +20,7 @@ from ..measure.bench.random_models import numbers, random_model
 from ..pairs.pair import Pair
 from ..result import baseline, speculate
 from ..settings import RANGES, Settings
+from ..train.head import new_head
 from .equivalence import Continuation, Outcome, tail
 
 WORDS = 4  # of the vocabulary
@@ -53,7 +54,7 @@ def prove(name: str, runs: int = RUNS) -> Proof:
 
     Each of `runs` texts is drawn with a seed of its own and compared with the probabilities that
     follow from the target's logits (Pearson's test of fit). Raises `SpecvizError` if there is no
-    such kind, or if it cannot draft for a pair of two small models.
+    such kind, or if it cannot draft for a pair of two small models and an untrained head.
     """
     kinds = dict.fromkeys(verdict_names(), "verdict") | dict.fromkeys(drafter_names(), "drafter")
     if name not in kinds:
@@ -63,7 +64,10 @@ def prove(name: str, runs: int = RUNS) -> Proof:
     # Weights that vary so much that two models disagree about most tokens.
     varied: dict[str, Any] = {"initializer_range": 0.3, "head_dim": 32}
     target, draft = (random_model(LlamaConfig, SIZE, seed=n, **varied) for n in (0, 1))
-    pair = Pair(target=target, draft=draft, tokenizer=numbers(WORDS))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        head = new_head(target, (1, 2), torch.arange(WORDS)).eval()
+    pair = Pair(target=target, draft=draft, head=head, tokenizer=numbers(WORDS))
     settings = Settings(gamma=LENGTH, temperature=1.0, max_new_tokens=LENGTH)
     seen: Counter[Outcome] = Counter()
     drafted = 0

@@ -12,11 +12,11 @@ from specviz import compute_metrics
 from specviz.runs.terminal import metric_lines
 from specviz.runs.uncertainty import DOUBTS, uncertainty
 
-RUN = recorded(replace(SAMPLED, max_new_tokens=64))
+LONG = replace(SAMPLED, max_new_tokens=64)
 
 
 def test_a_steady_run_is_not_doubted_and_has_no_spread() -> None:
-    run = timed(RUN, steady)
+    run = timed(recorded(LONG), steady)
     found = uncertainty(run)
     assert found is not None and found.spread is not None and found.doubt is None
     assert found.delays == pytest.approx({"speculative": 0.0, "baseline": 0.0}, abs=1e-9)
@@ -31,7 +31,7 @@ def test_a_steady_run_is_not_doubted_and_has_no_spread() -> None:
     ("factor", "doubt"), [(slow_middle, "delay"), (slower_later, "spread"), (too_fast, "price")]
 )
 def test_a_planted_slow_lane_is_doubted(factor, doubt) -> None:  # type: ignore[no-untyped-def]
-    run = timed(RUN, factor)
+    run = timed(recorded(LONG), factor)
     found = uncertainty(run)
     assert found is not None and found.doubt == doubt
     assert any(DOUBTS[found.doubt] in line for line in metric_lines(run))
