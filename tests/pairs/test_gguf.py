@@ -270,7 +270,7 @@ def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
 
 def test_texts_through_the_head_follow_the_real_model(wheel: Path) -> None:
     """Of two tokens, each among the eight likeliest: the law is the modules', in fp32."""
-    pair, runs = real_pair(), 400
+    pair, runs = real_pair(), 160
     settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
     ids = pair.encode("Once upon", chat="off")  # each run reads it anew
     drawn = draw_continuations(pair, ids, settings, runs, 2, SPECULATIVE)
