@@ -204,7 +204,9 @@ def _sentence(error: Mapping[str, Any], data: Any) -> str:
             name = places.pop()
             place = f"{ENTRIES.get(name, name + ' entry')} {part + 1}"
             places.append(_round_label(data, part) if at == 1 else place)
-        elif part != "[key]":
+        elif part == "[key]":
+            places[-1] = "a name"  # which is the value that is shown
+        else:
             places.append(shown(part) if not part.isidentifier() or len(part) > SHOWN else part)
     *where, name = places or ["this recording"]
     should = error["msg"][error["msg"].find("should") :]
@@ -238,7 +240,7 @@ def shown(value: object) -> str:
     """A value from a file as a short text that is safe in a terminal and in HTML."""
     match value:
         case str():
-            return harmless(repr(value[:SHOWN] + "…" * (len(value) > SHOWN)))
+            return harmless(repr(value[:SHOWN] + "…" * (len(value) > SHOWN)))[: 3 * SHOWN // 2]
         case bool() | None:
             return json.dumps(value)
         case int() | float():

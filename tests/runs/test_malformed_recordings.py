@@ -48,6 +48,16 @@ def test_a_damaged_file_gets_its_sentence(name: str, tmp_path: Path):
     assert fragment in sentence(damage(saved(recorded(SAMPLED), tmp_path)))
 
 
+def test_names_that_cannot_be_printed_make_no_long_sentence():
+    odd = "\x1f<\U00016af6" * 13
+    data = values(SAMPLED)
+    data["header"]["lanes"][odd] = {}
+    assert sentence(orjson.dumps(data)).startswith("header, lanes: a name is '")
+    data = values(SAMPLED)
+    data["header"]["versions"][odd] = odd * 100
+    sentence(orjson.dumps(data))
+
+
 def test_a_sentence_says_where():
     data = values(SAMPLED)
     at = next(i for i, r in enumerate(data["rounds"]) if len(r["drafted"]) > 1)
