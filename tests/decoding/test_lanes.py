@@ -192,7 +192,7 @@ FORGED = {
     ),
     "markup as a name": (
         lambda d: d["header"]["lanes"].update({"<b>": d["header"]["lanes"]["n-gram"]}),
-        "header, lanes: '\\x3cb\\x3e' is",
+        "header, lanes: a name is '\\x3cb\\x3e'",
     ),
     "too many": (
         lambda d: d["header"].update(

@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .forward import plan_at, run_pass
-from .ir import LANES, arrive, read_shared, yield_processor
-from .rows import ZERO
+from .forward import plan_at
+from .ir import LANES, arrive, call_at, read_shared, yield_processor
 from .vector import softmax
 
 MOST_THREADS = 256  # that share a pass
@@ -39,7 +38,7 @@ def lead(boxes, address):
     for i in range(len(boxes)):
         boxes[i, PLAN_AT] = address
         arrive(boxes.ctypes.data + 8 * (i * BOX + COUNT))
-    run_pass(ZERO, plan)
+    call_at(plan.code, 0, address)
 
 
 @njit(nogil=True, cache=True)
@@ -58,7 +57,7 @@ def serve(index, box, done):
                 if waited > SPINS + YIELDS and not read_shared(box.ctypes.data + 8 * HELD):
                     return done
         done += 1
-        run_pass(index, plan_at(box[PLAN_AT]))
+        call_at(plan_at(box[PLAN_AT]).code, index, box[PLAN_AT])
 
 
 @njit(nogil=True, cache=True)
@@ -85,13 +84,13 @@ def _draw(logits, uniform, scratch, q):
     fp64 in [0, 1), so the whole sum is above the place looked for: no id of weight 0 is drawn.
     """
     vocab = len(logits)
-    scratch[:vocab] = logits
-    scratch[vocab:] = -np.inf
+    for i in range(len(scratch)):
+        scratch[i] = logits[i] if i < vocab else -np.inf
     softmax(scratch.ctypes.data, len(scratch))
-    q[:] = scratch[:vocab]
     total = 0.0
-    for weight in q:
-        total += weight
+    for i in range(vocab):
+        q[i] = scratch[i]
+        total += q[i]
     place, sum_so_far = uniform * total, 0.0
     for i in range(vocab):
         sum_so_far += q[i]

@@ -19,6 +19,7 @@ from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
+from .forward import compiled_pass
 from .rows import Layer, Plan
 from .support import forget_stale_code
 from .vector import BYTES, KINDS
@@ -61,6 +62,7 @@ class Passes:
         self._values = self._keys
         self._layers = (Layer * len(layers))(*(Layer(*layer_addresses(one)) for one in layers))
         self.plan = Plan(
+            code=compiled_pass().address,
             kind=kind,
             size=BYTES[kind],
             width=config.hidden_size,

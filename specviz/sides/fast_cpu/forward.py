@@ -7,8 +7,10 @@ the model has them, by address, and widened to fp32; activations and sums are fp
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
-from numba import carray, njit
+from numba import carray, cfunc, njit, types
 
 from .ir import LANES, pointer
 from .rows import (
@@ -165,9 +167,12 @@ def _beside_states(plan, layer, thread, arrivals, x):
     norm(kind, hidden, plan.state_norm, eps, one, normed)
     arrivals = meet(plan.meeting, arrivals, plan.threads)
     residual = normed if plan.normed_residual != 0 else hidden
-    x[:, begin:end] = residual[:, begin:end]
     both = np.empty((n, 2 * width), np.float32)
-    both[:, :width], both[:, width:] = embedded, normed
+    for r in range(n):
+        for i in range(begin, end):
+            x[r, i] = residual[r, i]
+        for i in range(width):
+            both[r, i], both[r, width + i] = embedded[r, i], normed[r, i]
     return both, arrivals
 
 
@@ -179,7 +184,9 @@ def _keep_states(plan, layer, x):
         return
     width = plan.width
     kept = matrix(plan.states, x.shape[0], plan.kept_states * width)
-    kept[:, slot * width : (slot + 1) * width] = x
+    for r in range(x.shape[0]):
+        for i in range(width):
+            kept[r, slot * width + i] = x[r, i]
 
 
 @njit(nogil=True, cache=True)
@@ -187,9 +194,16 @@ def plan_at(address):
     return carray(pointer(address), 1, PLAN)[0]
 
 
-@njit(nogil=True, cache=True)
-def run_pass(thread, plan):
-    """One thread's share of a pass."""
+@cache
+def compiled_pass():
+    """`run_pass` for calls by its address: whatever calls it directly is compiled together with all
+    of it."""
+    return cfunc(types.void(types.int64, types.int64), cache=True)(run_pass)
+
+
+def run_pass(thread, address):
+    """One thread's share of the pass whose plan lies here."""
+    plan = plan_at(address)
     kind, threads, n, keep, arrivals = (
         plan.kind,
         plan.threads,

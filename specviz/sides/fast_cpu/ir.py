@@ -186,6 +186,18 @@ def pointer(typing, address):
     return types.voidptr(types.int64), codegen
 
 
+@intrinsic
+def call_at(typing, code, first, second):
+    """Call the function of two int64 whose code lies at an address."""
+
+    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+        function_type = ir.FunctionType(ir.VoidType(), [I64, I64])
+        b.call(b.inttoptr(args[0], function_type.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
 @operation()
 def arrive(b, counter):
     """Add 1 to the int64 at this address, seen by all threads."""

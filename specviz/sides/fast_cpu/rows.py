@@ -31,10 +31,10 @@ class Plan(Structure):
     """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
     microsecond; many arguments would take longer than a draft's pass.
 
-    kind: of the weights (`vector.KINDS`). size: bytes of a weight. inner: width of the MLP. depth:
-    layers to run. capacity: places of the cache. threads: that share a pass. start, tokens, keep:
-    how many tokens are cached, are fed, and for how many of them logits are wanted. meeting: where
-    an int64 counts arrivals, which are so many now.
+    code: where the compiled pass itself lies. kind: of the weights (`vector.KINDS`). size: bytes of
+    a weight. inner: width of the MLP. depth: layers to run. capacity: places of the cache. threads:
+    that share a pass. start, tokens, keep: how many tokens are cached, are fed, and for how many of
+    them logits are wanted. meeting: where an int64 counts arrivals, which are so many now.
     The rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep, vocab], the layers,
     `Layer` [depth], the rotary frequencies, fp32 [head_dim / 2], keys, fp32 [layers, kv_heads,
     head_dim, capacity], values, fp32 [layers, kv_heads, capacity, head_dim], single weights, and
@@ -46,12 +46,23 @@ class Plan(Structure):
     eps: of the norms.
     """
 
-    _sizes = ("kind", "size", "width", "inner", "heads", "kv_heads", "head_dim", "vocab", "depth")
+    _sizes = ("code", "kind", "size", "width", "inner", "depth", "vocab")
+    _heads = ("heads", "kv_heads", "head_dim")
     _feed = ("start", "tokens", "keep", "meeting", "arrivals", "ids", "logits")
     _model = ("layers", "frequencies", "keys", "values", "embedding", "final_norm", "head")
     _memory = ("x", "q", "k", "v", "seen", "added", "gate", "up", "states", "slots", "kept_states")
     _read = ("unread", "unread_width", "hidden", "fuse", "fuse_norm", "state_norm")
-    _names = (*_sizes, "capacity", "threads", *_feed, *_model, *_memory, *_read, "normed_residual")
+    _names = (
+        *_sizes,
+        *_heads,
+        "capacity",
+        "threads",
+        *_feed,
+        *_model,
+        *_memory,
+        *_read,
+        "normed_residual",
+    )
     _factors = ("eps", "rotary_factor", "score_factor", "logit_factor")
     _fields_ = (*((name, c_int64) for name in _names), *((name, c_float) for name in _factors))
 
@@ -161,9 +172,11 @@ def norm_heads(kind, states, first, last, head_dim, weight, eps):
     if weight == 0:
         return
     for h in range(first, last):
-        part = states[:, h * head_dim : (h + 1) * head_dim]
-        rows = part.copy()
-        norm(kind, rows, weight, eps, np.float32(1.0), part)
+        rows = states[:, h * head_dim : (h + 1) * head_dim].copy()
+        norm(kind, rows, weight, eps, np.float32(1.0), rows)
+        for r in range(len(rows)):
+            for i in range(head_dim):
+                states[r, h * head_dim + i] = rows[r, i]
 
 
 @njit(nogil=True, cache=True)
