@@ -27,9 +27,10 @@ FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimati
 ADVANCED = ("Top-k", "Top-p")
 
 
-def two_places(number: float) -> str:
-    """How the browser writes a number: 0.625 as 0.63, where Python writes 0.62."""
-    return str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
+def two_places(number: float | None) -> str:
+    """How the browser writes a figure: 0.625 as 0.63, where Python writes 0.62, and one that is
+    not known yet, such as alpha before the first verdict, as a dash."""
+    return "–" if number is None else str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def headline_of(trace: Trace) -> str:
