@@ -22,7 +22,7 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .loop import Schedule, Training, head, hidden_states, train
+from .loop import Schedule, Training, hidden_states, train
 from .losses import (
     cross_entropy,
     distillation_loss,
@@ -149,7 +149,7 @@ def make_target(job: TrainingJob) -> None:
 
     def loss(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
         hidden = hidden_states(model, ids[:, :-1]).flatten(0, 1)
-        return cross_entropy(hidden, head(model), ids[:, 1:].flatten())
+        return cross_entropy(hidden, model.lm_head.weight, ids[:, 1:].flatten())
 
     def report(model: LlamaForCausalLM) -> str:
         save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)

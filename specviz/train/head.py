@@ -24,6 +24,7 @@ from ..pairs.heads.eagle import Head, HeadConfig
 from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
+from ..pairs.truncated import watched_model
 from .losses import forward_kl
 from .models import whole_folder
 
@@ -103,7 +104,6 @@ class ChainLoss:
         ids, marks = rows[:, 0], rows[:, 1].bool()
         states, last = self._read(rows)
         total, weights = torch.zeros((), device=ids.device), 0.0
-        own = head.lm_head.weight.to(torch.bfloat16)
         for step, hidden in enumerate(chain_outputs(head, ids, states, self._steps)):
             # The output at place i of this step predicts token i + 2 + step.
             counted = marks[:, 2 + step :]
@@ -113,7 +113,9 @@ class ChainLoss:
             labels = last[:, 1 + step : 1 + step + kept][counted]
             normed = head.norm(hidden[:, :kept][counted]).to(torch.bfloat16)
             weight = STEP_WEIGHT**step
-            total = total + weight * forward_kl(normed, own, labels, self._labels_head)
+            total = total + weight * forward_kl(
+                normed, head.lm_head.weight, labels, self._labels_head
+            )
             weights += weight
         return total / max(weights, 1e-9)
 
@@ -124,30 +126,18 @@ class StateRows:
     final normed ones, [rows, n, width], both bf16."""
 
     def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
-        self._target, self._layers = target, layers
+        self._layers = layers
+        self._found: dict[int, Tensor] = {}
+        self._target = watched_model(target, layers, self._found.__setitem__)
         self.final = text_config(target).hidden_size
         self.width = len(layers) * self.final
 
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         ids = ids[:, 0] if ids.ndim == 3 else ids
-        found: dict[int, Tensor] = {}
-
-        def keep(after: int) -> Callable[[nn.Module, object, Tensor], None]:
-            def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-                found[after] = output[0] if isinstance(output, tuple) else output
-
-            return hook
-
-        blocks = self._target.model.layers
-        hooks = [blocks[n - 1].register_forward_hook(keep(n)) for n in self._layers]
-        try:
-            with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-                last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
-        finally:
-            for hook in hooks:
-                hook.remove()
-        states = torch.cat([found[n] for n in self._layers], -1)
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+            last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
+        states = torch.cat([self._found[n] for n in self._layers], -1)
         return states.to(torch.bfloat16), last.to(torch.bfloat16)
 
 

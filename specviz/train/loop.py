@@ -109,12 +109,6 @@ def hidden_states(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
     return hidden.to(torch.bfloat16)
 
 
-def head(model: LlamaForCausalLM) -> torch.Tensor:
-    """The tied output matrix `[vocab, width]` in bf16; gradients flow to the embeddings."""
-    weight: torch.Tensor = model.model.embed_tokens.weight
-    return weight.to(torch.bfloat16)
-
-
 def train(
     model: Any,
     batches: Batches,

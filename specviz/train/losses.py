@@ -11,59 +11,34 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from .loop import Loss, head, hidden_states
+from .loop import Loss, hidden_states
 from .writing import Ids, inputs_and_labels, marked_rows
 
 # Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
 CPU_SLICE, DEVICE_SLICE = 128, 8192
 
 
-PartLoss = Callable[[torch.Tensor, slice], tuple[torch.Tensor, torch.Tensor]]
-"""From the logits [slice, vocab] at these positions to the sum of their losses, and its gradient in
-the logits in fp32."""
-
-
-class _InSlices(torch.autograd.Function):
-    """The mean of a loss over all positions. Its gradient is computed with it: the forward pass has
-    the probabilities that both need."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, head: torch.Tensor, loss: PartLoss) -> torch.Tensor:
-        size = CPU_SLICE if hidden.device.type == "cpu" else DEVICE_SLICE
-        total = hidden.new_zeros((), dtype=torch.float32)
-        hidden_grad = torch.empty_like(hidden)
-        head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for start in range(0, len(hidden), size):
-            part = slice(start, start + size)
-            summed, grad = loss(hidden[part] @ head.T, part)
-            total += summed
-            grad = grad.to(hidden.dtype)  # [slice, vocab]
-            hidden_grad[part] = grad @ head / len(hidden)
-            head_grad += grad.T @ hidden[part] / len(hidden)
-        ctx.save_for_backward(hidden_grad, head_grad)
-        return total / len(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
-        hidden_grad, head_grad = ctx.saved_tensors
-        return hidden_grad * grads[0], head_grad * grads[0], None
+def _in_slices(loss: Callable[..., torch.Tensor], *rows: torch.Tensor) -> torch.Tensor:
+    """The mean over all positions of a loss that sums those of a slice of `rows`. The logits of a
+    slice are not kept for the gradient but computed again."""
+    size = CPU_SLICE if rows[0].device.type == "cpu" else DEVICE_SLICE
+    parts = zip(*(one.split(size) for one in rows), strict=True)
+    summed = [checkpoint(loss, *part, use_reentrant=False) for part in parts]
+    return torch.stack(summed).sum() / len(rows[0])
 
 
 def cross_entropy(hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean -log q(label) in nats. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids. The
-    gradient in the logits is q - onehot(label)."""
+    """Mean -log q(label) in nats. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids."""
 
-    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        picked = labels[part, None]
-        q, log_sum = _softmax(logits)  # [slice, vocab], [slice]
-        summed = (log_sum - logits.gather(1, picked)[:, 0].float()).sum()
-        return summed, q.scatter_add_(1, picked, q.new_full(picked.shape, -1.0))
+    def summed(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(_logits(hidden, head), labels, reduction="sum")
 
-    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
-    return loss
+    return _in_slices(summed, hidden, labels)
 
 
 def forward_kl(
@@ -73,24 +48,19 @@ def forward_kl(
     teacher_head: torch.Tensor,
 ) -> torch.Tensor:
     """Mean KL(p || q) in nats for a teacher's p. hidden `[n, width]`, head `[vocab, width]`; the
-    teacher likewise. The gradient in the logits is q - p."""
+    teacher likewise."""
 
-    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        taught = teacher_hidden[part] @ teacher_head.T
-        p, taught_sum = _softmax(taught)
-        q, log_sum = _softmax(logits)
-        gap = torch.linalg.vecdot(p, (taught - logits).float())  # [slice]
-        return (gap - taught_sum + log_sum).sum(), q.sub_(p)
+    def summed(hidden: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        log_q = _logits(hidden, head).log_softmax(-1)
+        log_p = _logits(taught, teacher_head).log_softmax(-1)
+        return functional.kl_div(log_q, log_p, log_target=True, reduction="sum")
 
-    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
-    return loss
+    return _in_slices(summed, hidden, teacher_hidden)
 
 
-def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The probabilities in fp32, and the logarithm of the sum of exponentials: one `exp` per entry,
-    since log p = logit - log_sum at the largest logit."""
-    probabilities = torch.softmax(logits, dim=-1, dtype=torch.float32)
-    return probabilities, logits.amax(-1).float() - probabilities.amax(-1).log()
+def _logits(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+    # The head is rounded here, so that its gradients are added up in its own dtype.
+    return (hidden @ head.to(hidden.dtype).T).float()
 
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
@@ -107,9 +77,8 @@ def distillation_loss(target: LlamaForCausalLM) -> Loss:
         inputs, counted = inputs_and_labels(batch)
         with torch.no_grad():
             taught = hidden_states(target, inputs)[counted]
-            taught_head = head(target)
         hidden = hidden_states(draft, inputs)[counted]
-        return forward_kl(hidden, head(draft), taught, taught_head)
+        return forward_kl(hidden, draft.lm_head.weight, taught, target.lm_head.weight.detach())
 
     return loss
 
@@ -131,7 +100,7 @@ def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
             logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
         log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)
-        return torch.nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
+        return functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
     return loss
 
@@ -173,7 +142,7 @@ def held_out_loss(
         part = ids[first * length : (first + count) * length + 1]
         inputs, labels = part[:-1].view(count, length), part[1:]
         hidden = hidden_states(model, inputs).flatten(0, 1)
-        total += count * cross_entropy(hidden, head(model), labels).item()
+        total += count * cross_entropy(hidden, model.lm_head.weight, labels).item()
     return total / windows
 
 
