@@ -6,7 +6,6 @@ tokenizer is a byte-level BPE, which encodes any text without loss.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
-from .models import save_array
 
 # Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (
@@ -64,29 +62,13 @@ def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> tuple[Books, Book
     return learnt, {name: text for name, text in books.items() if name in chosen}
 
 
-def encode_books(
-    books: Books, tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
-) -> np.ndarray:
-    """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`.
-
-    seed: of the order. cache: a folder for the result, so a resumed run need not encode again.
-    """
-    digest = hashlib.sha256(tokenizer.to_str().encode())
-    for name, text in books.items():
-        digest.update(name.encode() + b"\0" + text.encode() + b"\0")
-    path = cache / f"tokens-{digest.hexdigest()[:12]}-{seed}.npy"
-    if path.exists():
-        cached: np.ndarray = np.load(path)
-        return cached
+def encode_books(books: Books, tokenizer: Tokenizer, end_id: int, seed: int) -> np.ndarray:
+    """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`. seed: of
+    the order."""
     order = list(books.values())
     random.Random(seed).shuffle(order)
-    pieces: list[np.ndarray] = []
-    for encoding in tokenizer.encode_batch(order):
-        pieces.append(np.array([end_id], dtype=np.uint16))
-        pieces.append(np.array(encoding.ids, dtype=np.uint16))
-    tokens = np.concatenate(pieces)
-    save_array(path, tokens)
-    return tokens
+    pieces = [np.array([end_id, *one.ids], np.uint16) for one in tokenizer.encode_batch(order)]
+    return np.concatenate(pieces)
 
 
 class Windows:

@@ -96,7 +96,7 @@ class TrainingJob:
 
     def _encode(self, part: books.Books) -> np.ndarray:
         backend = self.tokenizer.backend_tokenizer
-        return books.encode_books(part, backend, self.end_id, self.args.seed, self.args.work)
+        return books.encode_books(part, backend, self.end_id, self.args.seed)
 
     def shape(self, name: str) -> Shape:
         default: Shape = getattr(self.preset, name)

@@ -26,7 +26,7 @@ from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
 from ..pairs.truncated import watched_model
 from .losses import forward_kl
-from .models import whole_folder
+from .models import save_array, whole_folder
 
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
@@ -142,42 +142,32 @@ class StateRows:
 
 
 class KeptStates:
-    """The same for rows whose third plane is their number in `rows`, kept in a file: the target
+    """The same for rows whose third plane is their number in `rows`, kept in files: the target
     reads each row once, and not in each epoch. Where the disk has no room, nothing is kept.
 
-    rows: [rows, 2, n]. folder: of the files; those of a process that was killed are used again.
+    rows: [rows, 2, n]. folder: of a file for each row; those of a training that was stopped are
+    used again.
     """
 
     def __init__(self, reader: StateRows, rows: np.ndarray, folder: Path) -> None:
-        self._reader = reader
-        self._ends = np.where(rows[:, 1].any(1), rows.shape[2] - rows[:, 1, ::-1].argmax(1), 0)
-        self._starts = np.concatenate([[0], np.cumsum(self._ends)])
-        width = reader.width + reader.final
-        need = int(self._starts[-1]) * width * 2
+        self._reader, self._folder = reader, folder
         folder.mkdir(parents=True, exist_ok=True)
-        path, known = folder / "states.bin", folder / "read.npy"
-        self._kept: np.ndarray | None = None
-        if path.exists() or shutil.disk_usage(folder).free > 2 * need:
-            mode: Any = "r+" if path.exists() and path.stat().st_size == need else "w+"
-            self._kept = np.memmap(path, np.int16, mode, shape=(int(self._starts[-1]), width))
-            if mode == "w+" or not known.exists():
-                np.save(known, np.zeros(len(rows), bool))
-            self._read = np.load(known, mmap_mode="r+")
+        tokens = sum(int(row[1].nonzero()[0].max()) + 1 for row in rows)
+        need = 2 * tokens * (reader.width + reader.final)  # bytes
+        self._keeps = any(folder.iterdir()) or shutil.disk_usage(folder).free > 2 * need
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self._kept is None:
+        if not self._keeps:
             return self._reader(rows)
-        both = rows.new_zeros((len(rows), rows.shape[2], self._kept.shape[1]), dtype=torch.bfloat16)
+        width, final = self._reader.width, self._reader.final
+        both = rows.new_zeros((len(rows), rows.shape[2], width + final), dtype=torch.bfloat16)
         for i, row in enumerate(rows):
-            number, n = int(row[2, 0]), min(int(self._ends[row[2, 0]]), rows.shape[2])
-            place = slice(self._starts[number], self._starts[number + 1])
-            if not self._read[number]:
-                found = torch.cat(self._reader(row[None, 0, : self._ends[number]]), -1)[0]
-                self._kept[place] = found.cpu().view(torch.int16).numpy()
-                self._read[number] = True
-            kept = torch.from_numpy(np.array(self._kept[place][:n]))
-            both[i, :n] = kept.view(torch.bfloat16).to(both.device)
-        return both[..., : self._reader.width], both[..., self._reader.width :]
+            path, n = self._folder / f"{int(row[2, 0])}.npy", int(row[1].nonzero().max()) + 1
+            if not path.exists():
+                found = torch.cat(self._reader(row[None, 0, :n]), -1)[0]
+                save_array(path, found.cpu().view(torch.int16).numpy())
+            both[i, :n] = torch.from_numpy(np.load(path)).view(torch.bfloat16)
+        return both[..., :width], both[..., width:]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:

@@ -50,14 +50,16 @@ def sweep(
 ) -> Iterator[SweepEvent]:
     """Compare all rows of the request on this pair; see `types.SweepEvent` for what is yielded.
 
-    stop: asked between rounds; once it is true, the piece that runs is dropped and the
-    `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be done;
-    an error after the first run ends the sweep, with its sentence in the result's notes.
+    stop: asked between rounds; once it is true, or after Ctrl-C, the piece that runs is dropped and
+    the `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be
+    done; an error after the first run ends the sweep, with its sentence in the result's notes.
     """
     state = Sweep(request)
     try:
         while not state.is_done and not stop():
             yield from state.advance(pair, stop)
+    except KeyboardInterrupt:
+        pass
     except SpecvizError as error:
         if not state.runs:
             raise
