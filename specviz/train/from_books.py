@@ -22,12 +22,12 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .loop import Schedule, Training, hidden_states, train
+from .loop import Schedule, Training, train
 from .losses import (
     cross_entropy,
-    distillation_loss,
     held_out_loss,
     inherit_embeddings,
+    logits_loss,
     text_alphas,
 )
 from .models import (
@@ -147,17 +147,13 @@ def make_target(job: TrainingJob) -> None:
     options = job.options("target", minutes=minutes, steps=args.steps)
     folder = args.output / "target"
 
-    def loss(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-        hidden = hidden_states(model, ids[:, :-1]).flatten(0, 1)
-        return cross_entropy(hidden, model.lm_head.weight, ids[:, 1:].flatten())
-
     def report(model: LlamaForCausalLM) -> str:
         save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)
         nats = held_out_loss(model, job.held_out_tokens, length=256, limit=32_768)
         return f"held-out {nats:.3f} nats per token"
 
     model = job.new_model("target")
-    spent = train(model, windows.batch, loss, options, report)
+    spent = train(model, windows.batch, cross_entropy, options, report)
     print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
 
 
@@ -186,7 +182,7 @@ def make_draft(job: TrainingJob) -> None:
     )
     draft = job.new_model("draft")
     inherit_embeddings(draft, target)
-    spent = train(draft, batch, distillation_loss(target), options)
+    spent = train(draft, batch, logits_loss(target, len(job.tokenizer), half=True), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig
 
 from ..pairs.heads.eagle import Head, HeadConfig
@@ -25,7 +26,6 @@ from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
 from ..pairs.truncated import watched_model
-from .losses import forward_kl
 from .models import save_array, whole_folder
 
 STEPS = 3  # of a chain in training
@@ -111,13 +111,20 @@ class ChainLoss:
                 break
             kept = counted.shape[1]
             labels = last[:, 1 + step : 1 + step + kept][counted]
-            normed = head.norm(hidden[:, :kept][counted]).to(torch.bfloat16)
+            # Logits are large: they are not kept for the gradient but computed again.
+            chosen = hidden[:, :kept][counted]
             weight = STEP_WEIGHT**step
-            total = total + weight * forward_kl(
-                normed, head.lm_head.weight, labels, self._labels_head
-            )
+            total = total + weight * checkpoint(self._kl, head, chosen, labels, use_reentrant=False)
             weights += weight
         return total / max(weights, 1e-9)
+
+    def _kl(self, head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+        """The mean KL at some places. hidden: outputs of the head, [n, width]. labels: the target's
+        final states, [n, width]."""
+        with torch.autocast(hidden.device.type, dtype=torch.bfloat16):
+            log_q = head.logits(hidden).log_softmax(-1)
+        log_p = (labels @ self._labels_head.T).float().log_softmax(-1)
+        return nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
 
 class StateRows:

@@ -1,95 +1,36 @@
 """Losses over a vocabulary: cross entropy, and what a draft learns of its target's distribution.
 Also what is known without a race: held-out perplexity and the expected acceptance of a draft.
-
-Losses are computed in slices, so that only a part of the logits is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from .loop import Loss, hidden_states
+from .loop import Loss
 from .writing import Ids, inputs_and_labels, marked_rows
 
-# Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
-CPU_SLICE, DEVICE_SLICE = 128, 8192
 
-
-def _in_slices(loss: Callable[..., torch.Tensor], *rows: torch.Tensor) -> torch.Tensor:
-    """The mean over all positions of a loss that sums those of a slice of `rows`. The logits of a
-    slice are not kept for the gradient but computed again."""
-    size = CPU_SLICE if rows[0].device.type == "cpu" else DEVICE_SLICE
-    parts = zip(*(one.split(size) for one in rows), strict=True)
-    summed = [checkpoint(loss, *part, use_reentrant=False) for part in parts]
-    return torch.stack(summed).sum() / len(rows[0])
-
-
-def cross_entropy(hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean -log q(label) in nats. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids."""
-
-    def summed(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(_logits(hidden, head), labels, reduction="sum")
-
-    return _in_slices(summed, hidden, labels)
-
-
-def forward_kl(
-    hidden: torch.Tensor,
-    head: torch.Tensor,
-    teacher_hidden: torch.Tensor,
-    teacher_head: torch.Tensor,
-) -> torch.Tensor:
-    """Mean KL(p || q) in nats for a teacher's p. hidden `[n, width]`, head `[vocab, width]`; the
-    teacher likewise."""
-
-    def summed(hidden: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
-        log_q = _logits(hidden, head).log_softmax(-1)
-        log_p = _logits(taught, teacher_head).log_softmax(-1)
-        return functional.kl_div(log_q, log_p, log_target=True, reduction="sum")
-
-    return _in_slices(summed, hidden, teacher_hidden)
-
-
-def _logits(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-    # The head is rounded here, so that its gradients are added up in its own dtype.
-    return (hidden @ head.to(hidden.dtype).T).float()
+def cross_entropy(model: Any, windows: torch.Tensor) -> torch.Tensor:
+    """Mean -log q(next id) in nats over ids `[rows, n + 1]`; products are in bf16."""
+    with torch.autocast(windows.device.type, torch.bfloat16):
+        logits = model(input_ids=windows[:, :-1], use_cache=False).logits
+    return functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
 
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
 
 
-def distillation_loss(target: LlamaForCausalLM) -> Loss:
-    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
-    for two models that `build_model` made. The logits are computed in slices.
-
-    The target is not trained.
-    """
-
-    def loss(draft: LlamaForCausalLM, batch: torch.Tensor) -> torch.Tensor:
-        inputs, counted = inputs_and_labels(batch)
-        with torch.no_grad():
-            taught = hidden_states(target, inputs)[counted]
-        hidden = hidden_states(draft, inputs)[counted]
-        return forward_kl(hidden, draft.lm_head.weight, taught, target.lm_head.weight.detach())
-
-    return loss
-
-
 def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
-    """The same loss for any two causal language models, over the ids below `vocab`. half: whether
-    their products are in bf16.
-
-    Only ids that can be drafted and emitted count: both distributions are over those alone, as in a
-    race.
-    """
+    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
+    over the ids below `vocab`, which can be drafted and emitted: both distributions are over those
+    alone, as in a race. half: whether products are in bf16. The target is not trained."""
 
     def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
         inputs, counted = inputs_and_labels(batch)
@@ -135,14 +76,10 @@ def held_out_loss(
     windows = (len(tokens) - 1) // length
     if limit:
         windows = min(windows, max(1, limit // length))
-    ids = torch.from_numpy(tokens[: windows * length + 1].astype(np.int64)).to(model.device)
-    total = 0.0
-    for first in range(0, windows, ROWS):
-        count = min(ROWS, windows - first)
-        part = ids[first * length : (first + count) * length + 1]
-        inputs, labels = part[:-1].view(count, length), part[1:]
-        hidden = hidden_states(model, inputs).flatten(0, 1)
-        total += count * cross_entropy(hidden, model.lm_head.weight, labels).item()
+    starts = length * np.arange(windows)[:, None]
+    ids = torch.from_numpy(tokens[starts + np.arange(length + 1)].astype(np.int64))
+    parts = ids.to(model.device).split(ROWS)
+    total = sum(len(part) * cross_entropy(model, part).item() for part in parts)
     return total / windows
 
 
