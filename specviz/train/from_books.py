@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import copy
 import statistics
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,17 +22,10 @@ from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
 from .loop import Schedule, Training, train
-from .losses import (
-    cross_entropy,
-    held_out_loss,
-    inherit_embeddings,
-    logits_loss,
-    text_alphas,
-)
+from .losses import cross_entropy, held_out_loss, inherit_embeddings, logits_loss, text_alphas
 from .models import (
     CONTEXT,
     PRESETS,
-    PairShape,
     Shape,
     build_model,
     digest,
@@ -60,19 +52,12 @@ def train_on_books(args: argparse.Namespace) -> None:
         {"tokenizer": make_tokenizer, "target": make_target, "draft": make_draft}[stage](job)
 
 
-@dataclass
 class TrainingJob:
     """The options of one call, and what several stages derive from them."""
 
-    args: argparse.Namespace
-
-    @property
-    def device(self) -> str:
-        return self.args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-    @property
-    def preset(self) -> PairShape:
-        return PRESETS[self.args.preset]
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.preset = args, PRESETS[args.preset]
+        self.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @cached_property
     def corpus(self) -> tuple[books.Books, books.Books]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -99,23 +99,14 @@ class ChainLoss:
         self._labels_head = embedding[head.targets.to(embedding.device)].to(torch.bfloat16)
 
     def __call__(self, head: Head, rows: Tensor) -> Tensor:
-        # Behind the last token that counts, rows are padding.
-        rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
-        ids, marks = rows[:, 0], rows[:, 1].bool()
-        states, last = self._read(rows)
-        total, weights = torch.zeros((), device=ids.device), 0.0
-        for step, hidden in enumerate(chain_outputs(head, ids, states, self._steps)):
-            # The output at place i of this step predicts token i + 2 + step.
-            counted = marks[:, 2 + step :]
-            if not counted.any():
+        total, weights = torch.zeros((), device=rows.device), 0.0
+        for step, (hidden, labels) in enumerate(_chains(head, rows, self._read, self._steps)):
+            if not len(hidden):
                 break
-            kept = counted.shape[1]
-            labels = last[:, 1 + step : 1 + step + kept][counted]
             # Logits are large: they are not kept for the gradient but computed again.
-            chosen = hidden[:, :kept][counted]
-            weight = STEP_WEIGHT**step
-            total = total + weight * checkpoint(self._kl, head, chosen, labels, use_reentrant=False)
-            weights += weight
+            kl = checkpoint(self._kl, head, hidden, labels, use_reentrant=False)
+            total = total + STEP_WEIGHT**step * kl
+            weights += STEP_WEIGHT**step
         return total / max(weights, 1e-9)
 
     def _kl(self, head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
@@ -128,9 +119,9 @@ class ChainLoss:
 
 
 class StateRows:
-    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids, or
-    with ids [rows, n], gives the states that a head reads, [rows, n, len(layers) * width], and the
-    final normed ones, [rows, n, width], both bf16."""
+    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids,
+    gives the states that a head reads, [rows, n, len(layers) * width], and the final normed ones,
+    [rows, n, width], both bf16."""
 
     def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
         self._layers = layers
@@ -140,8 +131,8 @@ class StateRows:
         self.width = len(layers) * self.final
 
     @torch.no_grad()
-    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        ids = ids[:, 0] if ids.ndim == 3 else ids
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        ids = rows[:, 0]
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
         states = torch.cat([self._found[n] for n in self._layers], -1)
@@ -171,10 +162,23 @@ class KeptStates:
         for i, row in enumerate(rows):
             path, n = self._folder / f"{int(row[2, 0])}.npy", int(row[1].nonzero().max()) + 1
             if not path.exists():
-                found = torch.cat(self._reader(row[None, 0, :n]), -1)[0]
+                found = torch.cat(self._reader(row[None, :, :n]), -1)[0]
                 save_array(path, found.cpu().view(torch.int16).numpy())
             both[i, :n] = torch.from_numpy(np.load(path)).view(torch.bfloat16)
         return both[..., :width], both[..., width:]
+
+
+def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each step of the chains on `rows`, where its predictions count: the head's outputs and the
+    target's final states, [places, width] each."""
+    # Behind the last token that counts, rows are padding.
+    rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
+    states, last = read(rows)
+    for step, hidden in enumerate(chain_outputs(head, rows[:, 0], states, steps)):
+        # The output at place i of this step predicts token i + 2 + step.
+        counted = rows[:, 1, 2 + step :].bool()
+        n = counted.shape[1]
+        yield hidden[:, :n][counted], last[:, 1 + step : 1 + step + n][counted]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:
@@ -261,20 +265,15 @@ def chain_acceptance(
     read, table = StateRows(target, head.config.states), target.get_output_embeddings().weight
     totals, counts = [0.0] * steps, [0] * steps
     for row in rows:
-        n = int(row[1].nonzero()[0].max()) + 1
-        ids = torch.from_numpy(row[None, 0, :n].astype(np.int64)).to(table.device)
-        marks = torch.from_numpy(row[1, :n].astype(bool)).to(table.device)
-        states, last = read(ids)
-        for step, hidden in enumerate(chain_outputs(head, ids, states, steps)):
-            counted = marks[2 + step :]
-            kept = len(counted)
-            p = (last[0, 1 + step : 1 + step + kept][counted] @ table.T.to(last.dtype)).float()
-            q = head.logits(hidden[0, :kept][counted].float())
+        chain = torch.from_numpy(row[None].astype(np.int64)).to(table.device)
+        for step, (hidden, labels) in enumerate(_chains(head, chain, read, steps)):
+            p = (labels @ table.T.to(labels.dtype)).float()
+            q = head.logits(hidden.float())
             if temperature == 0:
                 same = head.targets[q.argmax(-1)] == p.argmax(-1)
                 totals[step] += same.sum().item()
             else:
                 p, q = (p / temperature).softmax(-1), (q / temperature).softmax(-1)
                 totals[step] += torch.minimum(p[:, head.targets], q).sum().item()
-            counts[step] += int(counted.sum())
+            counts[step] += len(hidden)
     return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]

@@ -43,7 +43,7 @@ def test_the_chains_of_training_are_those_of_drafting(target: torch.nn.Module):
     """A chain that begins at place i sees the true states up to i, and then its own outputs."""
     head = new_head(target, (1, 2, 3), torch.arange(0, 300, 2))
     ids = torch.randint(300, (1, PLACES + 1), generator=torch.Generator().manual_seed(0))
-    states, _ = StateRows(target, (1, 2, 3))(ids)
+    states, _ = StateRows(target, (1, 2, 3))(ids[:, None])
     with torch.no_grad():
         steps = chain_outputs(head, ids, states, 3)
         for place in range(PLACES - 2):
