@@ -39,7 +39,6 @@ from .writing import Writing, WrittenRows, write, write_rows
 STAGES = ("tokenizer", "target", "draft")
 PROMPT_TOKENS = 16  # of a book, which the target continues
 WRITTEN_LENGTH = min(256, CONTEXT)  # tokens of a row of text that the target writes
-DEFAULT_TEMPERATURE = 0.7  # the greedy text of so small a model repeats itself
 
 
 def train_on_books(args: argparse.Namespace) -> None:
@@ -119,7 +118,7 @@ def make_tokenizer(job: TrainingJob) -> None:
     if (folder / "tokenizer.json").exists():
         return
     texts = job.corpus[0].values()
-    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
+    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary)
     with whole_folder(folder) as partial:
         save_tokenizer(tokenizer, partial)
 
@@ -133,7 +132,7 @@ def make_target(job: TrainingJob) -> None:
     folder = args.output / "target"
 
     def report(model: LlamaForCausalLM) -> str:
-        save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)
+        save_model(model, job.tokenizer, folder)
         nats = held_out_loss(model, job.held_out_tokens, length=256, limit=32_768)
         return f"held-out {nats:.3f} nats per token"
 
@@ -168,7 +167,7 @@ def make_draft(job: TrainingJob) -> None:
     draft = job.new_model("draft")
     inherit_embeddings(draft, target)
     spent = train(draft, batch, logits_loss(target, len(job.tokenizer), half=True), options)
-    save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
+    save_model(draft, job.tokenizer, args.output / "draft")
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 
 

@@ -72,15 +72,11 @@ def held_out_loss(
     tokens: ids `[n]`. limit: the most tokens to use; 0 is all. Each window starts without context,
     so the result is an upper bound.
     """
-    length = min(length, len(tokens) - 1)
-    windows = (len(tokens) - 1) // length
-    if limit:
-        windows = min(windows, max(1, limit // length))
-    starts = length * np.arange(windows)[:, None]
-    ids = torch.from_numpy(tokens[starts + np.arange(length + 1)].astype(np.int64))
-    parts = ids.to(model.device).split(ROWS)
-    total = sum(len(part) * cross_entropy(model, part).item() for part in parts)
-    return total / windows
+    used = tokens[: limit + 1] if limit else tokens
+    length = min(length, len(used) - 1)
+    windows = torch.from_numpy(used.astype(np.int64)).to(model.device).unfold(0, length + 1, length)
+    parts = windows.split(ROWS)
+    return sum(len(part) * cross_entropy(model, part).item() for part in parts) / len(windows)
 
 
 @torch.no_grad()

@@ -114,8 +114,8 @@ class Openings:
         self._books = list(read_corpus(args.corpus)[0].values()) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
-            encoded = (pair.encode(one.text) for one in prompts_file(args.prompts, OF_A_TRAINING))
-            self._prompts = [ids for ids in encoded if len(ids) <= self._most]
+            texts = [one.text for one in prompts_file(args.prompts, OF_A_TRAINING)]
+            self._prompts = _fitting(texts, pair, self._most)
         self._turn = open_turn(pair) if pair.is_chat and not self._prompts else None
         if not (self._prompts or self._turn or self._books):
             raise SpecvizError(

@@ -81,7 +81,7 @@ def test_large_weights_are_sharded_below_the_limit_of_the_hub(
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(trained / "pair" / "target")
     model = models.build_model(models.Shape(2, 512), vocabulary=2048, end_id=0, seed=0)
-    models.save_model(model, tokenizer, tmp_path / "large", 0.7)
+    models.save_model(model, tokenizer, tmp_path / "large")
     check_files(tmp_path / "large")
     sizes = [path.stat().st_size for path in (tmp_path / "large").iterdir()]
     assert sum(sizes) > 9.5e6 > max(sizes)

@@ -61,7 +61,7 @@ def saved(target: torch.nn.Module, folder: Path, template: str | None = None) ->
     tokenizer = byte_level(special=("<|endoftext|>",))
     tokenizer.eos_token = "<|endoftext|>"
     tokenizer.chat_template = template
-    save_model(target, tokenizer, folder, 0.7)  # type: ignore[arg-type]
+    save_model(target, tokenizer, folder)  # type: ignore[arg-type]
     return folder
 
 
