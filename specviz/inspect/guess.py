@@ -1,9 +1,7 @@
 """`python -m specviz guess`: what a draft would have got right of a text of another model.
 
-No speed-up, since the model that wrote the text judged nothing: a thought experiment. One pass of
-the draft over the text is enough for every gamma. As long as the guesses of a round hold, the draft
-has read what was written; the first that fails ends the round, and the next token is the target's
-own.
+One pass of the draft over the text is enough for every gamma: as long as the guesses of a round
+hold, it has read what was written; the first that fails ends the round.
 """
 
 from __future__ import annotations

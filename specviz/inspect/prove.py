@@ -84,10 +84,8 @@ def prove(name: str, runs: int = RUNS) -> Proof:
 def draw_continuations(
     pair: Pair, prompt: Sequence[int], settings: Settings, count: int, length: int, lane: Lane
 ) -> Iterator[Continuation]:
-    """`count` independent continuations of `prompt`, each of at most `length` tokens.
-
-    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
-    """
+    """`count` independent continuations of `prompt`, each of at most `length` tokens. Raises
+    `SpecvizError`."""
     # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
     # would agree more than chance allows, and the test would find nothing.
     generator = torch.Generator().manual_seed(settings.seed)

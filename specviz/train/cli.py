@@ -1,9 +1,5 @@
-"""`python -m specviz train`: train a pair on a folder of books, or a better draft for a target.
-
-With --corpus: a tokenizer, a target and a draft from scratch. With --distill: a draft that you
-have learns the distribution of its target on text that the target writes after your prompts. With
---head: a head on any target learns on the target's own text. All continue from the last checkpoint
-when the same command runs again.
+"""`python -m specviz train`: a pair from books (--corpus), a better draft for a target (--distill),
+or a head on one (--head). All continue from the last checkpoint when the same command runs again.
 """
 
 from __future__ import annotations

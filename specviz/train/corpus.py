@@ -6,7 +6,6 @@ tokenizer is a byte-level BPE, which encodes any text without loss.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
-from .models import save_array
+from .models import CONTEXT
 
 # Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (
@@ -64,29 +63,13 @@ def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> tuple[Books, Book
     return learnt, {name: text for name, text in books.items() if name in chosen}
 
 
-def encode_books(
-    books: Books, tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
-) -> np.ndarray:
-    """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`.
-
-    seed: of the order. cache: a folder for the result, so a resumed run need not encode again.
-    """
-    digest = hashlib.sha256(tokenizer.to_str().encode())
-    for name, text in books.items():
-        digest.update(name.encode() + b"\0" + text.encode() + b"\0")
-    path = cache / f"tokens-{digest.hexdigest()[:12]}-{seed}.npy"
-    if path.exists():
-        cached: np.ndarray = np.load(path)
-        return cached
+def encode_books(books: Books, tokenizer: Tokenizer, end_id: int, seed: int) -> np.ndarray:
+    """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`. seed: of
+    the order."""
     order = list(books.values())
     random.Random(seed).shuffle(order)
-    pieces: list[np.ndarray] = []
-    for encoding in tokenizer.encode_batch(order):
-        pieces.append(np.array([end_id], dtype=np.uint16))
-        pieces.append(np.array(encoding.ids, dtype=np.uint16))
-    tokens = np.concatenate(pieces)
-    save_array(path, tokens)
-    return tokens
+    pieces = [np.array([end_id, *one.ids], np.uint16) for one in tokenizer.encode_batch(order)]
+    return np.concatenate(pieces)
 
 
 class Windows:
@@ -100,7 +83,6 @@ class Windows:
     def __init__(self, tokens: np.ndarray, seed: int) -> None:
         self.tokens = tokens  # [tokens]
         self.seed = seed
-        self._order: tuple[tuple[int, int], int, np.ndarray] | None = None
 
     def batch(self, length: int, seen: int, rows: int, progress: float = 0.0) -> torch.Tensor:
         """The next batch after `seen` trained tokens: ids `[rows, length + 1]`, for inputs and
@@ -112,19 +94,15 @@ class Windows:
                 f"The training text has {len(self.tokens)} tokens, fewer than two windows of "
                 f"{length}: add text or pass shorter --lengths."
             )
-        picked = []
+        picked: list[np.ndarray] = []
         for row in range(seen // length, seen // length + rows):
-            offset, order = self._epoch_order(length, row // per_epoch, per_epoch)
-            start = offset + int(order[row % per_epoch]) * length
+            epoch, place = divmod(row, per_epoch)
+            if not picked or place == 0:
+                draws = np.random.default_rng((self.seed, length, epoch))
+                offset, order = int(draws.integers(length)), draws.permutation(per_epoch)
+            start = offset + int(order[place]) * length
             picked.append(self.tokens[start : start + length + 1])
         return torch.from_numpy(np.stack(picked).astype(np.int64))
-
-    def _epoch_order(self, length: int, epoch: int, windows: int) -> tuple[int, np.ndarray]:
-        if self._order is None or self._order[0] != (length, epoch):
-            generator = np.random.default_rng((self.seed, length, epoch))
-            offset = int(generator.integers(length))
-            self._order = ((length, epoch), offset, generator.permutation(windows))
-        return self._order[1], self._order[2]
 
 
 END_OF_TEXT = "<|endoftext|>"
@@ -141,14 +119,11 @@ _SPLIT = (
 )
 
 
-def train_tokenizer(
-    texts: Iterable[str], *, vocabulary: int, context: int
-) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> PreTrainedTokenizerFast:
     """Train a tokenizer with up to `vocabulary` pieces on `texts`.
 
-    context: the longest input in tokens. Id 0 is the end of text, which separates books and is
-    also the padding; encoding a text never adds it. Raises `SpecvizError` if `vocabulary` is out
-    of range.
+    Id 0 is the end of text, which separates books and is also the padding; encoding a text never
+    adds it. Raises `SpecvizError` if `vocabulary` is out of range.
     """
     if not 257 <= vocabulary <= 65_536:
         raise SpecvizError(
@@ -175,7 +150,7 @@ def train_tokenizer(
         bos_token=END_OF_TEXT,
         eos_token=END_OF_TEXT,
         pad_token=END_OF_TEXT,
-        model_max_length=context,
+        model_max_length=CONTEXT,
         clean_up_tokenization_spaces=False,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import copy
 import statistics
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -22,18 +21,11 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .loop import Schedule, Training, head, hidden_states, train
-from .losses import (
-    cross_entropy,
-    distillation_loss,
-    held_out_loss,
-    inherit_embeddings,
-    text_alphas,
-)
+from .loop import Schedule, Training, train
+from .losses import cross_entropy, held_out_loss, inherit_embeddings, logits_loss, text_alphas
 from .models import (
     CONTEXT,
     PRESETS,
-    PairShape,
     Shape,
     build_model,
     digest,
@@ -47,7 +39,6 @@ from .writing import Writing, WrittenRows, write, write_rows
 STAGES = ("tokenizer", "target", "draft")
 PROMPT_TOKENS = 16  # of a book, which the target continues
 WRITTEN_LENGTH = min(256, CONTEXT)  # tokens of a row of text that the target writes
-DEFAULT_TEMPERATURE = 0.7  # the greedy text of so small a model repeats itself
 
 
 def train_on_books(args: argparse.Namespace) -> None:
@@ -60,19 +51,12 @@ def train_on_books(args: argparse.Namespace) -> None:
         {"tokenizer": make_tokenizer, "target": make_target, "draft": make_draft}[stage](job)
 
 
-@dataclass
 class TrainingJob:
     """The options of one call, and what several stages derive from them."""
 
-    args: argparse.Namespace
-
-    @property
-    def device(self) -> str:
-        return self.args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-    @property
-    def preset(self) -> PairShape:
-        return PRESETS[self.args.preset]
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.preset = args, PRESETS[args.preset]
+        self.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @cached_property
     def corpus(self) -> tuple[books.Books, books.Books]:
@@ -96,7 +80,7 @@ class TrainingJob:
 
     def _encode(self, part: books.Books) -> np.ndarray:
         backend = self.tokenizer.backend_tokenizer
-        return books.encode_books(part, backend, self.end_id, self.args.seed, self.args.work)
+        return books.encode_books(part, backend, self.end_id, self.args.seed)
 
     def shape(self, name: str) -> Shape:
         default: Shape = getattr(self.preset, name)
@@ -134,7 +118,7 @@ def make_tokenizer(job: TrainingJob) -> None:
     if (folder / "tokenizer.json").exists():
         return
     texts = job.corpus[0].values()
-    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
+    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary)
     with whole_folder(folder) as partial:
         save_tokenizer(tokenizer, partial)
 
@@ -147,17 +131,13 @@ def make_target(job: TrainingJob) -> None:
     options = job.options("target", minutes=minutes, steps=args.steps)
     folder = args.output / "target"
 
-    def loss(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-        hidden = hidden_states(model, ids[:, :-1]).flatten(0, 1)
-        return cross_entropy(hidden, head(model), ids[:, 1:].flatten())
-
     def report(model: LlamaForCausalLM) -> str:
-        save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)
+        save_model(model, job.tokenizer, folder)
         nats = held_out_loss(model, job.held_out_tokens, length=256, limit=32_768)
         return f"held-out {nats:.3f} nats per token"
 
     model = job.new_model("target")
-    spent = train(model, windows.batch, loss, options, report)
+    spent = train(model, windows.batch, cross_entropy, options, report)
     print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
 
 
@@ -186,8 +166,8 @@ def make_draft(job: TrainingJob) -> None:
     )
     draft = job.new_model("draft")
     inherit_embeddings(draft, target)
-    spent = train(draft, batch, distillation_loss(target), options)
-    save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
+    spent = train(draft, batch, logits_loss(target, len(job.tokenizer), half=True), options)
+    save_model(draft, job.tokenizer, args.output / "draft")
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 
 

@@ -122,11 +122,8 @@ class Distillation:
             "draft": args.draft,
             "prompts": len(prompts.train),
             "held_out": len(prompts.held_out),
-            "alpha": {
-                temperature: {name: asdict(one) for name, one in means.items()}
-                for temperature, means in alpha.items()
-            },
-            "spent": asdict(spent),
+            "alpha": alpha,
+            "spent": spent,
             "options": {name: getattr(args, name) for name in RECORDED},
         }
         self._save(result, dtype)
@@ -207,7 +204,9 @@ class Distillation:
         with whole_folder(self.args.output) as folder:
             self.draft.to(dtype).save_pretrained(folder)
             save_tokenizer(self.pair.draft_tokenizer or self.pair.tokenizer, folder)
-            (folder / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            (folder / RESULT).write_text(
+                json.dumps(result, indent=1, default=asdict) + "\n", encoding="utf-8"
+            )
 
 
 def _compared(

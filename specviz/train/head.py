@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,14 +18,15 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig
 
 from ..pairs.heads.eagle import Head, HeadConfig
 from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
-from .losses import forward_kl
-from .models import whole_folder
+from ..pairs.truncated import watched_model
+from .models import save_array, whole_folder
 
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
@@ -98,96 +99,86 @@ class ChainLoss:
         self._labels_head = embedding[head.targets.to(embedding.device)].to(torch.bfloat16)
 
     def __call__(self, head: Head, rows: Tensor) -> Tensor:
-        # Behind the last token that counts, rows are padding.
-        rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
-        ids, marks = rows[:, 0], rows[:, 1].bool()
-        states, last = self._read(rows)
-        total, weights = torch.zeros((), device=ids.device), 0.0
-        own = head.lm_head.weight.to(torch.bfloat16)
-        for step, hidden in enumerate(chain_outputs(head, ids, states, self._steps)):
-            # The output at place i of this step predicts token i + 2 + step.
-            counted = marks[:, 2 + step :]
-            if not counted.any():
+        total, weights = torch.zeros((), device=rows.device), 0.0
+        for step, (hidden, labels) in enumerate(_chains(head, rows, self._read, self._steps)):
+            if not len(hidden):
                 break
-            kept = counted.shape[1]
-            labels = last[:, 1 + step : 1 + step + kept][counted]
-            normed = head.norm(hidden[:, :kept][counted]).to(torch.bfloat16)
-            weight = STEP_WEIGHT**step
-            total = total + weight * forward_kl(normed, own, labels, self._labels_head)
-            weights += weight
+            # Logits are large: they are not kept for the gradient but computed again.
+            kl = checkpoint(self._kl, head, hidden, labels, use_reentrant=False)
+            total = total + STEP_WEIGHT**step * kl
+            weights += STEP_WEIGHT**step
         return total / max(weights, 1e-9)
+
+    def _kl(self, head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+        """The mean KL at some places. hidden: outputs of the head, [n, width]. labels: the target's
+        final states, [n, width]."""
+        with torch.autocast(hidden.device.type, dtype=torch.bfloat16):
+            log_q = head.logits(hidden).log_softmax(-1)
+        log_p = (labels @ self._labels_head.T).float().log_softmax(-1)
+        return nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
 
 class StateRows:
-    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids, or
-    with ids [rows, n], gives the states that a head reads, [rows, n, len(layers) * width], and the
-    final normed ones, [rows, n, width], both bf16."""
+    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids,
+    gives the states that a head reads, [rows, n, len(layers) * width], and the final normed ones,
+    [rows, n, width], both bf16."""
 
     def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
-        self._target, self._layers = target, layers
+        self._layers = layers
+        self._found: dict[int, Tensor] = {}
+        self._target = watched_model(target, layers, self._found.__setitem__)
         self.final = text_config(target).hidden_size
         self.width = len(layers) * self.final
 
     @torch.no_grad()
-    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        ids = ids[:, 0] if ids.ndim == 3 else ids
-        found: dict[int, Tensor] = {}
-
-        def keep(after: int) -> Callable[[nn.Module, object, Tensor], None]:
-            def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-                found[after] = output[0] if isinstance(output, tuple) else output
-
-            return hook
-
-        blocks = self._target.model.layers
-        hooks = [blocks[n - 1].register_forward_hook(keep(n)) for n in self._layers]
-        try:
-            with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-                last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
-        finally:
-            for hook in hooks:
-                hook.remove()
-        states = torch.cat([found[n] for n in self._layers], -1)
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        ids = rows[:, 0]
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+            last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
+        states = torch.cat([self._found[n] for n in self._layers], -1)
         return states.to(torch.bfloat16), last.to(torch.bfloat16)
 
 
 class KeptStates:
-    """The same for rows whose third plane is their number in `rows`, kept in a file: the target
+    """The same for rows whose third plane is their number in `rows`, kept in files: the target
     reads each row once, and not in each epoch. Where the disk has no room, nothing is kept.
 
-    rows: [rows, 2, n]. folder: of the files; those of a process that was killed are used again.
+    rows: [rows, 2, n]. folder: of a file for each row; those of a training that was stopped are
+    used again.
     """
 
     def __init__(self, reader: StateRows, rows: np.ndarray, folder: Path) -> None:
-        self._reader = reader
-        self._ends = np.where(rows[:, 1].any(1), rows.shape[2] - rows[:, 1, ::-1].argmax(1), 0)
-        self._starts = np.concatenate([[0], np.cumsum(self._ends)])
-        width = reader.width + reader.final
-        need = int(self._starts[-1]) * width * 2
+        self._reader, self._folder = reader, folder
         folder.mkdir(parents=True, exist_ok=True)
-        path, known = folder / "states.bin", folder / "read.npy"
-        self._kept: np.ndarray | None = None
-        if path.exists() or shutil.disk_usage(folder).free > 2 * need:
-            mode: Any = "r+" if path.exists() and path.stat().st_size == need else "w+"
-            self._kept = np.memmap(path, np.int16, mode, shape=(int(self._starts[-1]), width))
-            if mode == "w+" or not known.exists():
-                np.save(known, np.zeros(len(rows), bool))
-            self._read = np.load(known, mmap_mode="r+")
+        tokens = sum(int(row[1].nonzero()[0].max()) + 1 for row in rows)
+        need = 2 * tokens * (reader.width + reader.final)  # bytes
+        self._keeps = any(folder.iterdir()) or shutil.disk_usage(folder).free > 2 * need
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self._kept is None:
+        if not self._keeps:
             return self._reader(rows)
-        both = rows.new_zeros((len(rows), rows.shape[2], self._kept.shape[1]), dtype=torch.bfloat16)
+        width, final = self._reader.width, self._reader.final
+        both = rows.new_zeros((len(rows), rows.shape[2], width + final), dtype=torch.bfloat16)
         for i, row in enumerate(rows):
-            number, n = int(row[2, 0]), min(int(self._ends[row[2, 0]]), rows.shape[2])
-            place = slice(self._starts[number], self._starts[number + 1])
-            if not self._read[number]:
-                found = torch.cat(self._reader(row[None, 0, : self._ends[number]]), -1)[0]
-                self._kept[place] = found.cpu().view(torch.int16).numpy()
-                self._read[number] = True
-            kept = torch.from_numpy(np.array(self._kept[place][:n]))
-            both[i, :n] = kept.view(torch.bfloat16).to(both.device)
-        return both[..., : self._reader.width], both[..., self._reader.width :]
+            path, n = self._folder / f"{int(row[2, 0])}.npy", int(row[1].nonzero().max()) + 1
+            if not path.exists():
+                found = torch.cat(self._reader(row[None, :, :n]), -1)[0]
+                save_array(path, found.cpu().view(torch.int16).numpy())
+            both[i, :n] = torch.from_numpy(np.load(path)).view(torch.bfloat16)
+        return both[..., :width], both[..., width:]
+
+
+def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each step of the chains on `rows`, where its predictions count: the head's outputs and the
+    target's final states, [places, width] each."""
+    # Behind the last token that counts, rows are padding.
+    rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
+    states, last = read(rows)
+    for step, hidden in enumerate(chain_outputs(head, rows[:, 0], states, steps)):
+        # The output at place i of this step predicts token i + 2 + step.
+        counted = rows[:, 1, 2 + step :].bool()
+        n = counted.shape[1]
+        yield hidden[:, :n][counted], last[:, 1 + step : 1 + step + n][counted]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:
@@ -274,20 +265,15 @@ def chain_acceptance(
     read, table = StateRows(target, head.config.states), target.get_output_embeddings().weight
     totals, counts = [0.0] * steps, [0] * steps
     for row in rows:
-        n = int(row[1].nonzero()[0].max()) + 1
-        ids = torch.from_numpy(row[None, 0, :n].astype(np.int64)).to(table.device)
-        marks = torch.from_numpy(row[1, :n].astype(bool)).to(table.device)
-        states, last = read(ids)
-        for step, hidden in enumerate(chain_outputs(head, ids, states, steps)):
-            counted = marks[2 + step :]
-            kept = len(counted)
-            p = (last[0, 1 + step : 1 + step + kept][counted] @ table.T.to(last.dtype)).float()
-            q = head.logits(hidden[0, :kept][counted].float())
+        chain = torch.from_numpy(row[None].astype(np.int64)).to(table.device)
+        for step, (hidden, labels) in enumerate(_chains(head, chain, read, steps)):
+            p = (labels @ table.T.to(labels.dtype)).float()
+            q = head.logits(hidden.float())
             if temperature == 0:
                 same = head.targets[q.argmax(-1)] == p.argmax(-1)
                 totals[step] += same.sum().item()
             else:
                 p, q = (p / temperature).softmax(-1), (q / temperature).softmax(-1)
                 totals[step] += torch.minimum(p[:, head.targets], q).sum().item()
-            counts[step] += int(counted.sum())
+            counts[step] += len(hidden)
     return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
 from .models import whole_file
@@ -100,19 +99,6 @@ class TrainingProgress:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-
-
-def hidden_states(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-    """The last layer's output `[rows, length, width]`; products are in bf16 with fp32 sums."""
-    with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-        hidden: torch.Tensor = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    return hidden.to(torch.bfloat16)
-
-
-def head(model: LlamaForCausalLM) -> torch.Tensor:
-    """The tied output matrix `[vocab, width]` in bf16; gradients flow to the embeddings."""
-    weight: torch.Tensor = model.model.embed_tokens.weight
-    return weight.to(torch.bfloat16)
 
 
 def train(

@@ -1,126 +1,36 @@
 """Losses over a vocabulary: cross entropy, and what a draft learns of its target's distribution.
 Also what is known without a race: held-out perplexity and the expected acceptance of a draft.
-
-Losses are computed in slices, so that only a part of the logits is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from .loop import Loss, head, hidden_states
+from .loop import Loss
 from .writing import Ids, inputs_and_labels, marked_rows
 
-# Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
-CPU_SLICE, DEVICE_SLICE = 128, 8192
 
-
-PartLoss = Callable[[torch.Tensor, slice], tuple[torch.Tensor, torch.Tensor]]
-"""From the logits [slice, vocab] at these positions to the sum of their losses, and its gradient in
-the logits in fp32."""
-
-
-class _InSlices(torch.autograd.Function):
-    """The mean of a loss over all positions. Its gradient is computed with it: the forward pass has
-    the probabilities that both need."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, head: torch.Tensor, loss: PartLoss) -> torch.Tensor:
-        size = CPU_SLICE if hidden.device.type == "cpu" else DEVICE_SLICE
-        total = hidden.new_zeros((), dtype=torch.float32)
-        hidden_grad = torch.empty_like(hidden)
-        head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for start in range(0, len(hidden), size):
-            part = slice(start, start + size)
-            summed, grad = loss(hidden[part] @ head.T, part)
-            total += summed
-            grad = grad.to(hidden.dtype)  # [slice, vocab]
-            hidden_grad[part] = grad @ head / len(hidden)
-            head_grad += grad.T @ hidden[part] / len(hidden)
-        ctx.save_for_backward(hidden_grad, head_grad)
-        return total / len(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
-        hidden_grad, head_grad = ctx.saved_tensors
-        return hidden_grad * grads[0], head_grad * grads[0], None
-
-
-def cross_entropy(hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean -log q(label) in nats. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids. The
-    gradient in the logits is q - onehot(label)."""
-
-    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        picked = labels[part, None]
-        q, log_sum = _softmax(logits)  # [slice, vocab], [slice]
-        summed = (log_sum - logits.gather(1, picked)[:, 0].float()).sum()
-        return summed, q.scatter_add_(1, picked, q.new_full(picked.shape, -1.0))
-
-    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
-    return loss
-
-
-def forward_kl(
-    hidden: torch.Tensor,
-    head: torch.Tensor,
-    teacher_hidden: torch.Tensor,
-    teacher_head: torch.Tensor,
-) -> torch.Tensor:
-    """Mean KL(p || q) in nats for a teacher's p. hidden `[n, width]`, head `[vocab, width]`; the
-    teacher likewise. The gradient in the logits is q - p."""
-
-    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        taught = teacher_hidden[part] @ teacher_head.T
-        p, taught_sum = _softmax(taught)
-        q, log_sum = _softmax(logits)
-        gap = torch.linalg.vecdot(p, (taught - logits).float())  # [slice]
-        return (gap - taught_sum + log_sum).sum(), q.sub_(p)
-
-    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
-    return loss
-
-
-def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The probabilities in fp32, and the logarithm of the sum of exponentials: one `exp` per entry,
-    since log p = logit - log_sum at the largest logit."""
-    probabilities = torch.softmax(logits, dim=-1, dtype=torch.float32)
-    return probabilities, logits.amax(-1).float() - probabilities.amax(-1).log()
+def cross_entropy(model: Any, windows: torch.Tensor) -> torch.Tensor:
+    """Mean -log q(next id) in nats over ids `[rows, n + 1]`; products are in bf16."""
+    with torch.autocast(windows.device.type, torch.bfloat16):
+        logits = model(input_ids=windows[:, :-1], use_cache=False).logits
+    return functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
 
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
 
 
-def distillation_loss(target: LlamaForCausalLM) -> Loss:
-    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
-    for two models that `build_model` made. The logits are computed in slices.
-
-    The target is not trained.
-    """
-
-    def loss(draft: LlamaForCausalLM, batch: torch.Tensor) -> torch.Tensor:
-        inputs, counted = inputs_and_labels(batch)
-        with torch.no_grad():
-            taught = hidden_states(target, inputs)[counted]
-            taught_head = head(target)
-        hidden = hidden_states(draft, inputs)[counted]
-        return forward_kl(hidden, head(draft), taught, taught_head)
-
-    return loss
-
-
 def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
-    """The same loss for any two causal language models, over the ids below `vocab`. half: whether
-    their products are in bf16.
-
-    Only ids that can be drafted and emitted count: both distributions are over those alone, as in a
-    race.
-    """
+    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
+    over the ids below `vocab`, which can be drafted and emitted: both distributions are over those
+    alone, as in a race. half: whether products are in bf16. The target is not trained."""
 
     def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
         inputs, counted = inputs_and_labels(batch)
@@ -131,7 +41,7 @@ def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
             logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
         log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)
-        return torch.nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
+        return functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
     return loss
 
@@ -162,19 +72,11 @@ def held_out_loss(
     tokens: ids `[n]`. limit: the most tokens to use; 0 is all. Each window starts without context,
     so the result is an upper bound.
     """
-    length = min(length, len(tokens) - 1)
-    windows = (len(tokens) - 1) // length
-    if limit:
-        windows = min(windows, max(1, limit // length))
-    ids = torch.from_numpy(tokens[: windows * length + 1].astype(np.int64)).to(model.device)
-    total = 0.0
-    for first in range(0, windows, ROWS):
-        count = min(ROWS, windows - first)
-        part = ids[first * length : (first + count) * length + 1]
-        inputs, labels = part[:-1].view(count, length), part[1:]
-        hidden = hidden_states(model, inputs).flatten(0, 1)
-        total += count * cross_entropy(hidden, head(model), labels).item()
-    return total / windows
+    used = tokens[: limit + 1] if limit else tokens
+    length = min(length, len(used) - 1)
+    windows = torch.from_numpy(used.astype(np.int64)).to(model.device).unfold(0, length + 1, length)
+    parts = windows.split(ROWS)
+    return sum(len(part) * cross_entropy(model, part).item() for part in parts) / len(windows)
 
 
 @torch.no_grad()

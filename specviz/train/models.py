@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from transformers import (
-    GenerationConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..errors import SpecvizError, ran_out_of_memory
 from ..pairs.load import write_checksums
@@ -149,16 +144,14 @@ def save_array(path: Path, array: np.ndarray) -> None:
         np.save(handle, array)
 
 
+DEFAULT_TEMPERATURE = 0.7  # the greedy text of so small a model repeats itself
 SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 
 
-def save_model(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, temperature: float
-) -> None:
+def save_model(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Save config, bf16 weights, tokenizer and the checksums of all these files to `folder`.
 
-    temperature: the default in the model's generation config. All files are first written to
-    another folder, and then moved. Raises `SpecvizError` if they cannot be written.
+    Raises `SpecvizError` if they cannot be written.
     """
     saved = torch.nn.Module.to(copy.deepcopy(model), torch.bfloat16)
     saved.config.use_cache = True
@@ -168,7 +161,7 @@ def save_model(
         eos_token_id=end_id,
         pad_token_id=end_id,
         do_sample=True,
-        temperature=temperature,
+        temperature=DEFAULT_TEMPERATURE,
     )
     with whole_folder(folder) as partial:
         saved.save_pretrained(partial, max_shard_size=SHARD)

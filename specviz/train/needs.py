@@ -73,7 +73,8 @@ def head_need(
     """For a head on a loaded target. steps: of its chains; the others as above."""
     config, precision = text_config(target), str(target.dtype).removeprefix("torch.")
     states = 2 * config.num_hidden_layers
-    learning = tokens * (steps * 2 * LAYER_BYTES + states) * config.hidden_size
+    layers = (steps * 2 * LAYER_BYTES + states) * config.hidden_size
+    learning = tokens * (layers + 4 * LOGIT_COPIES * head.config.draft_vocab)
     return _need(target, configured_caches(config), precision, head, rows, width, learning)
 
 

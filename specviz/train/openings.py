@@ -114,8 +114,8 @@ class Openings:
         self._books = list(read_corpus(args.corpus)[0].values()) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
-            encoded = (pair.encode(one.text) for one in prompts_file(args.prompts, OF_A_TRAINING))
-            self._prompts = [ids for ids in encoded if len(ids) <= self._most]
+            texts = [one.text for one in prompts_file(args.prompts, OF_A_TRAINING)]
+            self._prompts = _fitting(texts, pair, self._most)
         self._turn = open_turn(pair) if pair.is_chat and not self._prompts else None
         if not (self._prompts or self._turn or self._books):
             raise SpecvizError(
@@ -157,13 +157,9 @@ class Openings:
     def _passage(self, draws: np.random.Generator) -> str:
         book = self._book(draws)
         least, most = PASSAGE
-        for _ in range(100):
-            at = int(draws.integers(max(1, len(book) - most)))
-            begin = book.find("\n\n", at)
-            end = book.find("\n\n", begin + least)
-            if 0 <= begin < end and end - begin <= most:
-                return " ".join(book[begin:end].split())
-        return " ".join(book[:most].split())
+        whole = [part for part in book.split("\n\n") if least <= len(part) <= most]
+        passage = whole[int(draws.integers(len(whole)))] if whole else book[:most]
+        return " ".join(passage.split())
 
     def _opening(self, draws: np.random.Generator) -> list[int]:
         book = self._book(draws)

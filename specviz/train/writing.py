@@ -73,7 +73,9 @@ def write(
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
     filled = torch.tensor([[width - len(p)] for p in prompts]) <= torch.arange(width)
-    with _seeded(model.device, seed), _without_defaults(model):
+    forked = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(forked), _without_defaults(model):
+        torch.manual_seed(seed)
         output = model.generate(
             ids.to(model.device),
             attention_mask=filled.long().to(model.device),
@@ -84,13 +86,6 @@ def write(
         end = next((i + 1 for i, token in enumerate(row) if token in how.ends), len(row))
         texts.append([*prompt, *row[:end]])
     return texts
-
-
-@contextmanager
-def _seeded(device: torch.device, seed: int) -> Iterator[None]:
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 @contextmanager

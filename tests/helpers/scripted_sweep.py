@@ -19,7 +19,7 @@ from specviz.measure.sweep.types import (
 )
 
 PIECE = 0.03  # seconds
-FOUND = Predicted(True, 2.0, 0.5, 0.5, 3.0, (0.5,), 1.5)
+FOUND = Predicted(2.0, 0.5, (0.5,), 0.5, 3.0, True, 1.5)
 
 
 class ScriptedSweep:

@@ -19,7 +19,7 @@ def rows(*speeds: float | None) -> list[Row]:
     """A row for each of `GAMMAS`, predicted to be so fast."""
     found = []
     for gamma, speed in zip(GAMMAS, speeds or (None,) * len(GAMMAS), strict=True):
-        told = None if speed is None else Predicted(True, 2.0, 0.5, 0.5, gamma, (0.5,), speed)
+        told = None if speed is None else Predicted(2.0, 0.5, (0.5,), 0.5, gamma, True, speed)
         found.append(Row(Configuration("model", gamma, "fixed", 0.0), "predicted", None, told))
     return found
 

@@ -75,12 +75,10 @@ def compare(
     groups: Mapping[str, Sequence[str]],
     repeats: int,
 ) -> list[Figures]:
-    """The figures of every variant on every set of prompts. groups: prompts by the name of their
-    set.
+    """The figures of every variant on every set of prompts. groups: prompts by the set's name.
 
-    All variants run in turn on each prompt, in one process, so that slow changes of the machine's
-    speed affect all of them in the same way. Each race warms up by itself. Sampled repeats draw
-    with other seeds.
+    All variants run in turn on each prompt, so that slow changes of the machine's speed affect all
+    of them in the same way. Sampled repeats draw with other seeds.
     """
     runs: dict[tuple[str, str, str], list[Metrics]] = defaultdict(list)
     for again, (group, prompts) in product(range(repeats), groups.items()):

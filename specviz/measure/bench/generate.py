@@ -43,14 +43,14 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
             one: min(generate_seconds(one, [0], few)[0] for _ in range(3)) for one in (pair, ours)
         }
         pair = min(trials, key=trials.__getitem__)
-    names = [GENERATE]
-    if drafter_kind(settings.drafter).predicted == "copied" and settings.gamma:
-        names.append(LOOKUP)
-    if pair.draft is not None and settings.gamma:
-        names.append(ASSISTED)
-    ways: dict[str, Callable[[str], float]] = {}
-    for name in names:
-        ways[name] = partial(_rate, pair, settings, name)
+    offered = {
+        GENERATE: True,
+        LOOKUP: drafter_kind(settings.drafter).predicted == "copied" and settings.gamma,
+        ASSISTED: pair.draft is not None and settings.gamma,
+    }
+    ways: dict[str, Callable[[str], float]] = {
+        name: partial(_rate, pair, settings, name) for name, can in offered.items() if can
+    }
     if ASSISTED in ways and compiled:
         ways[PLAIN] = partial(_plain_rate, ours, settings)
     return ways

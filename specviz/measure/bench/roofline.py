@@ -30,8 +30,7 @@ class Floor:
 
     seconds: bytes / bytes_per_second. bytes: of all weights that a pass reads, and of the keys and
     values of `cached` tokens. bytes_per_second: measured by summing a buffer of that size
-    repeatedly. A model that fits into the processor's cache is thus compared with the bandwidth of
-    that cache, any other model with that of the memory.
+    repeatedly: of the processor's cache if the model fits into it, else of the memory.
     """
 
     seconds: float

@@ -1,11 +1,7 @@
 """What a sweep tries, and which piece comes next, as far as its findings say.
 
-First, on a few prompts, each drafter runs at its largest gamma; from then on every row has a
-prediction. After each of these prompts the row that promises more than all measured ones, or else
-the best of them, runs on it too, so that no answer contradicts a promise; the last seconds are kept
-for it. Then, prompt by prompt, all rows that are still in the race run by turns, each time
-beginning with another one; a row that is slower than the best beyond noise is measured no more, so
-that the time goes where rows are close.
+Each drafter runs at its largest gamma on a few prompts, which predicts all rows. Then the rows that
+are still in the race run by turns; the last seconds are kept for what no answer can do without.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def rounds_of(trace: Trace) -> Rounds:
 
 
 def figures(rounds: Rounds) -> dict[str, Any]:
-    """tau, alpha, alpha_by_position, efficiency, and drafted tokens per round."""
+    """The fields of `RoundFigures`."""
     drafted, judged, accepted, emitted = (
         sum(one[i] * count for one, count in rounds.items()) for i in range(4)
     )

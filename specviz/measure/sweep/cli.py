@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
@@ -61,14 +58,13 @@ def main(options: argparse.Namespace) -> None:
     out = checked_out(options.out) if options.out else None
     spare_threads()
     pair = named_pair(options)
-    with _interruptible() as stop:
-        for event in sweep(pair, request, lambda: bool(stop)):
-            if isinstance(event, Plan):
-                kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
-                print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
-            elif isinstance(event, SweepProgress):
-                left = f"{event.seconds_left:.0f} s left"
-                _progress(f"{event.done}/{event.total}  {left}  {event.now}")
+    for event in sweep(pair, request):
+        if isinstance(event, Plan):
+            kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
+            print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
+        elif isinstance(event, SweepProgress):
+            left = f"{event.seconds_left:.0f} s left"
+            _progress(f"{event.done}/{event.total}  {left}  {event.now}")
     _progress("")
     assert isinstance(event, SweepResult)
     print("", *table_lines(event.rows), *lines_of(event), sep="\n")
@@ -79,19 +75,3 @@ def main(options: argparse.Namespace) -> None:
 def _progress(line: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """Within, the first Ctrl-C only fills the list; the second one ends the program as usual."""
-    stopped: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        stopped.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)

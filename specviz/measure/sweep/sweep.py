@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,16 @@ def sweep(
 ) -> Iterator[SweepEvent]:
     """Compare all rows of the request on this pair; see `types.SweepEvent` for what is yielded.
 
-    stop: asked between rounds; once it is true, the piece that runs is dropped and the
-    `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be done;
-    an error after the first run ends the sweep, with its sentence in the result's notes.
+    stop: asked between rounds; once it is true, or after Ctrl-C, the piece that runs is dropped and
+    the `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be
+    done; an error after the first run ends the sweep, with its sentence in the result's notes.
     """
     state = Sweep(request)
     try:
         while not state.is_done and not stop():
             yield from state.advance(pair, stop)
+    except KeyboardInterrupt:
+        pass
     except SpecvizError as error:
         if not state.runs:
             raise
@@ -171,7 +173,9 @@ class Sweep(Findings):
         )
         if trace is None:
             return False
-        self.machine = machine_of(pair, trace, self.machine)
+        if self.machine is None:
+            usable = [one for one in self.request.drafters if one not in self.missing]
+            self.machine = machine_of(pair, trace, usable)
         if not piece.timing and self._shorten(trace):
             return False
         self.costs.add(trace)
@@ -218,12 +222,10 @@ def _memory(pair: Pair, drafter: str) -> int | None:
     return sum(parameter_bytes(model) for model in models if model is not None)
 
 
-def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:
-    """Where a race ran. known: the same from races before it."""
+def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
+    """Where a race ran. drafters: those of the sweep."""
     head = trace.header
-    layers = known.exit_layers if known else None
-    if layers is None and drafter_kind(head.settings.drafter).needs == "layers":
-        layers = best_exit(pair.target, pair.vocab).layers
+    exits = any(drafter_kind(drafter).needs == "layers" for drafter in drafters)
     return Machine(
         pair=pair.name,
         target=_named(pair.target),
@@ -234,8 +236,8 @@ def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:
         form=str(head.target["form"]),
         threads=(head.lane_threads or {}).get("baseline", head.threads),
         versions=head.versions,
-        date=known.date if known else head.date,
-        exit_layers=layers,
+        date=head.date,
+        exit_layers=best_exit(pair.target, pair.vocab).layers if exits else None,
     )
 
 

@@ -93,21 +93,27 @@ class SweepRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class RoundFigures:
+    """What rounds bring, as in `runs.metrics`: emitted tokens per round (tau), accepted / judged
+    (alpha), accepted / drafted (efficiency), and drafted tokens per round. None where there are
+    none to divide by."""
+
+    tau: float | None
+    alpha: float | None
+    alpha_by_position: tuple[float | None, ...]
+    efficiency: float | None
+    drafted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted(RoundFigures):
     """What is known of a row before it is measured.
 
     exact: whether the rounds were derived token for token (greedy), else they are expectations.
-    tau: emitted tokens per round. alpha: accepted / judged. efficiency: accepted / drafted; None
-    where nothing is drafted. drafted: drafted tokens per round. speedup: from tau and the measured
-    costs of passes; None until these are known.
+    speedup: from tau and the measured costs of passes; None until these are known.
     """
 
     exact: bool
-    tau: float
-    alpha: float | None
-    efficiency: float | None
-    drafted: float
-    alpha_by_position: tuple[float | None, ...]
     speedup: float | None
 
 
@@ -123,16 +129,14 @@ class RoundTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(RoundFigures):
     """What the runs of a row gave; both lanes of each run were interleaved.
 
     runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
     with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
     prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
-    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `runs.metrics`, over
-    the rounds of all prompts; drafted is per round. c: a draft step in target passes, median over
-    runs. doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was
-    busy.
+    tau_predicted: by the formula, from alpha. c: a draft step in target passes, median over runs.
+    doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was busy.
     """
 
     runs: int
@@ -141,12 +145,7 @@ class Measured:
     alone_rate: Spread
     speedup: Estimate | None
     by_kind: dict[str, Estimate]
-    alpha: float | None
-    alpha_by_position: tuple[float | None, ...]
-    efficiency: float | None
-    tau: float | None
     tau_predicted: float | None
-    drafted: float
     c: float | None
     times: RoundTimes
     doubts: int
@@ -246,7 +245,7 @@ class Recommendation:
 class Machine:
     """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
     of the target's passes. threads: that share the passes of the target alone. exit_layers: the
-    layers of an early exit, if one was measured."""
+    layers of an early exit, if one is swept."""
 
     pair: str
     target: str
