@@ -110,14 +110,13 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
     shown, text, folder = source.shown, str(error), source.folder
     causes = list(causes_of(error))
     denied = ("gated repo", "401 Client Error", "403 Client Error")
-    if any(isinstance(cause, GatedRepoError) for cause in causes):
-        return gated_sentence(source)
-    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+    gated = any(isinstance(cause, GatedRepoError) for cause in causes)
+    if not gated and any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
         return (
             f"there is no model {shown} on the hub that you may see: check the name, and set "
             "HF_TOKEN if it is private."
         )
-    if any(sign in text for sign in denied):
+    if gated or any(sign in text for sign in denied):
         return gated_sentence(source)
     if isinstance(error, ImportError):
         return f"{shown} needs a package that is not installed: {text.strip().splitlines()[0]}"
@@ -183,24 +182,27 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
 
     Raises `PairError` if files are missing or damaged.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in weight_files(source):
-        try:
-            with safe_open(path, "pt") as file:  # which looks whether the file is whole
-                for name in file.offset_keys():
-                    shapes[name] = tuple(file.get_slice(name).get_shape())
-        except (OSError, SafetensorError) as error:
-            raise PairError(damaged_sentence(source.shown, path.name)) from error
-    return shapes
+    return {
+        name: tuple(file.get_slice(name).get_shape())
+        for file in opened_weights(source)
+        for name in file.offset_keys()
+    }
 
 
-def weight_files(source: ModelSource) -> list[Path]:
-    """The safetensors of a folder. Raises `PairError` if it has none."""
+def opened_weights(source: ModelSource) -> Iterator[Any]:
+    """The safetensors of a folder, one after another. Raises `PairError` if it has none, or if one
+    is damaged."""
     folder = source.folder
     assert folder is not None
-    if files := sorted(folder.glob("model*.safetensors")):
-        return files
-    raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+    for path in files:
+        try:
+            with safe_open(path, "pt") as file:  # which looks whether the file is whole
+                yield file
+        except (OSError, SafetensorError) as error:
+            raise PairError(damaged_sentence(source.shown, path.name)) from error
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:

@@ -3,7 +3,6 @@ of the built-in pair is here: it is read from its folder, after a look at its ch
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
+from huggingface_hub.utils.sha import sha_fileobj
 
 from ..core.kinds import PairSource, resolved
 from ..environment import ASSETS, BUILTIN, SERVED, has_numba
@@ -183,11 +183,8 @@ def _sums(folder: Path) -> list[str]:
 def sha256(path: Path) -> str:
     """Of a file. Raises `PairError` if it cannot be read."""
     try:
-        digest = hashlib.sha256()
         with path.open("rb") as file:
-            while piece := file.read(1 << 22):
-                digest.update(piece)
-        return digest.hexdigest()
+            return sha_fileobj(file).hex()
     except OSError as error:
         raise PairError(
             f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "

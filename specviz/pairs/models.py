@@ -61,28 +61,22 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     raise PairError(sentence)
 
 
-def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
-    """The target and the draft, or None, of a pair that is loaded here."""
-    row = row_of(spec)
-    if isinstance(spec, ModelsSpec):
-        return row.target.place if row else spec.target, spec.draft
-    assert row is not None, "the parser has seen it"
-    return row.target.place, row.parts[0].place if row.parts else None
-
-
-def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
-    """The row of the table that names the target: its name may stand before a plus as well, where
-    no folder here has it."""
-    if isinstance(spec, NamedSpec):
-        return named_pair(spec.name)
-    return None if local_path(spec.target) else named_pair(spec.target)
-
-
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
-    """As `model_names`, with the file of an installed package in the place of the target, and the
-    row that names it."""
-    row, (target, draft) = row_of(spec), model_names(spec)
-    return str((row and wheel_file(row)) or target), draft, row
+    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
+    that names the target, whose file may be that of an installed package.
+
+    A row's name may stand before a plus as well, where no folder here has it.
+    """
+    if isinstance(spec, ModelsSpec):
+        row = None if local_path(spec.target) else named_pair(spec.target)
+        target, draft = spec.target, spec.draft
+    else:
+        row = named_pair(spec.name)
+        assert row is not None, "the parser has seen it"
+        draft = row.parts[0].place if row.parts else None
+    if row is not None:
+        target = str(wheel_file(row) or row.target.place)
+    return target, draft, row
 
 
 def _folder(name: str, called: str | None, on_progress: Watcher | None) -> str:
@@ -147,13 +141,11 @@ def _loaded(
 ) -> Pair:
     """A pair of models on the `meta` device, with their weights."""
     target = load_model(models[0].source, options[0], on_progress)
-    place = logits_device(target)
-    if head is not None:
-        return replace(planned, target=target, head=head.load(target, place, on_progress))
-    if len(models) == 1:
-        return replace(planned, target=target)
-    draft = load_model(models[1].source, replace(options[1], device=place), on_progress)
-    return replace(planned, target=target, draft=draft)
+    place, draft = logits_device(target), None
+    if len(models) > 1:
+        draft = load_model(models[1].source, replace(options[1], device=place), on_progress)
+    loaded_head = None if head is None else head.load(target, place, on_progress)
+    return replace(planned, target=target, draft=draft, head=loaded_head)
 
 
 def release_memory() -> None:

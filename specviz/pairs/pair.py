@@ -220,10 +220,7 @@ def end_ids(model: LanguageModel) -> frozenset[int]:
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
-    try:
-        return 1 + max(tokenizer.get_vocab().values())
-    except NotImplementedError:
-        return len(tokenizer)
+    return 1 + max(tokenizer.get_vocab().values())
 
 
 def logit_width(model: LanguageModel) -> int:

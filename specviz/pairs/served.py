@@ -63,7 +63,7 @@ def watched_findings(spec: WatchedSpec) -> Findings:
     """What can be seen of a server that speculates by itself. Raises `PairError` and
     `ServerError`."""
     pair = load_watched(spec)
-    told, software = tells_steps(pair.stream), pair.stream.identity.software
+    told, software = tells_steps(pair.stream, pair.settings()), pair.stream.identity.software
     yield good("server", f"{software} answers; its own speculation is watched.")
     flag = "start vLLM with --per-request-spec-decode-metrics detailed"
     if told:

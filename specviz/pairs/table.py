@@ -27,9 +27,6 @@ FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
 HUB_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """Of a model on the hub: with them it can be loaded without a network."""
 
-GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
-"""Whether a pair fits into memory; smaller weights have 8 or 4 bits, or 16 bits on a CPU."""
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -206,12 +203,13 @@ def suggested_draft(target: str) -> str | None:
 
 
 def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
-    """The pairs of the table in each of `GROUPS`.
+    """The pairs of the table by whether they fit into memory; smaller weights have 8 or 4 bits, or
+    16 bits on a CPU.
 
     free: free bytes of the device, or of all GPUs together. cpu: whether the device is a CPU, which
     runs fp32 and cannot use weights of 8 or 4 bits.
     """
-    groups: dict[str, list[NamedPair]] = {name: [] for name in GROUPS}
+    groups: dict[str, list[NamedPair]] = {FITS: [], FITS_SMALLER: [], TOO_LARGE: []}
     for pair in named_pairs():
         fits_smaller = any(pair.bytes(name) <= free for name in smaller_precisions(cpu))
         group = FITS_SMALLER if fits_smaller else TOO_LARGE

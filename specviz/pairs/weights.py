@@ -170,7 +170,7 @@ def load_model(
         with bars as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
-                **({} if config is None else {"config": config}),
+                config=config,
                 use_safetensors=True,
                 output_loading_info=True,
                 **options.arguments(),

@@ -63,9 +63,6 @@ class Server:
             transport=transport,
         )
 
-    def __repr__(self) -> str:
-        return f"Server({str(self._url)!r})"
-
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON at a path below the interface, or at "/path" of the server: of a GET, or of a
         POST with a body. Raises `ServerError`."""

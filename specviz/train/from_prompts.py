@@ -22,7 +22,7 @@ from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import read_metadata
-from ..pairs.models import meta_pair, model_names
+from ..pairs.models import meta_pair, named_files
 from ..pairs.pair import Pair
 from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
@@ -50,7 +50,7 @@ def distill(args: argparse.Namespace) -> None:
     options or files, for models that do not match, and if there is too little memory.
     """
     _check(args)
-    given = zip((args.distill, args.draft), model_names(NamedSpec(BUILTIN)), strict=True)
+    given = zip((args.distill, args.draft), named_files(NamedSpec(BUILTIN))[:2], strict=True)
     models = [read_metadata(str(own) if name == BUILTIN else name) for name, own in given]
     meta = meta_pair(models)  # raises if the two do not match
     if meta.shared is not None:

@@ -19,19 +19,19 @@ from specviz.pairs.heads.eagle_files import read_head
 from specviz.pairs.load import check_files
 from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
-from specviz.pairs.models import model_names
+from specviz.pairs.models import named_files
 from specviz.pairs.pair import context_length, parameter_count
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
     FITS_SMALLER,
-    GROUPS,
     TOO_LARGE,
     first_pair,
     named_pair,
     named_pairs,
     pairs_by_fit,
     suggested_draft,
+    wheel_file,
 )
 from specviz.pairs.weights import ModelSource
 
@@ -88,9 +88,10 @@ def test_each_pair_is_written_as_load_pair_takes_it():
     for pair in named_pairs():
         assert named_pair(pair.name) == pair and "+" not in pair.name
         if pair.name != BUILTIN:
-            assert model_names(NamedSpec(pair.name)) == (
-                pair.target.name,
+            assert named_files(NamedSpec(pair.name)) == (
+                str(wheel_file(pair) or pair.target.name),
                 pair.parts[0].place if pair.parts else None,
+                pair,
             )
         assert pair.shows.endswith(".")
         assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
@@ -119,7 +120,7 @@ def test_caches_grow_no_longer_than_the_context():
 @pytest.mark.parametrize("free", [0, 10**9, 24 * 10**9, 80 * 10**9, 10**13])
 def test_groups_hold_every_pair_once_by_what_fits(free: int, cpu: bool):
     groups = pairs_by_fit(free, cpu=cpu)
-    assert tuple(groups) == GROUPS
+    assert tuple(groups) == (FITS, FITS_SMALLER, TOO_LARGE)
     assert sorted(p.name for g in groups.values() for p in g) == sorted(
         p.name for p in named_pairs()
     )

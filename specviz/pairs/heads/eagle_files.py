@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -189,11 +187,8 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
 def _weights(source: ModelSource) -> dict[str, Tensor]:
     """The tensors of a folder, by the names that `Head` has for them."""
     found: dict[str, Tensor] = {}
-    for path in hub.weight_files(source):
-        try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise PairError(hub.damaged_sentence(source.shown, path.name)) from error
-        for name, tensor in tensors.items():
-            found[re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))] = tensor
+    for file in hub.opened_weights(source):
+        for name in file.offset_keys():
+            own = re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))
+            found[own] = file.get_tensor(name)
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}

@@ -49,7 +49,7 @@ def watch(
     engines = {SPECULATIVE: watched} | ({BASELINE: alone} if alone else {})
     for engine in engines.values():
         engine.question(prompt, settings)
-        _warm_up(engine, settings)
+        tells_steps(engine, settings)
     ids = watched.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
     shown = prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
     lanes = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
@@ -127,14 +127,9 @@ class _Lane:
         yield from reader.rest()
 
 
-def tells_steps(engine: WatchedEngine) -> bool:
-    """Whether an engine tells what each of its steps drafts, by a short stream. Raises
-    `ServerError`."""
-    return _warm_up(engine, served_settings(Settings()))
-
-
-def _warm_up(engine: WatchedEngine, settings: Settings) -> bool:
-    """Let an engine write a few tokens; returns whether it tells what its steps draft."""
+def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
+    """Let an engine write a few tokens, which also warms it up; returns whether it tells what each
+    of its steps drafts. Raises `ServerError`."""
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     reader = engine.reader(engine, few)
     for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few)):
