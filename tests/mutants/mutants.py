@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant("detokenise", "TextStream.push", "if whole.endswith(UNFINISHED):", "if False:", "detokenize loop"),
     Mutant("detokenise", "TextStream.push", "self._ids = self._ids[self._settled :]", "self._ids = [token_id]", "detokenize"),
     Mutant("detokenise", "TextStream.copy", "list(self._ids)", "self._ids", "detokenize loop"),
-    Mutant("detokenise", "Pieces.__getitem__", "[*self._anchor, token_id]", "[token_id]", "detokenize"),
+    Mutant("detokenise", "Pieces.__missing__", "[*self._anchor, token_id]", "[token_id]", "detokenize"),
     # What is counted from rounds
     Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "metrics"),
     Mutant("metrics", "compute_metrics", "t.beta if t.chance is None else t.chance", "t.beta", "metrics verdicts"),
