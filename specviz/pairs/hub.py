@@ -8,7 +8,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
+from ..environment import T
 from ..errors import PairError, causes_of
 from .spec import HUB_ID, local_path
 from .weights import ModelSource, shown_name
@@ -182,27 +183,25 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
 
     Raises `PairError` if files are missing or damaged.
     """
-    return {
-        name: tuple(file.get_slice(name).get_shape())
-        for file in opened_weights(source)
-        for name in file.offset_keys()
-    }
+    return each_weight(source, lambda file, name: tuple(file.get_slice(name).get_shape()))
 
 
-def opened_weights(source: ModelSource) -> Iterator[Any]:
-    """The safetensors of a folder, one after another. Raises `PairError` if it has none, or if one
-    is damaged."""
+def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str, T]:
+    """What `read` gives for each tensor in the safetensors of a folder, from the open file and the
+    tensor's name. Raises `PairError` if there are no such files, or if one is damaged."""
     folder = source.folder
     assert folder is not None
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+    found: dict[str, T] = {}
     for path in files:
         try:
             with safe_open(path, "pt") as file:  # which looks whether the file is whole
-                yield file
+                found |= {name: read(file, name) for name in file.offset_keys()}
         except (OSError, SafetensorError) as error:
             raise PairError(damaged_sentence(source.shown, path.name)) from error
+    return found
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:

@@ -226,12 +226,15 @@ def test_predictions_come_first(timed: VirtualTime):
     assert {"model g1 fixed t0", "model g2 fixed t0", "ngram g1 fixed t0"} <= told[-1]
 
 
-def test_stop_keeps_what_there_is_and_a_sweep_can_rest(timed: VirtualTime):
+@pytest.mark.parametrize("by_key", [False, True], ids=["asked", "Ctrl-C"])
+def test_stop_keeps_what_there_is(timed: VirtualTime, by_key: bool):
     pair = scripted_pair(timed, cost=0.05, noise=0.1)
     asked: list[int] = []
 
     def stop() -> bool:
         asked.append(1)
+        if by_key and len(asked) > 150:
+            raise KeyboardInterrupt
         return len(asked) > 150
 
     events = list(sweep(pair, REQUEST, stop))
@@ -240,6 +243,9 @@ def test_stop_keeps_what_there_is_and_a_sweep_can_rest(timed: VirtualTime):
     assert result.stopped and 0 < len(measured) < len(result.rows)
     assert sum(one.measured.runs for one in measured) < 12
 
+
+def test_a_sweep_can_rest(timed: VirtualTime):
+    pair = scripted_pair(timed, cost=0.05, noise=0.1)
     state = Sweep(REQUEST)
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))

@@ -1,7 +1,7 @@
 """What a sweep tries, and which piece comes next, as far as its findings say.
 
 Each drafter runs at its largest gamma on a few prompts, which predicts all rows. Then the rows that
-are still in the race run by turns; the last seconds are kept for what no answer can do without.
+are still in the race run by turns; the last seconds are kept for the one that promises most.
 """
 
 from __future__ import annotations

@@ -186,9 +186,9 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
 
 def _weights(source: ModelSource) -> dict[str, Tensor]:
     """The tensors of a folder, by the names that `Head` has for them."""
-    found: dict[str, Tensor] = {}
-    for file in hub.opened_weights(source):
-        for name in file.offset_keys():
-            own = re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))
-            found[own] = file.get_tensor(name)
+    tensors = hub.each_weight(source, lambda file, name: file.get_tensor(name))
+    found = {
+        re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model.")): tensor
+        for name, tensor in tensors.items()
+    }
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
