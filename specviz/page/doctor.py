@@ -98,7 +98,8 @@ def connect_doctor(
         pair: str, target: str, draft: str, weights: str, drafter: str
     ) -> Iterator[tuple[str, Any]]:
         if pair == own or (pair == OTHER and not target):
-            yield "", gr.skip()
+            # The answer about a pair that was chosen before may have come meanwhile.
+            yield "", _offering(doctor.offers.of(pair), drafter)
             return
         offered = gr.skip()
         try:

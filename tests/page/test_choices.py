@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import gradio as gr
 import pytest
 
 from specviz.errors import PairError
-from specviz.page.choices import OTHER, chosen_pair, offered_pairs, pair_choices
-from specviz.page.doctor import report_html
+from specviz.kinds import drafter_names
+from specviz.page.choices import (
+    OTHER,
+    chosen_pair,
+    listed_drafters,
+    offered_pairs,
+    pair_choices,
+)
+from specviz.page.controls import make_controls
+from specviz.page.doctor import Doctor, connect_doctor, report_html
 from specviz.pairs.table import named_pairs
+from specviz.worker.client import LocalWorker
 from specviz.worker.tasks import Host
 
 LAPTOP = Host(free=16 * 10**9, cpu=True)
@@ -55,6 +65,19 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
     with pytest.raises(PairError, match="target"):
         chosen_pair(OTHER, " ", "c/d", own="builtin")
     assert chosen_pair("owner/model+none", "", "", own="builtin") == "owner/model+none"
+
+
+def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
+    """Whoever goes on to a pair that is not examined has its drafters at the end."""
+    doctor = Doctor(LocalWorker(lambda *_: None, lambda *_: iter(())))
+    with gr.Blocks() as page:
+        controls, report = make_controls("builtin")
+        connect_doctor(doctor, "builtin", gr.Button(), controls, report)
+    examine = next(one.fn for one in page.fns.values() if one.name == "examine")
+    for pair, offered in (("builtin", listed_drafters("builtin")), (OTHER, drafter_names())):
+        *_, (told, drafter) = examine(pair, "", "", "usual", "head")
+        values = {value for _, value in drafter["choices"]}
+        assert told == "" and values == set(offered) and "value" not in drafter
 
 
 def test_a_report_is_text_with_the_worst_first() -> None:
