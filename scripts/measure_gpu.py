@@ -1,7 +1,5 @@
-"""Everything that only a GPU can show, in one command and less than 25 minutes.
-
-    make gpu                            the CUDA tests, and speeds in every form
-    make gpu ARGS="--train BOOKS"       also a short training of the large pair on a folder of books
+"""Everything that only a GPU can show, in one command and less than 25 minutes: the CUDA tests, and
+speeds in every form.
 
 Each step has a limit, and the next one runs whatever became of it. Prints one table and writes one
 file, after each step, with the figures and the end of what each step printed; whole logs are beside
@@ -79,11 +77,6 @@ def plan(options: argparse.Namespace) -> Iterator[Step]:
     for form in FORMS:
         shape = ("--shape", options.shape, "--acceptance", "0.7")
         yield bench(f"{options.shape}, {form}", 240, form, *shape)
-    if options.train:
-        output = ("--out", str(options.output / "pair"), "--work", str(options.output / "train"))
-        budget = ("--preset", "large", "--minutes", "3", "--draft-minutes", "1.5")
-        command = (sys.executable, "-m", "specviz", "train", "--corpus", str(options.train))
-        yield Step("training of the large pair", (*command, *output, *budget), 420)
     if hub_is_reachable():
         for pair in options.pairs:
             yield bench(pair, 300, "static", "--pair", pair)
@@ -166,7 +159,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", default="llama-3.1-8b+3.2-1b", help="as of bench")
     parser.add_argument("--pairs", nargs="*", default=PAIRS, help="pairs of the hub")
-    parser.add_argument("--train", type=Path, help="train the large pair on this folder of books")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu", help="folder")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():

@@ -67,7 +67,7 @@ def test_run_in_colour_marks_every_outcome(
         (["run", "x", "--pair", "/no/target+/no/draft"], "target cannot be loaded"),
         (["bench", "--repeats", "0"], "--repeats: '0': use a whole number from 1 on"),
         (["bench", "--acceptance", "1.5"], "--acceptance: '1.5': use a number from 0 to 1"),
-        (["bench", "--shape", "enormous"], "choose from 'small', 'large'"),
+        (["bench", "--shape", "enormous"], "choose from 'small', 'llama"),
         (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
     ],
 )

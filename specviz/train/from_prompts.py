@@ -28,9 +28,9 @@ from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
+from .files import digest, save_tokenizer, whole_folder
 from .loop import Training, TrainingProgress, on_text, train
 from .losses import logits_loss, text_alphas
-from .models import digest, save_tokenizer, whole_folder
 from .needs import check_need, distillation_need
 from .openings import PromptIds, in_turn, read_prompt_ids
 from .writing import Writing, WrittenRows, key_of, marked_rows, write, write_rows
@@ -142,14 +142,14 @@ class Distillation:
         own = (digest(self.draft), args.rate, args.own_text, args.batch_tokens, self.chunks)
         checkpoint = args.work / f"distilled-{key_of(self.text_key, *own)}.pt"
 
-        def batch(length: int, seen: int, count: int, _: float) -> torch.Tensor:
-            written = rows.batch(length, seen, count)
+        def batch(seen: int, count: int) -> torch.Tensor:
+            written = rows.batch(seen, count)
             draws = np.random.default_rng((args.seed, seen))
             is_own = draws.random() < args.own_text
             return self._own_text(draws, len(written)) if is_own else written
 
         loss = logits_loss(self.target, self.pair.vocab, half=half)
-        training = Training(args, schedule, checkpoint, "draft learns", args.rate)
+        training = Training(args, schedule, checkpoint, "draft learns")
         return train(self.draft, batch, loss, training)
 
     def _written(self) -> np.ndarray:

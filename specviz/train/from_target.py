@@ -19,12 +19,13 @@ import numpy as np
 from torch import nn
 
 from ..errors import PairError, SpecvizError
-from ..options import whole
+from ..options import real, whole
 from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
 from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT
+from .files import digest
 from .head import (
     STEPS,
     ChainLoss,
@@ -36,7 +37,6 @@ from .head import (
     save_head,
 )
 from .loop import Training, on_text, train
-from .models import digest
 from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, key_of, marked_rows, write_rows
@@ -52,11 +52,14 @@ def add_head_arguments(group: argparse._ArgumentGroup) -> None:
     """Add the options of `--head`."""
     add = group.add_argument
     add("--head", metavar="TARGET", help="a hub id, a folder, a GGUF file or a name of the table")
+    add("--corpus", type=Path, metavar="FOLDER", help="books as .txt files, for tasks on passages")
     text = "JSONL with prompt and ids, lists of the target's token ids, which it has written"
     add("--text", type=Path, nargs="*", default=[], metavar="FILE", help=text)
     add("--head-minutes", type=float, default=0.0, help="training time of the head")
     add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
     add("--head-tokens", type=whole(2), default=8192, help="how many tokens the head can draft")
+    add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
+    add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
     add("--row-tokens", type=int, default=512, help="most tokens of a question with its answer")
 
 
@@ -122,8 +125,7 @@ class HeadTraining:
             return shown(self._acceptance(trained, held))
 
         source = WrittenRows(numbered(learnt), args.seed)
-        layers = nn.ModuleList([head.midlayer, head.fc])
-        spent = train(head, source.batch, loss, self._training(len(learnt)), report, layers)
+        spent = train(head, source.batch, loss, self._training(head, len(learnt)), report)
         save_head(head, args.output)
         found = self._acceptance(head, held)
         result = {
@@ -203,12 +205,13 @@ class HeadTraining:
             raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")
         return rows
 
-    def _training(self, rows: int) -> Training:
+    def _training(self, head: Head, rows: int) -> Training:
         args = self.args
         budget = {"minutes": args.head_minutes, "steps": args.head_steps}
         schedule = on_text(args, rows, args.row_tokens, epochs=EPOCHS, **budget)
         checkpoint = args.work / f"head-{self.made_by}-{args.head_tokens}.pt"
-        return Training(args, schedule, checkpoint, "head learns")
+        matrices = nn.ModuleList([head.midlayer, head.fc])
+        return Training(args, schedule, checkpoint, "head learns", muon=matrices)
 
 
 def _sizes(path: Path | None) -> list[tuple[str, int]]:

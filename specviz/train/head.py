@@ -26,7 +26,7 @@ from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.load import write_checksums
 from ..pairs.pair import text_config
 from ..pairs.truncated import watched_model
-from .models import save_array, whole_folder
+from .files import save_array, whole_folder
 
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown

@@ -15,11 +15,11 @@ import torch
 from tqdm import tqdm
 
 from ..errors import SpecvizError
-from .models import whole_file
+from .files import whole_file
 
-Batches = Callable[[int, int, int, float], torch.Tensor]
-"""From (window length, tokens trained before, rows, progress) to a batch: ids [rows, length + 1],
-or marked rows [rows, 2, length + 1] (`writing.marked_rows`)."""
+Batches = Callable[[int, int], torch.Tensor]
+"""From (tokens trained before, rows) to a batch: marked rows [rows, 2 or more, length + 1]
+(`writing.marked_rows`)."""
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 """From (model, batch) to the differentiable mean loss in nats."""
 ADAM: dict[str, Any] = {"betas": (0.9, 0.95), "weight_decay": 0.0}
@@ -30,24 +30,15 @@ MUON: dict[str, Any] = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
 class Schedule:
     """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
 
-    minutes, steps: the budget; steps are used if they are above 0. decay: the last share of the
-    budget, over which the rate falls to zero. lengths, shares: the window lengths in tokens, and
-    the share of the budget for each. Short windows come first: their attention costs less, and a
-    model first learns relations between close tokens. Raises `SpecvizError` for invalid values.
+    length: tokens of a row. minutes, steps: the budget; steps are used if they are above 0. decay:
+    the last share of the budget, over which the rate falls to zero.
     """
 
+    length: int
     minutes: float = 0.0
     steps: int = 0
     warmup_steps: int = 60
     decay: float = 0.6
-    lengths: tuple[int, ...] = (256, 512, 1024)
-    shares: tuple[float, ...] = (0.6, 0.25, 0.15)
-
-    def __post_init__(self) -> None:
-        if self.steps <= 0 and not self.minutes > 0:
-            raise SpecvizError("A training needs a budget: pass --minutes or --steps above 0.")
-        if not 0 < self.decay <= 1:
-            raise SpecvizError(f"--decay is {self.decay}: choose a share above 0 and up to 1.")
 
     def progress(self, step: int, seconds: float) -> float:
         """The spent share of the budget, 0 to 1, by steps if they are limited, else by seconds."""
@@ -60,27 +51,18 @@ class Schedule:
         warmup = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         return min(warmup, max(0.0, 1.0 - progress) / self.decay)
 
-    def length(self, progress: float) -> int:
-        """Tokens per window at this point of the budget."""
-        passed = 0.0
-        for length, share in zip(self.lengths, self.shares, strict=False):
-            passed += share
-            if progress < passed:
-                return length
-        return self.lengths[-1]
-
 
 @dataclass(frozen=True)
 class Training:
     """One training. args: the options of the command. checkpoint: the file from which it continues.
-    label: its name beside the progress. rate: above 0, AdamW has this rate for all weights, as for
-    trained models."""
+    label: its name beside the progress. muon: the part of the model whose matrices Muon trains, if
+    any; all other weights are AdamW's."""
 
     args: argparse.Namespace
     schedule: Schedule
     checkpoint: Path
     label: str
-    rate: float = 0.0
+    muon: torch.nn.Module | None = None
 
 
 def on_text(
@@ -89,7 +71,7 @@ def on_text(
     """The schedule of a training on `rows` rows of `length` tokens, which passes over them `epochs`
     times if neither minutes nor steps say how long."""
     default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
-    return Schedule(minutes, steps or default, args.warmup_steps, args.decay, (length,), (1.0,))
+    return Schedule(length, minutes, steps or default, args.warmup_steps, args.decay)
 
 
 @dataclass
@@ -107,16 +89,14 @@ def train(
     loss: Loss,
     options: Training,
     report: Callable[[Any], str] | None = None,
-    layers: torch.nn.Module | None = None,
 ) -> TrainingProgress:
     """Train `model` in place until the budget is spent; returns what was spent.
 
     Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
-    a line to print. layers: the part whose matrices Muon trains, if not `model.model.layers`.
-    Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a model with another
-    shape.
+    a line to print. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
+    model with another shape.
     """
-    optimizers = _optimizers(model, options, layers)
+    optimizers = _optimizers(model, options)
     spent = _restore(model, optimizers, options.checkpoint)
     schedule, started_at = options.schedule, spent.step
     saved = time.monotonic()
@@ -140,17 +120,12 @@ def train(
     return spent
 
 
-def _optimizers(
-    model: Any, options: Training, layers: torch.nn.Module | None
-) -> list[torch.optim.Optimizer]:
-    """AdamW for all weights if `options.rate` is set; else Muon for the matrices of the layers, and
-    AdamW for the embeddings and the norms."""
-    if options.rate > 0:
-        return [torch.optim.AdamW(_peaking(model.parameters(), options.rate), **ADAM)]
+def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
+    if options.muon is None:
+        return [torch.optim.AdamW(_peaking(model.parameters(), options.args.rate), **ADAM)]
     if not hasattr(torch.optim, "Muon"):
-        raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
-    layers = model.model.layers if layers is None else layers
-    inner = [p for p in layers.parameters() if p.ndim == 2]
+        raise SpecvizError("Training a head needs torch 2.9 or newer, for torch.optim.Muon.")
+    inner = [p for p in options.muon.parameters() if p.ndim == 2]
     known = {id(p) for p in inner}
     others = [p for p in model.parameters() if id(p) not in known]
     return [
@@ -174,9 +149,9 @@ def _step(
     share: float,
 ) -> tuple[float, int]:
     """One update; returns the mean loss and the number of tokens."""
-    length = options.schedule.length(share)
+    length = options.schedule.length
     rows = max(1, options.args.batch_tokens // length)
-    ids = batches(length, spent.tokens, rows, share).to(model.device)
+    ids = batches(spent.tokens, rows).to(model.device)
     parts = ids.split(max(1, options.args.micro_tokens // length))
     value = 0.0
     for part in parts:
@@ -199,8 +174,8 @@ def _step(
 
 
 def _weight(batch: torch.Tensor) -> int:
-    """How many predictions of a batch count, or its rows if all do."""
-    return len(batch) if batch.ndim == 2 else int(batch[:, 1].sum())
+    """How many predictions of a batch count."""
+    return int(batch[:, 1].sum())
 
 
 def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProgress) -> None:

@@ -1,6 +1,5 @@
-"""Losses over a vocabulary: cross entropy, and what a draft learns of its target's distribution.
-Also what is known without a race: held-out perplexity and the expected acceptance of a draft.
-"""
+"""What a draft learns of its target's distribution, and the acceptance to expect of it, which is
+known without a race."""
 
 from __future__ import annotations
 
@@ -10,21 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
 from .loop import Loss
 from .writing import Ids, inputs_and_labels, marked_rows
 
-
-def cross_entropy(model: Any, windows: torch.Tensor) -> torch.Tensor:
-    """Mean -log q(next id) in nats over ids `[rows, n + 1]`; products are in bf16."""
-    with torch.autocast(windows.device.type, torch.bfloat16):
-        logits = model(input_ids=windows[:, :-1], use_cache=False).logits
-    return functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
-
-
-EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
+ROWS = 8  # texts per forward
 
 
 def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
@@ -44,39 +34,6 @@ def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
         return functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
     return loss
-
-
-@torch.no_grad()
-def inherit_embeddings(draft: LlamaForCausalLM, target: LlamaForCausalLM) -> None:
-    """Initialise the draft's embeddings with the main components of the target's embeddings.
-
-    They are projected by a singular value decomposition. Embeddings are most of a small draft's
-    weights: after the same few steps the loss is a quarter lower than with random ones.
-    """
-    own = draft.model.embed_tokens.weight  # [vocab, width]
-    left, scale, _ = torch.linalg.svd(target.model.embed_tokens.weight, full_matrices=False)
-    width = min(own.shape[1], len(scale))
-    main = left[:, :width] * scale[:width]
-    own[:, :width] = main * (EMBEDDING_SIZE / main.pow(2).mean().sqrt())
-
-
-ROWS = 8  # windows or texts per forward
-
-
-@torch.no_grad()
-def held_out_loss(
-    model: LlamaForCausalLM, tokens: np.ndarray, *, length: int, limit: int = 0
-) -> float:
-    """Mean loss in nats per token over consecutive windows of `length` tokens.
-
-    tokens: ids `[n]`. limit: the most tokens to use; 0 is all. Each window starts without context,
-    so the result is an upper bound.
-    """
-    used = tokens[: limit + 1] if limit else tokens
-    length = min(length, len(used) - 1)
-    windows = torch.from_numpy(used.astype(np.int64)).to(model.device).unfold(0, length + 1, length)
-    parts = windows.split(ROWS)
-    return sum(len(part) * cross_entropy(model, part).item() for part in parts) / len(windows)
 
 
 @torch.no_grad()

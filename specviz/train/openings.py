@@ -13,7 +13,6 @@ import numpy as np
 from ..errors import PromptError, SpecvizError
 from ..pairs.pair import Pair, context_length
 from ..prompts import OF_A_TRAINING, prompts_file
-from .corpus import read_corpus
 from .writing import Ids, Writing, write
 
 HELD_OUT = 10  # one in so many prompts, if no file has others
@@ -111,7 +110,7 @@ class Openings:
         self._pair, self._args = pair, args
         self._rows = args.write_rows
         self._most = args.row_tokens - args.new_tokens
-        self._books = list(read_corpus(args.corpus)[0].values()) if args.corpus else []
+        self._books = read_books(args.corpus) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
             texts = [one.text for one in prompts_file(args.prompts, OF_A_TRAINING)]
@@ -168,6 +167,14 @@ class Openings:
 
     def _book(self, draws: np.random.Generator) -> str:
         return self._books[int(draws.integers(len(self._books)))]
+
+
+def read_books(folder: Path) -> list[str]:
+    """The texts of a folder. Raises `SpecvizError` if there are none."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
+    if not any(map(str.strip, texts)):
+        raise SpecvizError(f"{str(folder)!r} has no .txt books: pass --corpus a folder of some.")
+    return [text for text in texts if text.strip()]
 
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:

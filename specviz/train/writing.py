@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import GenerationConfig
 
 from ..pairs.pair import Pair, logit_width
-from .models import save_array
+from .files import save_array
 
 Ids: TypeAlias = Sequence[int]
 
@@ -111,11 +111,8 @@ def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: i
 
 
 def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """From ids [rows, n + 1], or marked rows [rows, 2, n + 1]: inputs [rows, n], and bool
-    [rows, n], whether the prediction after each input counts. Columns after the last that counts
-    are left out."""
-    if batch.ndim == 2:
-        return batch[:, :-1], torch.ones_like(batch[:, 1:], dtype=torch.bool)
+    """From marked rows [rows, 2, n + 1]: inputs [rows, n], and bool [rows, n], whether the
+    prediction after each input counts. Columns after the last that counts are left out."""
     ids, counted = batch[:, 0, :-1], batch[:, 1, 1:].bool()
     last = int(counted.any(0).nonzero().max()) + 1 if counted.any() else 1
     return ids[:, :last], counted[:, :last]
@@ -131,12 +128,10 @@ class WrittenRows:
         self.rows = rows  # [rows, 2, length + 1]
         self.seed = seed
 
-    def batch(self, length: int, seen: int, rows: int, progress: float = 0.0) -> torch.Tensor:
-        """The next batch after `seen` trained tokens: marked rows [.., 2, own length + 1], as many
-        as have about `rows * length` tokens, the shortest first: rows that are read together are
-        then of about one length. progress: plays no part."""
-        own = int(self.rows.shape[2]) - 1  # tokens of a row that are inputs, padding included
-        first, count = seen // own, max(1, rows * length // own)
+    def batch(self, seen: int, count: int) -> torch.Tensor:
+        """The next `count` marked rows after `seen` trained tokens, [count, 2, length + 1], the
+        shortest first: rows that are read together are then of about one length."""
+        first = seen // (int(self.rows.shape[2]) - 1)  # inputs of a row, padding included
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
             epoch, place = divmod(index, len(self.rows))

@@ -73,9 +73,7 @@ def test_the_whole_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_every_step_is_a_command_that_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scripts.measure_gpu.hub_is_reachable", lambda: True)
-    options = argparse.Namespace(
-        shape="llama-3.1-8b+3.2-1b", pairs=["a+b"], train=tmp_path, output=tmp_path
-    )
+    options = argparse.Namespace(shape="llama-3.1-8b+3.2-1b", pairs=["a+b"], output=tmp_path)
     steps = list(plan(options))
     assert [step.name for step in steps if step.measures][-1] == "a+b"
     for step in steps:
@@ -83,7 +81,7 @@ def test_every_step_is_a_command_that_exists(tmp_path: Path, monkeypatch: pytest
         if module == "specviz":
             more = ["--out", "x"] if step.measures else []
             assert parser_of(arguments).parse_args([*arguments, *more])
-    assert len(steps) == 1 + len(FORMS) + 1 + 1
+    assert len(steps) == 1 + len(FORMS) + 1
     assert set(LANE_LABELS.values()) <= set(SPEEDS)
 
 

@@ -16,7 +16,7 @@ from specviz import load_pair, speculate
 from specviz.errors import SpecvizError
 from specviz.pairs.heads.eagle_files import load_head
 from specviz.pairs.load import check_files
-from specviz.train import cli
+from specviz.train import cli, loop
 from specviz.train.from_target import numbered, read_text
 from specviz.train.head import (
     ChainLoss,
@@ -26,7 +26,6 @@ from specviz.train.head import (
     chain_outputs,
     new_head,
 )
-from specviz.train.models import save_model
 from specviz.train.openings import Openings
 from specviz.train.writing import marked_rows
 
@@ -61,7 +60,8 @@ def saved(target: torch.nn.Module, folder: Path, template: str | None = None) ->
     tokenizer = byte_level(special=("<|endoftext|>",))
     tokenizer.eos_token = "<|endoftext|>"
     tokenizer.chat_template = template
-    save_model(target, tokenizer, folder)  # type: ignore[arg-type]
+    target.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -204,8 +204,25 @@ def test_a_target_without_a_template_needs_books_or_prompts(
     words = ("--head", str(saved(target, tmp_path / "target")), "--out", str(tmp_path / "head"))
     with pytest.raises(SpecvizError, match="pass --corpus, a folder"):
         trained(*words, "--work", str(tmp_path / "work"), "--row-tokens", "31")
+    with pytest.raises(SpecvizError, match=r"no \.txt books: pass --corpus a folder"):
+        trained(*words, "--corpus", str(tmp_path), "--row-tokens", "31")
     with pytest.raises(SpecvizError, match="--row-tokens twice"):
         trained(*words, "--row-tokens", "9")
+
+
+def test_the_rate_warms_up_and_falls_to_zero():
+    plan = loop.Schedule(16, steps=100, warmup_steps=10, decay=0.5)
+    rates = [plan.rate(step, plan.progress(step, 0.0)) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1) and rates[30] == 1.0 and rates[100] == 0.0
+    assert plan.rate(75, 0.75) == pytest.approx(0.5)
+    assert loop.Schedule(16, minutes=2).progress(9, 60.0) == 0.5
+
+
+def test_a_checkpoint_of_another_shape_is_told(target: torch.nn.Module, tmp_path: Path):
+    small, large = (new_head(target, layers, torch.arange(300)) for layers in ((1, 3), (1, 2, 3)))
+    loop._save(small, [], loop.TrainingProgress(), tmp_path / "checkpoint.pt")
+    with pytest.raises(SpecvizError, match="was made with another shape: remove it"):
+        loop._restore(large, [], tmp_path / "checkpoint.pt")
 
 
 def test_books_give_tasks_to_a_chat_and_beginnings_to_another_target(

@@ -17,7 +17,6 @@ from ...core.verdicts import decide
 from ...errors import SpecvizError
 from ...pairs.pair import Pair
 from ...pairs.weights import best_device
-from ...train.models import PRESETS, Shape
 
 if TYPE_CHECKING:
     from ...core.protocols import Decide, RandomSource
@@ -32,17 +31,13 @@ ids."""
 Size = tuple[int, int, int, int, int, int, bool]
 
 
-def _trained(shape: Shape) -> Size:
-    """The size of a model that `train` makes."""
-    return (4096, shape.width, shape.feed_forward, shape.layers, shape.heads, shape.kv_heads, True)
-
-
 # name: (family, ids of the tokenizer, target, draft)
 SHAPES: dict[str, tuple[Any, int, Size, Size]] = {
-    **{
-        name: (LlamaConfig, 4096, _trained(pair.target), _trained(pair.draft))
-        for name, pair in PRESETS.items()
-    },
+    "small": (  # the built-in pair's
+        *(LlamaConfig, 4096),
+        (4096, 384, 1024, 8, 6, 2, True),
+        (4096, 128, 384, 2, 2, 1, True),
+    ),
     "llama-3.1-8b+3.2-1b": (
         *(LlamaConfig, 128256),
         (128256, 4096, 14336, 32, 32, 8, False),
