@@ -35,7 +35,7 @@ TYPESCRIPT := typescript@5.9.3
 # A virtual environment with vLLM, made when it is first needed.
 VLLM ?= build/engines/vllm
 
-# Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--drafters".
+# Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--threads 1".
 ARGS ?=
 
 run: $(VENV)/.installed

@@ -22,15 +22,13 @@ from ..core.header import model_name
 from ..core.sampling import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
-from ..errors import PairError, PromptError, ServerError, SpecvizError
+from ..errors import PairError, PromptError, SpecvizError
 from ..lanes import SPECULATIVE
 from ..options import add_color, colored, whole
 from ..pairs.load import load_pair
 from ..pairs.pair import Pair, context_length
 from ..pairs.progress import terminal_watcher
 from ..pairs.spec import NO_DRAFT, is_row
-from ..remote.address import server_address
-from ..remote.wire import RefusedError, Server
 from ..runs.metrics import ratio
 from ..runs.tables import shown_number
 from ..runs.terminal import printable, round_line
@@ -48,9 +46,6 @@ UNITS = (
 GAMMAS = (1, 2, 3, 5, 8, 16)
 FED = 32  # places of the text per pass
 MOST_TOKENS = 2048  # of a text
-# What some models refuse: those that reason have a temperature of their own, and older servers
-# do not know the other.
-REFUSABLE = ("temperature", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,43 +183,6 @@ def _context(draft: Pair, prompt: str, continues: bool) -> list[int]:
     return draft.encode(prompt if draft.is_chat else f"{prompt.rstrip()}\n\n")
 
 
-def written_by(
-    server: Server, model: str, prompt: str, most: int, *, continues: bool = False
-) -> str:
-    """The answer to a prompt from `/chat/completions`, or, if it `continues` the prompt, from
-    `/completions`, greedy where the API allows that; about `most` tokens. Raises `ServerError`."""
-    if continues:
-        path, asked = "completions", {"prompt": prompt, "max_tokens": most}
-    else:
-        turns = [{"role": "user", "content": prompt}]
-        path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
-    body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
-    if text := "".join(_pieces(server, path, body)):
-        return text
-    raise ServerError(f"{server.shown} wrote nothing: try another prompt or a greater length.")
-
-
-def _pieces(server: Server, path: str, body: dict[str, Any]) -> Iterator[str]:
-    """The pieces of a text; what may be refused is left out of the question once it is."""
-    try:
-        for _, chunk in server.stream(path, body):
-            for choice in chunk["choices"]:
-                piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
-                yield str(piece or "")
-    except RefusedError as refused:
-        if "chat template" in refused.said and "messages" in body:
-            raise ServerError(
-                f"{server.shown} has no chat template for {body['model']}: let it continue the "
-                "prompt instead of answering it (--continues)."
-            ) from refused
-        left = {k: v for k, v in body.items() if k not in REFUSABLE or k not in refused.said}
-        if left == body:
-            raise
-        yield from _pieces(server, path, left)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ServerError(server.rubbish()) from error
-
-
 def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
     """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
     have brought."""
@@ -250,13 +208,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     draft = "a hub id or a folder, or the name of a pair whose draft guesses; default %(default)s"
     add("--draft", default=BUILTIN, metavar="ID", help=draft)
-    source = parser.add_mutually_exclusive_group(required=True).add_argument
-    source("--text", metavar="FILE", help="what the model wrote; - is the input")
-    api = "https://HOST/v1#MODEL: an API of OpenAI's protocol; its key in SPECVIZ_REMOTE_KEY"
-    source("--api", metavar="ADDRESS", help=api)
+    add("--text", required=True, metavar="FILE", help="what the model wrote; - is the input")
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
-    add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
     add("--gamma", type=whole(1), default=Settings().gamma, help="of the rounds that are printed")
     add_color(parser)
     add("--json", action="store_true", help="print places and rounds as JSON")
@@ -264,7 +218,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
-    text = _asked(options) if options.api else _text(options.text)
+    text = _text(options.text)
     has_target = is_row(options.draft) or "+" in options.draft
     name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
     pair = load_pair(name, on_progress=terminal_watcher())
@@ -275,16 +229,6 @@ def main(options: argparse.Namespace) -> None:
         print(json.dumps({"name": NAME, **asdict(found), "would_be": rounds}, indent=1))
         return
     print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
-
-
-def _asked(options: argparse.Namespace) -> str:
-    if not options.prompt.strip():
-        raise PromptError("an API needs something to answer: give it with --prompt.")
-    url, model = (part.strip() for part in options.api.partition("#")[::2])
-    if not url or not model:
-        raise PairError("an API is named https://HOST/v1#MODEL: MODEL as the API calls it.")
-    server, most = Server(server_address(url)), options.max_new_tokens
-    return written_by(server, model, options.prompt, most, continues=options.continues)
 
 
 def _text(file: str) -> str:

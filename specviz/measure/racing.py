@@ -63,12 +63,11 @@ def over_prompts(
     runs: Sequence[Sequence[Metrics]],
     figure: Callable[[Metrics], float | None],
     summary: Callable[[list[float]], Summary],
-    middle: Callable[[list[float]], float] = statistics.median,
 ) -> Summary | None:
-    """The summary of a figure's values: of each prompt that has it, the middle over its repeats.
+    """The summary of a figure's values: of each prompt that has it, the median over its repeats.
     None if no prompt has it. runs: of each prompt."""
     known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
-    values = [middle(some) for some in known if some]
+    values = [statistics.median(some) for some in known if some]
     return summary(values) if values else None
 
 

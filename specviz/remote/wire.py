@@ -217,17 +217,12 @@ class Server:
                 "and let the address end in /v1."
             )
         if status < 500:
-            refused = f"{self.shown} refused a request with status {status}{said}."
-            return RefusedError(refused, said)
+            return RefusedError(f"{self.shown} refused a request with status {status}{said}.")
         return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
 
 
 class RefusedError(ServerError):
-    """The server understood a request and rejects it. said: what it said, as ": ..." or empty."""
-
-    def __init__(self, sentence: str, said: str) -> None:
-        super().__init__(sentence)
-        self.said = said
+    """The server understood a request and rejects it."""
 
 
 def _said(answer: Any, key: str | None) -> str:

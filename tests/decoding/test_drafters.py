@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,21 +24,15 @@ from toy_models import (
 )
 
 import specviz.core.loop
-from specviz import Settings, Trace, compute_metrics, race, speculate
+from specviz import Settings, race, speculate
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
 from specviz.core.engine import make_engine
 from specviz.core.loop import _Run
 from specviz.errors import PairError
-from specviz.measure.bench.drafters import (
-    compare,
-    table_lines,
-    variants_of,
-)
 from specviz.pairs.memory import pass_bytes
 from specviz.pairs.pair import parameter_count
 from specviz.pairs.truncated import truncated_model
-from specviz.runs.metrics import Metrics
 from specviz.sides import early_exit as exits
 from specviz.sides.early_exit import best_exit, measured_exits
 from specviz.sides.lookup.ngram import SIZES, NgramIndex
@@ -224,40 +217,6 @@ def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, says: str)
     with pytest.raises(PairError, match=says) as caught:
         list(speculate(pair_of(target, relative(target, noise=0.1)), [1, 2], SAMPLED))
     assert "the drafter 'model' or 'ngram'" in str(caught.value)
-
-
-# Side by side
-
-
-def test_bench_compares_all_drafters_and_says_which_cannot_run():
-    target = llama(VOCAB)
-    pair = pair_of(target, relative(target, noise=0.1))
-    groups = {"first": ["w1 w2 w1 w2", "w3"], "second": ["w4"]}
-    settings = Settings(gamma=3, max_new_tokens=12, temperature=1.0)
-    variants, left_out = variants_of("drafters", pair, "w1", settings)
-    assert list(variants) == ["model", "ngram", "suffix"]
-    assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head", "ngram-head"]
-    assert "the target has only one layer" in left_out[0] and "has no head" in left_out[1]
-    rows = compare(pair, variants, groups, repeats=2)
-    assert [(row.variant, row.prompts) for row in rows] == [
-        (name, group) for name in variants for group in groups
-    ]
-
-    def run(prompt: str, seed: int) -> Metrics:
-        own = replace(settings, seed=seed)
-        return compute_metrics(Trace.from_events(race(pair, prompt, own)))
-
-    means = []
-    for prompt in groups["first"]:  # the second repeat draws with another seed
-        again = [run(prompt, seed) for seed in (0, 1)]
-        means.append(sum(m.tau or 0.0 for m in again) / 2)
-    tau = rows[0].tau
-    assert tau is not None and tau.value == pytest.approx(sum(means) / 2)
-    assert tau.low is not None and tau.low <= tau.value <= tau.high  # type: ignore[operator]
-    assert rows[1].tau is not None and rows[1].tau.low is None, "one prompt has no interval"
-    lines = list(table_lines(rows))
-    assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {8}
-    assert len(variants_of("policies", pair, "w1", settings)[0]) == 9
 
 
 # Prices

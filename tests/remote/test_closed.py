@@ -1,80 +1,18 @@
-"""Closed models: a text of their API, what is said of their names, and the verb `guess`."""
+"""Closed models: what is said of their names, and the verb `guess`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from toy_models import byte_level, llama
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.errors import PairError, ServerError
-from specviz.inspect.guess import written_by
+from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.hub import is_closed
-from specviz.remote.address import ServerAddress
-from specviz.remote.wire import RefusedError, Server
-
-
-def api(answers: list[Any], asked: list[dict[str, Any]]) -> Server:
-    """An API whose answers are these in turn: the chunks of a stream, or what it says to refuse."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append({"path": request.url.path, **json.loads(request.content)})
-        one = answers[len(asked) - 1]
-        if isinstance(one, str):
-            return httpx.Response(400, json={"error": {"message": one}})
-        lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in one]
-        return httpx.Response(200, text="".join([": keep-alive\n\n", *lines, "data: [DONE]\n\n"]))
-
-    where = ServerAddress(httpx.URL("https://api.example.com/v1"), "sk-key")
-    return Server(where, httpx.MockTransport(answer))
-
-
-def chat(*pieces: str | None) -> list[dict[str, Any]]:
-    parts = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
-    return [*parts, {"choices": [], "usage": {"completion_tokens": 7}}]
-
-
-def test_an_api_is_asked_without_what_its_model_refuses():
-    asked: list[dict[str, Any]] = []
-    no_heat = "Unsupported value: 'temperature' does not support 0 with this model."
-    server = api(
-        [no_heat, "max_completion_tokens is unknown", chat("", "Yes", None, ", it is.")], asked
-    )
-    assert written_by(server, "gpt-x", "Is it?", 50) == "Yes, it is."
-    assert asked[0]["messages"] == [{"role": "user", "content": "Is it?"}]
-    assert asked[0]["path"] == "/v1/chat/completions" and asked[0]["temperature"] == 0
-    assert "temperature" not in asked[1] and "max_completion_tokens" not in asked[2]
-    assert asked[1]["max_completion_tokens"] == 50 and all(one["stream"] for one in asked)
-
-    asked.clear()
-    server = api([[{"choices": [{"text": " on"}]}]], asked)
-    assert written_by(server, "m", "Go", 5, continues=True) == " on"
-    assert asked[0]["path"] == "/v1/completions" and asked[0]["prompt"] == "Go"
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (chat(None), "wrote nothing"),
-        ([{"error": {"message": "overloaded"}}], "failed in mid-answer: overloaded"),
-        ([{"object": "list"}], "something else than OpenAI's protocol"),
-        ("you must provide a chat template", "has no chat template for m: let it continue"),
-    ],
-)
-def test_each_fault_of_an_api_has_its_sentence(answer: Any, said: str):
-    with pytest.raises(ServerError, match=said):
-        written_by(api([answer], []), "m", "Is it?", 5)
-
-
-def test_a_refusal_for_another_reason_stays_one():
-    with pytest.raises(RefusedError, match="no credit"):
-        written_by(api(["no credit"], []), "m", "Is it?", 5)
 
 
 def test_closed_models_are_known_by_name_and_open_ones_are_not():
@@ -122,7 +60,3 @@ def test_guess_prints_places_and_rounds(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"had {sum(one['right'] for one in found['places'])} of" in printed
     assert main(["guess", "--text", str(tmp_path / "none.txt")]) == 2
     assert "cannot be read" in capsys.readouterr().err
-    assert main(["guess", "--api", "https://api.example.com/v1#m"]) == 2
-    assert "--prompt" in capsys.readouterr().err
-    assert main(["guess", "--api", "https://api.example.com/v1", "--prompt", "Why?"]) == 2
-    assert "https://HOST/v1#MODEL" in capsys.readouterr().err
