@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import LlamaConfig
 
 from specviz.core.eager import EagerEngine
 from specviz.core.protocols import StateEngine
@@ -42,7 +41,7 @@ def main() -> None:
     options = parser.parse_args()
     print("size, form: ms for 1 to 6 tokens; for a prompt of", LONG)
     for name in options.sizes or SIZES:
-        model = random_model(LlamaConfig, SIZES[name]).bfloat16()
+        model = random_model(SIZES[name]).bfloat16()
         least = floor(model, CONTEXT, "compiled", torch.device("cpu"))
         print(f"{name}, reading its bytes: {1000 * least.seconds:.1f}")
         for form, engine in (

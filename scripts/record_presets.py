@@ -7,6 +7,7 @@ show neither lucky nor disturbed runs.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
@@ -14,11 +15,17 @@ from specviz.core.engine import leave_one_to_the_page, spare_threads
 from specviz.environment import BUILTIN
 from specviz.page.controls import defaults_of
 from specviz.page.look import RECORDINGS
-from specviz.page.player import Preset, presets_of, recorded_of
+from specviz.page.player import QUESTIONS, Preset, folder_of, presets_of
 from specviz.runs.recording import file_summary
 
 PAIRS = (BUILTIN, "smollm2-135m")
 MOST = 2**20  # bytes of all recordings together
+
+
+def recorded_of(pair: str) -> tuple[Preset, ...]:
+    """What is recorded of this pair for the stage's questions, beside its presets."""
+    read = json.loads((folder_of(pair) / QUESTIONS).read_text("utf-8"))
+    return tuple(Preset(**entry) for entry in read["recorded"])
 
 
 def main() -> None:

@@ -27,8 +27,6 @@ DRAFTERS: dict[str, DrafterKind | str] = {
         predicted="place",
         cost="draft",
         has_model=True,
-        own_context=True,
-        fewer="never",
     ),
     "ngram": ".more_kinds:NGRAM",
     "suffix": ".more_kinds:SUFFIX",

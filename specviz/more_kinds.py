@@ -18,7 +18,6 @@ NGRAM = DrafterKind(
     unguessed="The end of the text has not stood in it before, so there was nothing to copy.",
     predicted="copied",
     certain=True,
-    fewer="none",
 )
 
 SUFFIX = DrafterKind(
@@ -53,7 +52,6 @@ EARLY_EXIT = DrafterKind(
     predicted="place",
     cost="target",
     has_model=True,
-    fewer="never",
 )
 
 HEAD = DrafterKind(
@@ -71,7 +69,6 @@ HEAD = DrafterKind(
     predicted="chained",
     cost="target",
     has_model=True,
-    fewer="unread",
 )
 
 NGRAM_HEAD = DrafterKind(

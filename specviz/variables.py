@@ -180,13 +180,12 @@ LOG = Variable(
     one_of("text", "json"),
     "text",
 )
-METRICS = _whether("SPECVIZ_METRICS", "Whether /metrics has counts and times for Prometheus.")
 
 VARIABLES: tuple[Variable[Any], ...] = (
     *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY, CACHE, MCP),
     *(MOST_SECONDS, MOST_WAITING, MOST_PER_CLIENT, SWEEP, SWEEP_SECONDS),
     *(STOP_SECONDS, SILENT_SECONDS, DRAIN_SECONDS),
-    *(THREADS, FORM, PLUGINS, LOG, METRICS),
+    *(THREADS, FORM, PLUGINS, LOG),
 )
 """All of them, in the order in which documents list them."""
 

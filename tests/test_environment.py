@@ -50,7 +50,6 @@ ALLOWED = [
     (variables.FORM, "static", "static"),
     (variables.PLUGINS, "mine, yours", ("mine", "yours")),
     (variables.LOG, "json", "json"),
-    (variables.METRICS, "true", True),
 ]
 REFUSED = [
     (variables.CACHE, "relative/folder"),
@@ -77,7 +76,6 @@ REFUSED = [
     (variables.THREADS, "many"),
     (variables.FORM, "statik"),
     (variables.LOG, "xml"),
-    (variables.METRICS, "2"),
 ]
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig
 
 from scripts.browsers import free_port
 from specviz.errors import SpecvizError
@@ -113,9 +112,7 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
 def save_few_words(folder: Path) -> tuple[Path, Path]:
     """Write a random pair of few words to folders below `folder`; returns target and draft."""
     size = (WORDS, 64, 64, 2, 2, 1, False)
-    target, draft = (
-        random_model(LlamaConfig, size, head_dim=32, initializer_range=0.3) for _ in range(2)
-    )
+    target, draft = (random_model(size, head_dim=32, initializer_range=0.3) for _ in range(2))
     torch.manual_seed(0)
     with torch.no_grad():
         for weight in draft.parameters():

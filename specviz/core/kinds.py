@@ -50,9 +50,6 @@ class DrafterKind:
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
     described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
-    own_context: whether that model's own context ends its drafts.
-    fewer: when a round may have fewer drafts than were due: "never"; "unread", none before the
-        target has read a token; "none", none where it finds nothing; "any" number.
     translated: makes it instead if the pair's draft has a tokenizer of its own (`Pair.shared`).
     deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
         for tables of what to deploy; None if other engines have no such drafter.
@@ -79,8 +76,6 @@ class DrafterKind:
     cost: Literal["draft", "target", "nothing"] = "nothing"
     has_model: bool = False
     described: Reference | None = None
-    own_context: bool = False
-    fewer: Literal["never", "unread", "none", "any"] = "any"
     translated: Reference | None = None
     deployed: Reference | None = None
     beside: int = 9

@@ -103,20 +103,15 @@ def predicted_tau(alpha: float, gamma: int) -> float:
     return gamma + 1.0 if alpha == 1.0 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
-def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
-    """Expected speed-up, tau(gamma) / (gamma c + 1) (theorem 3.8)."""
-    return speedup_at(alpha, gamma, step=c, one=1.0, wide=1.0)
-
-
 def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float) -> float:
     """Expected speed-up from the costs of three passes, in any unit: tau(gamma) one / (gamma step +
     wide).
 
     step: a draft step. one, wide: a target pass over one token and over gamma + 1 tokens. Theorem
-    3.8 assumes that both take equally long. In a batch they do not: the pass over more tokens
-    becomes limited by arithmetic (Liu et al. 2024, arXiv 2406.14066, "goodput"; Sadhukhan et al.
-    2024, arXiv 2408.11049, "MagicDec"). For a batch, the costs are those of passes over all its
-    rows, and each row keeps as many tokens as its own verdict.
+    3.8 assumes that both take equally long: with 1 for both, step is c. In a batch they do not: the
+    pass over more tokens becomes limited by arithmetic (Liu et al. 2024, arXiv 2406.14066,
+    "goodput"; Sadhukhan et al. 2024, arXiv 2408.11049, "MagicDec"). For a batch, the costs are
+    those of passes over all its rows, and each row keeps as many tokens as its own verdict.
     """
     return predicted_tau(alpha, gamma) * one / (gamma * step + wide)
 

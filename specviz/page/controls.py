@@ -170,22 +170,17 @@ def summary_of(settings: dict[str, Any]) -> str:
 ADVANCED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
 """The settings that are folded away, by their field, beside weights, lanes and memory."""
 
-REMEMBER = "Remember my runs"
-REMEMBERED = "The drafter Counts also reads your last runs in this tab. Without it none are kept."
-
 Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
     """The panel's components. naming: those that choose a pair, in the order of the arguments of
-    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. remember:
-    whether the visitor's runs are kept for the next ones to draft from. lanes: the one for
-    `COMPARED`."""
+    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. lanes: the
+    one for `COMPARED`."""
 
     naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
     settings: dict[str, Control]
-    remember: gr.Checkbox
     lanes: gr.Radio
 
 
@@ -214,9 +209,8 @@ def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
             label="Weights",
             info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
         )
-        remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
     settings = {name: {**plain, **folded}[name] for name in OFFERED}
-    return Controls((chosen, target, draft, weights), settings, remember, lanes), report
+    return Controls((chosen, target, draft, weights), settings, lanes), report
 
 
 def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -18,8 +18,6 @@ from .security.requests import noted_client
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
-KEPT_RUNS = 4  # of a visitor who has them remembered
-KEPT_SESSIONS = 200
 
 
 class Job:
@@ -162,7 +160,7 @@ class RunQuestion(Job):
 class Run(Job):
     """One visitor's run. Its news are the events of the race, each of which has a number.
 
-    settings, lanes, memory: as `RaceTask` has them. racing: whether an event of the race has come.
+    settings, lanes: as `RaceTask` has them. racing: whether an event of the race has come.
     size: the tokens that are kept.
     """
 
@@ -173,18 +171,16 @@ class Run(Job):
         prompt: str,
         settings: Settings,
         lanes: Mapping[Lane, Settings] | None = None,
-        memory: Sequence[Sequence[int]] = (),
     ) -> None:
-        super().__init__(session, RaceTask(pair, prompt, settings, lanes, memory))
+        super().__init__(session, RaceTask(pair, prompt, settings, lanes))
         self.prompt, self.settings, self.lanes = prompt, settings, lanes
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.size = 0
-        self._prompt_ids: list[int] = []
         self._ended = False
-        # The ids of each round by lane: a round may be told again, in the place of itself and
+        # The tokens of each round by lane: a round may be told again, in the place of itself and
         # all behind it.
-        self._emitted: dict[Lane, list[list[int]]] = {name: [] for name in names}
+        self._emitted: dict[Lane, list[int]] = {name: [] for name in names}
         # The page limits the length of a run, so at most an event per token and lane is here.
         self._events: list[Event] = []
         self._adding = threading.RLock()
@@ -203,21 +199,14 @@ class Run(Job):
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
             self.size += len(item.tokens)
-            self._emitted[item.lane][item.index :] = [[t.id for t in item.emitted]]
+            self._emitted[item.lane][item.index :] = [len(item.emitted)]
         elif isinstance(item, Header):
-            self._prompt_ids = list(item.prompt_ids)
             self._emitted = {name: [] for name in item.all_lanes}
 
     def add(self, item: Any) -> None:
         with self._adding:  # a visitor who has stopped it ends it from another thread
             if not self._ended:
                 super().add(item)
-
-    @property
-    def ids(self) -> list[int]:
-        """The ids of the prompt, and of what the first lane has written."""
-        first = next(iter(self._emitted.values()))
-        return [*self._prompt_ids, *(one for ids in first for one in ids if one >= 0)]
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         new = self._events[max(0, since) : number]
@@ -233,7 +222,7 @@ class Run(Job):
             self.add(End({lane: self._reason(lane) for lane in self._emitted}))
 
     def _reason(self, lane: Lane) -> EndReason:
-        complete = sum(map(len, self._emitted[lane])) >= self.settings.max_new_tokens
+        complete = sum(self._emitted[lane]) >= self.settings.max_new_tokens
         return "length" if complete else "stopped"
 
     def over_for_visitor(self) -> bool:
@@ -247,31 +236,3 @@ class Run(Job):
     def forget(self) -> None:
         """Free the memory of its events."""
         self._events, self.size = [], 0
-
-
-class Memories:
-    """The last runs of each visitor who asks for it, to draft from in the next one: texts as ids,
-    by session and pair, since ids of one tokenizer mean nothing to another. They stay in this
-    process, and nobody else's run can read them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = {}
-
-    def of(self, session: str, pair: str) -> tuple[tuple[int, ...], ...]:
-        """The texts of this visitor's last runs with this pair, the oldest first."""
-        return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
-
-    def add(self, session: str, pair: str, ids: tuple[int, ...]) -> None:
-        """Keep a text in place of the visitor's oldest; the visitor who has been away longest is
-        forgotten where there are too many."""
-        with self._lock:
-            texts = (*self._kept.pop(session, ()), (pair, ids))
-            self._kept[session] = texts[-KEPT_RUNS:]
-            if len(self._kept) > KEPT_SESSIONS:
-                del self._kept[next(iter(self._kept))]
-
-    def forget(self, session: str) -> None:
-        """Forget all runs of a visitor."""
-        with self._lock:
-            self._kept.pop(session, None)

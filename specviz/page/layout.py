@@ -11,7 +11,6 @@ import gradio as gr
 
 from ..environment import BUILTIN
 from ..errors import SpecvizError
-from ..kinds import drafter_kind
 from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
@@ -32,7 +31,7 @@ from .controls import (
 from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_pairs
 from .files import FileReader
-from .jobs import Memories, Run
+from .jobs import Run
 from .look import (
     IN_BROWSER,
     PRIVATE,
@@ -144,16 +143,13 @@ def _static(name: str, html: str) -> None:
 def _connect_run(
     runs: RunQueue, offers: Offers, own: str, bar: Bar, controls: Controls, player: gr.HTML
 ) -> None:
-    memories = Memories()
-    asked = [bar.prompt, *controls.naming, controls.remember, controls.lanes]
+    asked = [bar.prompt, *controls.naming, controls.lanes]
 
     def start(request: gr.Request, prompt: str, *chosen: Any) -> Iterator[str]:
         """Race all lanes on a prompt; yields deltas for the player."""
-        session, (*naming, remember, compare) = str(request.session_hash), chosen[:6]
-        if not remember:
-            memories.forget(session)
+        session, (*naming, compare) = str(request.session_hash), chosen[:5]
         try:
-            settings = checked_settings(dict(zip(DEFAULTS, chosen[6:], strict=True)))
+            settings = checked_settings(dict(zip(DEFAULTS, chosen[5:], strict=True)))
             name, prompt = chosen_pair(*naming, own=own), checked_prompt(prompt)
             lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
         except SpecvizError as error:
@@ -161,15 +157,7 @@ def _connect_run(
             refused.refuse(str(error))
             yield delta_of(refused.state(""))
             return
-        every = (settings, *(lanes or {}).values())
-        reads = any(drafter_kind(one.drafter).reads_memory for one in every)
-        memory = memories.of(session, name) if reads else ()
-        run = Run(session, name, prompt, settings, lanes, memory=memory)
-        try:
-            yield from deltas(runs, run)
-        finally:
-            if remember and run.ids:
-                memories.add(session, name, tuple(run.ids))
+        yield from deltas(runs, Run(session, name, prompt, settings, lanes))
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""

@@ -55,11 +55,6 @@ def presets_of(pair: str) -> tuple[Preset, ...]:
     return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
 
 
-def recorded_of(pair: str) -> tuple[Preset, ...]:
-    """What is recorded of this pair for the stage's questions, beside its presets."""
-    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / QUESTIONS)["recorded"])
-
-
 def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 

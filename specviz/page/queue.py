@@ -14,7 +14,7 @@ from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Job, Run
-from .probes import Durations, Tally, about
+from .probes import Durations, about
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,6 @@ class RunQueue:
         self._status = STARTING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
         self.closing = self.answered = False
-        self.tally = Tally()
-
-    @property
-    def waiting(self) -> int:
-        """How many jobs wait behind the current one."""
-        return len(self._waiting)
-
-    @property
-    def restarts(self) -> int:
-        """How many times the models' process was replaced."""
-        return int(getattr(self._worker, "restarts", 0))
 
     def jobs(self) -> list[Job]:
         """The jobs that wait, run or have ended not long ago."""
@@ -86,13 +75,11 @@ class RunQueue:
         self.stop(job.session)
         with self._wake:
             if self.closing:
-                self.tally.refused += 1
                 raise SpecvizError(CLOSING)
             self.clean_up()
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self.current):
-                self.tally.refused += 1
                 raise SpecvizError(FULL.format(waiting, about(self._wait(waiting))))
             of_client = sum(one.client == job.client for one in self._waiting)
             if job.client and of_client >= self.limits.per_client:
@@ -218,7 +205,6 @@ class RunQueue:
         finally:
             if not self._rests(job):
                 job.close()
-                self.tally.ended(error=job.error is not None, stopped=job.stopping.is_set())
 
     def _rests(self, job: Job) -> bool:
         """Whether this job goes on later: then it is now the last of those that wait."""
@@ -247,7 +233,6 @@ class RunQueue:
             for item in results:
                 if item is not None:
                     job.add(item)
-                    self.tally.add(item)
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return

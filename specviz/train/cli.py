@@ -50,9 +50,12 @@ def _add_distillation(group: argparse._ArgumentGroup) -> None:
     add("--draft-minutes", type=real(0), default=0.0, help="training time of the draft")
     add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
     add("--held-out-prompts", type=Path, help="for alpha; default: one in ten of --prompts")
-    own_text = "share of batches that the draft writes itself"
-    add("--own-text", type=real(0, 1), default=0.0, help=own_text)
-    add("--rate", type=real(0), default=3e-4, help="AdamW's peak learning rate for all weights")
+    add(
+        "--rate",
+        type=real(1e-8, 1),
+        default=3e-4,
+        help="AdamW's peak learning rate for all weights",
+    )
 
 
 def main(args: argparse.Namespace) -> None:

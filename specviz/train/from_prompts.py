@@ -1,9 +1,7 @@
 """A better draft for a target: the target continues prompts, and the draft learns from it.
 
 The draft learns the target's whole distribution after every written token, by forward KL (Hinton
-et al. 2015, arXiv 1503.02531). A share of the batches may be text that the draft writes itself, on
-which the target's distributions are its labels (Agarwal et al. 2023, "GKD", arXiv 2306.13649; Zhou
-et al. 2023, "DistillSpec", arXiv 2310.08461).
+et al. 2015, arXiv 1503.02531).
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ from .loop import Training, TrainingProgress, on_text, train
 from .losses import logits_loss, text_alphas
 from .needs import check_need, distillation_need
 from .openings import PromptIds, in_turn, read_prompt_ids
-from .writing import Writing, WrittenRows, key_of, marked_rows, write, write_rows
+from .writing import Writing, WrittenRows, key_of, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given
 RESULT = "distillation.json"  # beside the saved draft
-RECORDED = ("new_tokens", "written_tokens", "written_temperatures", "own_text", "rate", "seed")
+RECORDED = ("new_tokens", "written_tokens", "written_temperatures", "rate", "seed")
 
 Texts: TypeAlias = dict[float, list[list[int]]]
 """Temperature -> the held-out prompts with what the target writes after them."""
@@ -84,8 +82,6 @@ def _check(args: argparse.Namespace) -> None:
         raise SpecvizError(
             "a target on a server gives no logits to learn from: name its hub id or its folder."
         )
-    if not 0 < args.rate < 1:
-        raise SpecvizError(f"--rate is {args.rate}: choose a rate above 0 and below 1.")
 
 
 class Distillation:
@@ -139,18 +135,11 @@ class Distillation:
         half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
         budget = {"minutes": args.draft_minutes, "steps": args.draft_steps}
         schedule = on_text(args, len(rows.rows), self.width - 1, epochs=EPOCHS, **budget)
-        own = (digest(self.draft), args.rate, args.own_text, args.batch_tokens, self.chunks)
+        own = (digest(self.draft), args.rate, args.batch_tokens, self.chunks)
         checkpoint = args.work / f"distilled-{key_of(self.text_key, *own)}.pt"
-
-        def batch(seen: int, count: int) -> torch.Tensor:
-            written = rows.batch(seen, count)
-            draws = np.random.default_rng((args.seed, seen))
-            is_own = draws.random() < args.own_text
-            return self._own_text(draws, len(written)) if is_own else written
-
         loss = logits_loss(self.target, self.pair.vocab, half=half)
         training = Training(args, schedule, checkpoint, "draft learns")
-        return train(self.draft, batch, loss, training)
+        return train(self.draft, rows.batch, loss, training)
 
     def _written(self) -> np.ndarray:
         return write_rows(
@@ -162,15 +151,6 @@ class Distillation:
             chunks=self.chunks,
             width=self.width,
         )
-
-    def _own_text(self, draws: np.random.Generator, rows: int) -> torch.Tensor:
-        """Marked rows that the draft itself writes, as it is now."""
-        chosen = draws.integers(len(self.prompts.train), size=rows)
-        prompts = [self.prompts.train[i] for i in chosen]
-        temperature = float(draws.choice(self.args.written_temperatures))
-        seed = int(draws.integers(2**31))
-        texts = write(self.draft, prompts, self.how, temperature=temperature, seed=seed)
-        return torch.from_numpy(marked_rows(prompts, texts, self.width, self.how.pad)).long()
 
     def _held_out_texts(self) -> Texts:
         rows, held_out, seed = self.args.write_rows, self.prompts.held_out, self.args.seed

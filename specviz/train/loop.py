@@ -155,7 +155,7 @@ def _step(
     parts = ids.split(max(1, options.args.micro_tokens // length))
     value = 0.0
     for part in parts:
-        mean = loss(model, part) * (_weight(part) / _weight(ids))
+        mean = loss(model, part) * float(part[:, 1].sum() / ids[:, 1].sum())
         mean.backward()
         value += mean.item()
     if not math.isfinite(value):
@@ -171,11 +171,6 @@ def _step(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return value, len(ids) * (ids.shape[-1] - 1)
-
-
-def _weight(batch: torch.Tensor) -> int:
-    """How many predictions of a batch count."""
-    return int(batch[:, 1].sum())
 
 
 def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProgress) -> None:

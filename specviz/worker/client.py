@@ -197,7 +197,6 @@ class ProcessWorker:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits.from_environment()
         self._process: ModelsProcess | None = None
-        self.restarts = 0  # processes that took the place of another
 
     def start(self) -> None:
         """Begin to start the process, so that the first task need not wait for it."""
@@ -250,7 +249,6 @@ class ProcessWorker:
         """The process, or a new one if it has ended or works for a run that was abandoned."""
         if self._process is not None and (self._process.busy or not self._process.is_alive()):
             self.close()
-            self.restarts += 1
         if self._process is None:
             self._process = ModelsProcess()
         return self._process

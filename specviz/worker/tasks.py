@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle  # nosec B403
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -57,24 +57,20 @@ class LoadTask:
 class RaceTask:
     """Race all lanes. The results are the events of the race.
 
-    settings: of the first lane with drafts. lanes: of all such lanes by name, if there are
-    several. memory: earlier texts, as ids, that drafts may come from.
+    settings: of the first lane with drafts. lanes: of all such lanes by name, if there are several.
     """
 
     pair: str
     prompt: str
     settings: Settings
     lanes: Mapping[Lane, Settings] | None = None
-    memory: Sequence[Sequence[int]] = ()
 
     def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
         pair = yield from models.pair(self.pair)
         yield READING
         if stop.is_set():
             return
-        settings = self.lanes or self.settings
-        more = {"memory": self.memory} if self.memory else {}
-        race = models.race(pair, self.prompt, settings, **more)
+        race = models.race(pair, self.prompt, self.lanes or self.settings)
         with closing(race) as events:  # type: ignore[type-var]
             for event in events:
                 yield event

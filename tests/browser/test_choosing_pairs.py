@@ -116,16 +116,10 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert header["target"]["name"] == folders["target"].name
     assert header["drafts"]["speculative"]["name"] == folders["draft"].name
 
-    # Counts, with the runs of this visitor alone, and only once these are to be remembered.
+    # Counts, of this text alone: the page keeps no runs to read.
     visitor.set("number input for Temperature", 0)
     visitor.page.get_by_role("radio", name="Counts").click()
     assert visitor.run()["header"]["memory"] is None
-    visitor.unfold()
-    visitor.page.get_by_label("Remember my runs").check()
-    assert visitor.run()["header"]["memory"] is None
-    trace = visitor.run()
-    assert trace["header"]["memory"]["texts"] == 1
-    expect(visitor.page.locator("[data-item=memory]")).to_contain_text("+ 1 earlier text")
     drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
     visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
     drafted.focus()

@@ -26,7 +26,7 @@ from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
 from specviz.sides.fast_gpu.cache import Program
-from specviz.sides.fast_gpu.engine import startup_seconds, static_reason
+from specviz.sides.fast_gpu.engine import _pool_of, startup_seconds
 
 pytestmark = [
     pytest.mark.cuda,
@@ -141,7 +141,7 @@ def test_families_are_captured_or_fall_back(kind: str):
     draft = relative(target, noise=0.2)
     pair = pair_of(on_device(target), on_device(draft))
     header, *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=40))
-    reason = static_reason(pair.target, VOCAB)
+    reason = _pool_of(pair.target, VOCAB).reason
     print(f"{kind}: {header.target['form']} {reason or ''}")
     assert header.target["form"] == (GRAPHS if reason is None else "eager")
     assert end.identical

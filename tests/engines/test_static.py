@@ -34,7 +34,6 @@ from specviz.sides.fast_gpu.engine import (
     StaticEngine,
     startup_seconds,
     static_engine,
-    static_reason,
 )
 from specviz.sides.fast_gpu.path import GraphPath
 
@@ -47,6 +46,10 @@ SETTINGS = [
     Settings(temperature=1.5, top_p=0.8),
     Settings(temperature=1.0, top_k=9, top_p=0.9),
 ]
+
+
+def static_reason(model: Any, vocab: int) -> str | None:
+    return engines._pool_of(model, vocab).reason
 
 
 def named(s: Settings) -> str:

@@ -15,11 +15,10 @@ from specviz import Pair, Settings
 from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.kinds import swept_drafters
-from specviz.measure.racing import raced
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
-from specviz.measure.sweep.sweep import Sweep, sweep
+from specviz.measure.sweep.sweep import Sweep, raced, sweep
 from specviz.measure.sweep.types import (
     Plan,
     Question,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import logging
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,25 +14,12 @@ from waiting import until
 
 from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
 from specviz.page.look import PAGE
-from specviz.page.queue import CLOSING
-from specviz.variables import AUTH
-
-BASIC = {"Authorization": "Basic " + base64.b64encode(b"me:sesame").decode()}
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_METRICS", "1")
-        with served() as site:
-            yield site
-
-
-def figures(site: Site) -> dict[str, float]:
-    answer = site.get("/metrics")
-    assert answer.status == 200 and answer.headers["content-type"].startswith("text/plain")
-    lines = (line for line in answer.body.decode().splitlines() if not line.startswith("#"))
-    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+    with served() as site:
+        yield site
 
 
 def test_the_page_is_ready_when_the_pair_was_loaded_and_until_it_ends(site: Site) -> None:
@@ -48,51 +33,7 @@ def test_the_page_is_ready_when_the_pair_was_loaded_and_until_it_ends(site: Site
             patch.setattr(runs, name, value)
             answer = site.get("/readyz")
             assert answer.status == 503 and answer.body.endswith(b".\n")
-            assert figures(site)["specviz_ready"] == 0
     assert site.get("/readyz").status == site.get("/healthz").status == 200
-
-
-def test_the_figures_are_those_of_the_runs(site: Site) -> None:
-    before = figures(site)
-    ((*_, (kind, (said,))),) = [site.events("v2/generate", {"prompt": "w1"})]
-    assert kind == "complete"
-    site.page.runs.closing = True
-    try:
-        assert CLOSING in str(site.events("v2/race", {"prompt": "w1"}))
-    finally:
-        site.page.runs.closing = False
-    deadline = time.monotonic() + 10  # a run is counted after its visitor was told its end
-    grown: dict[str, float] = {}
-    while grown.get('specviz_runs_total{end="complete"}') != 1 and time.monotonic() < deadline:
-        grown = {name: value - before[name] for name, value in figures(site).items()}
-    metrics = said["metrics"]
-    for lane in ("baseline", "speculative"):
-        assert grown[f'specviz_tokens_total{{lane="{lane}"}}'] == metrics["tokens"][lane]
-        spent = grown[f'specviz_decoding_seconds_total{{lane="{lane}"}}']
-        assert spent == pytest.approx(metrics["seconds"][lane], rel=1e-3)
-    assert grown['specviz_rounds_total{lane="speculative"}'] == metrics["rounds"]
-    for outcome in ("accepted", "rejected", "ignored"):
-        name = f'specviz_drafted_tokens_total{{outcome="{outcome}"}}'
-        assert grown[name] == metrics["counts"][outcome]
-    assert grown["specviz_refusals_total"] == 1
-    assert figures(site)['specviz_resident_bytes{process="page"}'] > 1e7
-
-
-def test_figures_need_the_switch_the_package_and_the_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("SPECVIZ_METRICS")
-    with served() as site:
-        assert site.get("/metrics").status == 404
-    monkeypatch.setenv("SPECVIZ_METRICS", "1")
-    monkeypatch.setenv(AUTH.name, "me:sesame")
-    with served() as site:
-        assert site.get("/healthz").status == 200
-        wrong = {"Authorization": BASIC["Authorization"][:-4] + "AAA="}
-        for headers in ({}, wrong, {"Authorization": "Basic ?"}):
-            answer = site.get("/metrics", headers)
-            assert answer.status == 401 and b"specviz_" not in answer.body
-        assert b"specviz_runs_total" in site.get("/metrics", BASIC).body
 
 
 def test_answers_have_an_id_and_say_how_long_they_may_be_kept(site: Site) -> None:

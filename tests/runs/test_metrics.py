@@ -16,7 +16,7 @@ from toy_models import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
 from specviz.core.events import OUTCOMES
-from specviz.core.policy import predicted_speedup, predicted_tau
+from specviz.core.policy import predicted_tau, speedup_at
 from specviz.runs.terminal import metric_lines
 
 PROMPT = [3, 1, 4]
@@ -25,6 +25,11 @@ TARGET, DRAFT = 10.0, 1.0  # seconds of virtual time for a pass
 ALPHAS = st.floats(0.0, 0.999) | st.just(1.0)
 GAMMAS = st.integers(0, 32)
 COSTS = st.floats(0.001, 2.0)
+
+
+def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
+    """Theorem 3.8."""
+    return speedup_at(alpha, gamma, step=c, one=1.0, wide=1.0)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,15 @@ from toy_recordings import SAMPLED, recorded
 
 from specviz import Settings, Trace, compute_metrics
 from specviz.core import policy as theory
-from specviz.core.policy import predicted_speedup, predicted_tau
+from specviz.core.policy import predicted_tau, speedup_at
 
 gammas = st.integers(1, 32)
 costs = st.floats(0.0, 2.0)
+
+
+def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
+    """Theorem 3.8."""
+    return speedup_at(alpha, gamma, step=c, one=1.0, wide=1.0)
 
 
 @given(gammas, costs, st.floats(0.5, 3.0))

@@ -46,8 +46,7 @@ def arguments(models: Path, place: Path, *extra: str) -> list[str]:
         f"train --distill {models}/target --draft {models}/draft --prompts {models}/prompts.txt "
         f"--held-out-prompts {models}/held.txt --out {place}/out --work {place}/work "
         "--device cpu --threads 1 --max-new-tokens 16 --written-tokens 2048 --write-rows 32 "
-        "--draft-steps 60 --batch-tokens 512 --micro-tokens 256 --warmup-steps 3 --rate 0.01 "
-        "--own-text 0.25"
+        "--draft-steps 60 --batch-tokens 512 --micro-tokens 256 --warmup-steps 3 --rate 0.01"
     )
     return [*line.split(), *extra]
 
@@ -162,8 +161,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--prompts", "{}/none.txt"], "cannot be read", None),
         (["--prompts", "{}/empty.txt"], "is empty", None),
         (["--prompts", "{}/long.txt"], "only 0 prompts are left", None),
-        (["--own-text", "2"], "--own-text: '2': use a number from 0 to 1", None),
-        (["--rate", "0"], "--rate is 0.0", None),
+        (["--rate", "0"], "--rate: '0': use a number from 1e-08 to 1", None),
         (["--write-rows", "0"], "--write-rows: '0': use a whole number from 1", None),
         (["--written-temperatures", "hot"], "--written-temperatures", None),
         (["--device", "moon"], "'moon' is no device", None),

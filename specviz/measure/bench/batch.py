@@ -32,7 +32,7 @@ from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
-from ..racing import all_with, in_fp32
+from .turns import all_with, in_fp32
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn

@@ -20,7 +20,7 @@ from ...lanes import LANE_LABELS, SPECULATIVE
 from ...pairs.pair import Pair
 from ...result import generate
 from ...settings import Settings
-from ..racing import in_fp32
+from .turns import in_fp32
 
 GENERATE, ASSISTED, LOOKUP = "generate()", "generate(assistant)", "generate(prompt lookup)"
 PLAIN = f"{LANE_LABELS[SPECULATIVE]}, plain"  # on the same modules that generate() runs

@@ -7,7 +7,6 @@ import argparse
 import math
 import os
 import platform
-import resource
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +28,10 @@ from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
-from ..racing import all_with, over_prompts
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
 from .random_models import scripted
 from .roofline import Floor, floors
+from .turns import all_with, over_prompts
 
 if TYPE_CHECKING:
     from ...core.protocols import Decide
@@ -268,10 +267,6 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
 
 
 def _environment(pair: Pair, header: Header) -> dict[str, Any]:
-    cuda = torch.cuda.is_available()
-    # Linux counts the resident set in KiB, macOS in bytes.
-    unit = 1 if platform.system() == "Darwin" else 1024
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     target, draft = (
         f"{one['name']} ({one['form']})" if one else None for one in (header.target, header.draft)
     )
@@ -285,7 +280,7 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
         "dtype": header.dtype,
         "target": target,
         "draft": draft,
-        "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
+        "peak_gpu_mb": round(torch.cuda.max_memory_allocated() / 2**20),
         **header.versions,
         **({"startup_seconds": round(startup, 2)} if startup else {}),
     }

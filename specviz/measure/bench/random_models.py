@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from ...core.verdicts import decide
 from ...errors import SpecvizError
@@ -25,28 +25,18 @@ SIZES = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "tie_word_embeddings"),
 )
-"""What the numbers of a size are in a config. Logits may be padded: to more than the tokenizer has
-ids."""
+"""What the numbers of a size are in a config."""
 
 Size = tuple[int, int, int, int, int, int, bool]
 
 
-# name: (family, ids of the tokenizer, target, draft)
-SHAPES: dict[str, tuple[Any, int, Size, Size]] = {
-    "small": (  # the built-in pair's
-        *(LlamaConfig, 4096),
-        (4096, 384, 1024, 8, 6, 2, True),
-        (4096, 128, 384, 2, 2, 1, True),
-    ),
+# name: (ids of the tokenizer, target, draft)
+SHAPES: dict[str, tuple[int, Size, Size]] = {
+    "small": (4096, (4096, 384, 1024, 8, 6, 2, True), (4096, 128, 384, 2, 2, 1, True)),
     "llama-3.1-8b+3.2-1b": (
-        *(LlamaConfig, 128256),
+        128256,
         (128256, 4096, 14336, 32, 32, 8, False),
         (128256, 2048, 8192, 16, 32, 8, True),
-    ),
-    "qwen2.5-7b+0.5b": (
-        *(Qwen2Config, 151665),
-        (152064, 3584, 18944, 28, 28, 4, False),
-        (151936, 896, 4864, 24, 14, 2, True),
     ),
 }
 CPU = torch.device("cpu")
@@ -58,9 +48,9 @@ def shaped_pair(name: str) -> Pair:
 
     Raises `SpecvizError` if there is too little memory.
     """
-    family, vocab, *sizes = SHAPES[name]
+    vocab, *sizes = SHAPES[name]
     try:
-        target, draft = (random_model(family, size, best_device()) for size in sizes)
+        target, draft = (random_model(size, best_device()) for size in sizes)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         raise SpecvizError(f"{name} does not fit into this device's memory.") from error
     return Pair(target=target, draft=draft, tokenizer=numbers(vocab), name=f"{name}, random")
@@ -81,19 +71,18 @@ def scripted(acceptance: float) -> Decide:
     return decided
 
 
-def random_model(
-    family: Any, size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any
-) -> Any:
-    """A model of this size whose random weights repeat with their seed, and whose texts have no
-    end: in fp32 on a processor, else in bf16. family: the class of its config, which takes `more`
-    too."""
+def random_model(size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any) -> Any:
+    """A Llama of this size whose random weights repeat with their seed, and whose texts have no
+    end: in fp32 on a processor, else in bf16. more: for its config."""
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    ends = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
-    named = dict(zip(SIZES, size, strict=True)) | {"max_position_embeddings": CONTEXT}
+    ends: dict[str, Any] = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
+    named: dict[str, Any] = dict(zip(SIZES, size, strict=True)) | {
+        "max_position_embeddings": CONTEXT
+    }
     # Created on the device and in the dtype: moving or converting large models takes long.
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
-        config = family(**named, **ends, **more)
+        config = LlamaConfig(**named, **ends, **more)
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 

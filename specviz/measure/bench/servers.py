@@ -29,7 +29,7 @@ from ...runs.tables import rate_line
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ...sides.watched.watching import recognised
-from ..racing import all_with
+from .turns import all_with
 
 HERE = "specviz"
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"

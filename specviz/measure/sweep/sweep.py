@@ -7,24 +7,28 @@ serves somebody else.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...core.events import Event, Round
 from ...core.header import model_name
+from ...core.race import race
 from ...environment import ASSETS
 from ...errors import PromptError, SpecvizError
 from ...kinds import drafter_kind
+from ...lanes import SPECULATIVE
 from ...pairs.memory import parameter_bytes
 from ...pairs.pair import Pair
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
 from ...sides.early_exit import best_exit
-from ..racing import raced, seeded
 from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
 from .deploy import page_query, recommendations
@@ -212,6 +216,41 @@ class Sweep(Findings):
                 own = self._settings(Piece(row.key, piece.question))
                 rounds = predicted_rounds(pair, text, own, known)
                 self.predicted.setdefault(row.key, {})[piece.question] = rounds
+
+
+def raced(
+    pair: Pair,
+    prompt: str,
+    settings: Settings,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    most_seconds: float = math.inf,
+    most_rounds: int | None = None,
+) -> Trace | None:
+    """A race, ended early after so many seconds on both clocks together or so many speculative
+    rounds; None if `stop()` became true. Raises `SpecvizError`."""
+    events: list[Event] = []
+    clocks: dict[str, float] = {}
+    rounds = 0
+    running: Any = race(pair, prompt, settings)
+    with closing(running):
+        for event in running:
+            if stop():
+                return None
+            events.append(event)
+            if not isinstance(event, Round):
+                continue
+            clocks[event.lane] = event.clock
+            rounds += event.lane == SPECULATIVE
+            if sum(clocks.values()) > most_seconds or rounds == most_rounds:
+                events.append(running.send(True))
+                break
+    return Trace.from_events(events)
+
+
+def seeded(settings: Settings, repeat: int) -> Settings:
+    """The settings of a repeat: greedy ones repeat exactly, others draw another sample."""
+    return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:

@@ -116,7 +116,7 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
         # A probe has no session, and may name any host.
-        told = await probed(scope, getattr(page, "runs", None))
+        told = probed(scope, getattr(page, "runs", None))
         if told is not None:
             await answer.give(told)
             return

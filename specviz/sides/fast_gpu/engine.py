@@ -140,11 +140,6 @@ def static_engine(model: Any, vocab: int) -> StaticEngine | None:
     return StaticEngine(model, vocab, pool) if pool.reason is None else None
 
 
-def static_reason(model: Any, vocab: int) -> str | None:
-    """Why the static form cannot run this model, or None if it can."""
-    return _pool_of(model, vocab).reason
-
-
 def startup_seconds(model: Any) -> float:
     """What making programs for `model` has taken so far."""
     return _pools[model].seconds if model in _pools else 0.0
