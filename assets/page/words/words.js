@@ -87,7 +87,7 @@ export function sameness({ compared, differAt }, trace) {
       + "is not checked here.";
   }
   if (temperature !== 0) {
-    return "Both lanes draw at random from the same distribution, so their texts may differ.";
+    return "Both draw from the same distribution.";
   }
   if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;
   const known = trace.end?.divergence;
