@@ -31,6 +31,10 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # In each window the address bar would have pages of its own, which nobody sees here. (These
+    # take the place of Playwright's own list, of which the last ones are.)
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,"
+    "OptimizationHints,MediaRouter,PaintHolding,HttpsUpgrades",
 )
 
 
