@@ -12,6 +12,8 @@ import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# And threads that share a pass do not sleep while a run goes on; tests of them ask for some.
+os.environ.setdefault("SPECVIZ_THREADS", "1")
 # Pages that tests start as programs open at once, also where a larger pair is installed.
 os.environ.setdefault("SPECVIZ_PAIR", "builtin")
 

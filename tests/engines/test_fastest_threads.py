@@ -25,6 +25,11 @@ def eight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
+@pytest.fixture(autouse=True)
+def free_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPECVIZ_THREADS", raising=False)
+
+
 def toy_pair() -> Pair:
     target = llama(64, **SMALL)
     return pair_of(target, relative(target, noise=0.1))

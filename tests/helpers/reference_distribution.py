@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from mpmath import gammainc
 
 from specviz import Settings
 
@@ -105,4 +105,7 @@ def combined_p_value(statistics: Iterable[tuple[float, int]]) -> float:
     usable = [one for one in statistics if one[1] > 0]
     if not usable:
         return 1.0
-    return float(chi2.sf(sum(one[0] for one in usable), sum(one[1] for one in usable)))
+    statistic, degrees = (sum(one) for one in zip(*usable, strict=True))
+    if statistic == math.inf:
+        return 0.0
+    return float(gammainc(degrees / 2, statistic / 2, regularized=True))

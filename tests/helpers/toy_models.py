@@ -69,6 +69,7 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._decay = config.decay  # a config looks long for what it has
         self._made: tuple[Any, Tensor] | None = None
         self.post_init()
 
@@ -81,7 +82,7 @@ class MiniLM(PreTrainedModel, GenerationMixin):
 
     def _weights(self, total: int, like: Tensor) -> Tensor:
         """The weight of each token in the state of each, at least [total, total]."""
-        key = self.config.decay, like.dtype, like.device
+        key = self._decay, like.dtype, like.device
         if self._made is None or self._made[0] != key or len(self._made[1]) < total:
             with torch.inference_mode(False):  # a pass with gradients may use it too
                 places = torch.arange(2 * total, device=like.device)

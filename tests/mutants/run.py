@@ -37,7 +37,7 @@ COPIED = (
 )
 # Imported once; each mutant's tests run in a fork of this process.
 LIBRARIES = (
-    *("torch", "numba", "scipy.stats", "hypothesis", "orjson", "plotly.graph_objects", "gradio"),
+    *("torch", "numba", "hypothesis", "orjson", "plotly.graph_objects", "gradio"),
     *("transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama"),
     *("transformers.generation", "transformers.tokenization_utils_tokenizers", "pytest"),
 )
