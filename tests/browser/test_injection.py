@@ -91,7 +91,7 @@ def look_around(visitor: Visitor) -> None:
 def test_prompts_and_what_models_write(visitor: Visitor) -> None:
     watched(visitor.page)
     visitor.set("number input for Temperature", 2)
-    visitor.set("number input for Length", 200)
+    visitor.set("number input for Length", 100)
     prompt = " ".join(text for text in CORPUS if "\x00" not in text)
     visitor.prompt(prompt)
     trace = visitor.run()

@@ -89,7 +89,7 @@ MUTANTS = [
     Mutant("loop", "_Run._round", "done - began", "done - drafted", LOOPS + " race metrics"),
     Mutant("loop", "interleaved", "min(ready", "max(ready", "race"),
     Mutant("loop", "end_of", "if not settings[BASELINE].greedy:", "if False:", "race lanes"),
-    Mutant("loop", "agreement_of", "i for i in range(compared) if ours", "i for i in range(compared - 1) if ours", "race agreement lanes"),
+    Mutant("loop", "agreement_of", "i for i in range(compared) if ours", "i for i in range(compared - 1) if ours", "race lanes"),
     Mutant("loop", "check_shared", "for field in SHARED:", "for field in SHARED[1:]:", "lanes race"),
     # Caches and what is taken back from them
     Mutant("caches", "_Run.commit", "self.target.rollback(len(self.ids) - 1)", "self.target.rollback(len(self.ids) - 1 - (len(emitted) > 1))", CACHES),
