@@ -171,10 +171,11 @@ class Openings:
 
 def read_books(folder: Path) -> list[str]:
     """The texts of a folder. Raises `SpecvizError` if there are none."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
-    if not any(map(str.strip, texts)):
+    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt")))
+    books = [text for text in texts if text.strip()]
+    if not books:
         raise SpecvizError(f"{str(folder)!r} has no .txt books: pass --corpus a folder of some.")
-    return [text for text in texts if text.strip()]
+    return books
 
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:

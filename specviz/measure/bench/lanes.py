@@ -272,6 +272,8 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
     )
     # Of capturing, if an engine did that.
     startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
+    peak = torch.cuda.max_memory_allocated() / 2**20
+    of_a_gpu = {"peak_gpu_mb": round(peak), "startup_seconds": round(startup, 2)}
     return {
         "device": header.device,
         "machine": platform.machine(),
@@ -280,7 +282,6 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
         "dtype": header.dtype,
         "target": target,
         "draft": draft,
-        "peak_gpu_mb": round(torch.cuda.max_memory_allocated() / 2**20),
         **header.versions,
-        **({"startup_seconds": round(startup, 2)} if startup else {}),
+        **{name: value for name, value in of_a_gpu.items() if value},
     }
