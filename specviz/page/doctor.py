@@ -81,11 +81,13 @@ def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls)
         one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
-def _offering(offered: Sequence[str], drafter: str) -> Any:
-    """The control of the drafter with those that a pair offers; it moves to the pair's default if
-    the visitor's choice is not among them."""
-    moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
-    return gr.update(choices=drafter_choices(offered), **moved)
+def _offering(offered: Sequence[str], drafter: str, placed: str) -> tuple[Any, Any]:
+    """The control of the drafter with those that a pair offers, and what is placed there; it moves
+    to the pair's default unless what it holds is offered and was not `placed` there before."""
+    choices = drafter_choices(offered)
+    if drafter in offered and drafter != placed:
+        return gr.update(choices=choices), gr.skip()
+    return gr.update(choices=choices, value=offered[0]), offered[0]
 
 
 def connect_doctor(
@@ -95,27 +97,31 @@ def connect_doctor(
     that the page was started with."""
 
     def examine(
-        pair: str, target: str, draft: str, weights: str, drafter: str
-    ) -> Iterator[tuple[str, Any]]:
+        pair: str, target: str, draft: str, weights: str, drafter: str, placed: str
+    ) -> Iterator[tuple[Any, ...]]:
         if pair == own or (pair == OTHER and not target):
             # The answer about a pair that was chosen before may have come meanwhile.
-            yield "", _offering(doctor.offers.of(pair), drafter)
+            yield "", *_offering(doctor.offers.of(pair), drafter, placed)
             return
-        offered = gr.skip()
+        offered = gr.skip(), gr.skip()
         try:
             name = chosen_pair(pair, target, draft, weights, own=own)
-            offered = _offering(doctor.offers.of(name), drafter)
-            yield f'<p class="sv-reading">{READING}</p>', offered
-            yield report_html(doctor.examine(name)), _offering(doctor.offers.of(name), drafter)
+            offered = _offering(doctor.offers.of(name), drafter, "")
+            yield f'<p class="sv-reading">{READING}</p>', *offered
+            report = report_html(doctor.examine(name))
+            yield report, *_offering(doctor.offers.of(name), drafter, placed)
         except SpecvizError as error:
-            yield f'<p class="stop">{escape(str(error))}</p>', offered
+            yield f'<p class="stop">{escape(str(error))}</p>', *offered
 
+    # A draft is often named after its target: n-grams, which were placed for a target without one,
+    # make way for it.
+    placed = gr.State("")
     pair, target, draft, weights = controls.naming
     gr.on(
         [pair.input, target.submit, draft.submit, weights.input, asked.click],
         examine,
-        [*controls.naming, controls.settings["drafter"]],
-        [report, controls.settings["drafter"]],
+        [*controls.naming, controls.settings["drafter"], placed],
+        [report, controls.settings["drafter"], placed],
         concurrency_id="doctor",
         concurrency_limit=VISITORS,
         trigger_mode="always_last",

@@ -88,6 +88,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     expect(own_model).to_be_visible()  # nothing is known of it yet
     name_models(visitor, folders["target"], folders["head"])
     expect(own_model).to_have_count(0, timeout=PATIENCE)
+    expect(own_head).to_be_checked(timeout=PATIENCE)  # maybe after an answer about the target alone
     visitor.set("number input for Length", 12)
     header = visitor.run()["header"]
     assert settings(header)["drafter"] == header["drafts"]["speculative"]["name"] == "head"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import gradio as gr
 import pytest
 
@@ -17,8 +21,7 @@ from specviz.page.choices import (
 from specviz.page.controls import make_controls
 from specviz.page.doctor import Doctor, connect_doctor, report_html
 from specviz.pairs.table import named_pairs
-from specviz.worker.client import LocalWorker
-from specviz.worker.tasks import Host
+from specviz.worker.tasks import ExamineTask, Host
 
 LAPTOP = Host(free=16 * 10**9, cpu=True)
 SERVER = Host(free=80 * 10**9, cpu=False)
@@ -67,17 +70,38 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
     assert chosen_pair("owner/model+none", "", "", own="builtin") == "owner/model+none"
 
 
-def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
-    """Whoever goes on to a pair that is not examined has its drafters at the end."""
-    doctor = Doctor(LocalWorker(lambda *_: None, lambda *_: iter(())))
+def examining(known: dict[str, list[str]]) -> Callable[..., Any]:
+    """The event that examines a pair, where the doctor knows these drafters by pair."""
+
+    def run(task: ExamineTask) -> Iterator[Any]:
+        yield {"verdict": "good", "summary": "", "findings": [], "drafters": known[task.pair]}
+
+    worker = SimpleNamespace(run=run, close=lambda: None)
     with gr.Blocks() as page:
         controls, report = make_controls("builtin")
-        connect_doctor(doctor, "builtin", gr.Button(), controls, report)
-    examine = next(one.fn for one in page.fns.values() if one.name == "examine")
+        connect_doctor(Doctor(worker), "builtin", gr.Button(), controls, report)  # type: ignore[arg-type]
+    return next(one.fn for one in page.fns.values() if one.name == "examine")
+
+
+def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
+    """Whoever goes on to a pair that is not examined has its drafters at the end."""
+    examine = examining({})
     for pair, offered in (("builtin", listed_drafters("builtin")), (OTHER, drafter_names())):
-        *_, (told, drafter) = examine(pair, "", "", "usual", "head")
+        *_, (told, drafter, _) = examine(pair, "", "", "usual", "head", "")
         values = {value for _, value in drafter["choices"]}
         assert told == "" and values == set(offered) and "value" not in drafter
+
+
+def test_a_draft_that_is_named_after_its_target_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
+    alone, both = ["ngram", "early-exit", "none"], ["model", "ngram", "none"]
+    examine = examining({"a/b+none": alone, "a/b+c/d": both})
+    *_, (_, drafter, placed) = examine(OTHER, "a/b", "", "usual", "model", "")
+    assert drafter["value"] == placed == "ngram"  # the target alone has no draft model
+    *_, (_, drafter, placed) = examine(OTHER, "a/b", "c/d", "usual", "ngram", "ngram")
+    assert drafter["value"] == placed == "model"
+    *_, (_, drafter, _) = examine(OTHER, "a/b", "c/d", "usual", "ngram", "")
+    assert "value" not in drafter, "n-grams that the visitor chose stay"
 
 
 def test_a_report_is_text_with_the_worst_first() -> None:
