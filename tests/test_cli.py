@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked_process import run_forked
 from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
@@ -154,9 +155,7 @@ def test_everything_but_compiled_passes_works_without_numba(folders: str) -> Non
     without = "import sys; sys.modules['numba'] = None; from specviz.__main__ import main; "
     script = without + "sys.exit(main(sys.argv[1:]))"
     arguments = ["run", "Once upon", "--pair", folders, "--max-new-tokens", "3"]
-    ended = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120
-    )
+    ended = run_forked([sys.executable, "-c", script, *arguments])
     assert ended.returncode == 0, ended.stderr
     assert "with drafts" in ended.stdout
 

@@ -43,8 +43,9 @@ class Models:
         yield sentences that say how far that is."""
         if name != self._name:
             yield LOADING
-            self._name, self._pair = None, None
-            gc.collect()
+            if self._pair is not None:
+                self._name, self._pair = None, None
+                gc.collect()
             self._pair = yield from _loaded(self._load, name)
             self._name = name
         return self._pair

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from fake_zerogpu import Devices, device_service
+from forked_page import forked_page
 from places import HELPERS
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit
 
-from scripts.browsers import served_page
 from specviz.environment import ASSETS
 
 pytestmark = [
@@ -36,7 +36,7 @@ def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Device
         patch.setenv("SPACES_ZERO_DEVICE_API_URL", devices.url)
         patch.setenv("ZEROGPU_OFFLOAD_DIR", str(tmp_path_factory.mktemp("lent") / "tensors"))
         patch.setenv("OMP_NUM_THREADS", "1")
-        with served_page([str(HELPERS / "zerogpu_host.py"), "page"]) as url:
+        with forked_page(HELPERS / "zerogpu_host.py", "page") as url:
             yield url, devices
 
 

@@ -1,28 +1,32 @@
-"""What `subprocess.Popen([python, "-c", CODE, ...])` gives, from a process that has imported the
-libraries: tests that lose many processes of models wait for none of them to import torch."""
+"""What `subprocess.Popen([python, "-c", CODE, ...])` and `subprocess.run` give, from a process that
+has imported the libraries: no test waits for torch and gradio to be imported once more."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
+from tempfile import TemporaryFile
 from typing import Any
 
-from forked_page import PROCESSES
+from forked_page import PROCESSES, SECONDS
 
 
 class ForkedProcess:
-    """A process that runs the code of a command, with pipes as its stdin and stdout."""
+    """A process that runs the code of a command, with pipes as its stdin and stdout.
 
-    def __init__(self, command: Sequence[str], **_: Any) -> None:
+    env: its variables, by default those of this process.
+    """
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None, **_: Any
+    ) -> None:
         its_stdin, ours_to_write = os.pipe()
         ours_to_read, its_stdout = os.pipe()
         self.stdin, self.stdout = os.fdopen(ours_to_write, "wb"), os.fdopen(ours_to_read, "rb")
-        pipes = _Inherited(its_stdin), _Inherited(its_stdout)
-        values = ([*command[1:2], *command[3:]], command[2], *pipes, dict(os.environ))
-        self._process = PROCESSES.Process(target=_run, args=values)
-        self._process.start()
+        self._process = _started(command, env or os.environ, its_stdin, its_stdout)
         os.close(its_stdin)
         os.close(its_stdout)
 
@@ -41,6 +45,29 @@ class ForkedProcess:
         self._process.join()
 
 
+def run_forked(
+    command: Sequence[str], env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the code of a command to its end; what it returned and printed."""
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
+        files = (one.fileno() for one in (nothing, out, err))
+        process = _started(command, env or os.environ, *files)
+        process.join(SECONDS)
+        assert process.exitcode is not None, "it does not end"
+        for one in (out, err):
+            one.seek(0)
+        return subprocess.CompletedProcess(command, process.exitcode, out.read(), err.read())
+
+
+def _started(command: Sequence[str], env: Mapping[str, str], *files: int) -> Any:
+    """A new process, whose stdin, stdout and perhaps stderr are these files."""
+    argv = [*command[1:2], *command[3:]]
+    given = [_Inherited(one) for one in files]
+    process = PROCESSES.Process(target=_run, args=(argv, command[2], given, dict(env)))
+    process.start()
+    return process
+
+
 class _Inherited:
     """A file descriptor that goes to the new process; there, its number."""
 
@@ -56,12 +83,13 @@ def _number(duplicate: Any) -> int:
     return number
 
 
-def _run(argv: list[str], code: str, stdin: int, stdout: int, variables: dict[str, str]) -> None:
+def _run(argv: list[str], code: str, files: list[int], variables: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
-    os.dup2(stdin, 0)
-    os.dup2(stdout, 1)
-    os.close(stdin)
-    os.close(stdout)
+    for place, number in enumerate(files):
+        os.dup2(number, place)
+        os.close(number)
+    sys.stdin = os.fdopen(0, closefd=False)  # a forked process has none
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = argv
     exec(code, {"__name__": "__main__"})

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator
@@ -20,8 +19,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
+from forked_process import run_forked
 from page_server import Answer, Site, served
-from places import HELPERS, ROOT
+from places import ROOT
 from waiting import until
 
 from specviz.environment import ASSETS
@@ -660,8 +660,7 @@ def test_no_visitor_can_write_lines_of_the_log() -> None:
 
 
 FAILING = """
-import os, sys
-sys.path[:0] = sys.argv[1:]
+import os
 from specviz.logs import set_up_logging
 set_up_logging()
 from page_server import served
@@ -680,16 +679,11 @@ with served(load=broken, race=broken, auth=None) as site:
 
 
 def test_a_run_with_failures_logs_no_secret() -> None:
-    secrets = {"HF_TOKEN": SECRET, "SPECVIZ_AUTH": "somebody:sesame", "PYTHONUNBUFFERED": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", FAILING, str(ROOT), str(HELPERS)],
-        env=os.environ | secrets,
-        capture_output=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    assert HIDDEN.encode() in run.stderr and b"RuntimeError" in run.stderr
-    for secret in (SECRET.encode(), b"sesame"):
+    secrets = {"HF_TOKEN": SECRET, "SPECVIZ_AUTH": "somebody:sesame"}
+    run = run_forked([sys.executable, "-c", FAILING], env=os.environ | secrets)
+    assert run.returncode == 0, run.stderr
+    assert HIDDEN in run.stderr and "RuntimeError" in run.stderr
+    for secret in (SECRET, "sesame"):
         assert secret not in run.stderr + run.stdout
 
 

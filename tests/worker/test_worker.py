@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from faulty_tasks import Odd, results
+from forked_process import run_forked
 from places import HELPERS, ROOT
 from waiting import until
 
@@ -123,16 +124,13 @@ def test_the_caller_hears_something_while_no_result_comes(worker: ProcessWorker)
 
 def test_the_process_ends_with_the_page() -> None:
     script = (
-        "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from faulty_tasks import results\n"
         "from specviz.worker.client import ProcessWorker\n"
         "print(*results(ProcessWorker(), 'tell_process'), flush=True)\n"
         "import os; os._exit(0)"
     )
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HELPERS)])}
-    printed = subprocess.run(
-        [sys.executable, "-c", script], env=os.environ | path, capture_output=True, timeout=120
-    )
+    printed = run_forked([sys.executable, "-c", script], env=os.environ | path)
     process = int(printed.stdout)
     assert until(lambda: not alive(process))
 

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 from fake_zerogpu import Devices, device_service
+from forked_process import ForkedProcess
 from places import HELPERS
 from toy_models import llama
 
@@ -39,7 +39,8 @@ from specviz.worker.zerogpu import (
     sentence_for,
 )
 
-HOST = HELPERS / "zerogpu_host.py"
+HOST = str(HELPERS / "zerogpu_host.py")
+IN_A_SESSION = "import os, runpy, sys; os.setsid(); runpy.run_path(sys.argv[1], None, '__main__')"
 COST = CostEstimate(target=0.01, draft=0.005, start=6.0)
 SETTINGS = Settings(gamma=4, temperature=0.7, max_new_tokens=100)
 TASK = RaceTask("builtin", "Once", SETTINGS)
@@ -72,24 +73,15 @@ def ask(devices: Devices, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "GRADIO_ANALYTICS_ENABLED": "False",
         "OMP_NUM_THREADS": "1",
     }
-    host = subprocess.Popen(
-        [sys.executable, str(HOST)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-        start_new_session=True,
-    )
-    assert host.stdin is not None and host.stdout is not None
-    stdin, stdout = host.stdin, host.stdout
-    assert json.loads(stdout.readline())["seconds"] > 0
+    host = ForkedProcess([sys.executable, "-c", IN_A_SESSION, HOST], os.environ | environment)
+    assert json.loads(host.stdout.readline())["seconds"] > 0
 
     def asked(kind: str, prompt: str = "Once", *, settings: Any = None, **more: Any) -> Any:
         settings = {"max_new_tokens": 24, "temperature": 0.7, "seed": 4, **(settings or {})}
         task = {"kind": kind, "prompt": prompt, "settings": settings, **more}
-        stdin.write(json.dumps(task) + "\n")
-        stdin.flush()
-        return json.loads(stdout.readline())
+        host.stdin.write(json.dumps(task).encode() + b"\n")
+        host.stdin.flush()
+        return json.loads(host.stdout.readline())
 
     yield asked
     os.killpg(host.pid, signal.SIGKILL)  # the forked processes too
