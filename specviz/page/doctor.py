@@ -114,8 +114,8 @@ def connect_doctor(
             yield f'<p class="stop">{escape(str(error))}</p>', *offered
 
     # A draft is often named after its target: n-grams, which were placed for a target without one,
-    # make way for it.
-    placed = gr.State("")
+    # make way for it. (A `gr.State` would keep a connection open for each visitor.)
+    placed = gr.Textbox("", visible=False)
     pair, target, draft, weights = controls.naming
     gr.on(
         [pair.input, target.submit, draft.submit, weights.input, asked.click],
