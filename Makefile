@@ -101,5 +101,8 @@ $(VENV)/.installed: requirements.txt requirements-model.txt scripts/install.py
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.10 to 3.13: on Debian, 'apt-get install python3 python3-venv' installs one." >&2; exit 1; }
 	$(PYTHON) scripts/install.py --venv $(VENV)
 
+# Meanwhile, on another processor, what the tests import is compiled, which each of their processes
+# would do otherwise.
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	@$(PY) tests/helpers/compile_passes.py >/dev/null 2>&1 &
 	$(PYTHON) scripts/install.py --venv $(VENV) --dev

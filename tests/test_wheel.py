@@ -42,6 +42,7 @@ def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = folder / ".venv" / "site-packages"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     options = ["--no-deps", "--no-build-isolation", "--no-compile", "--quiet", "--target", place]
+    options += ["--config-settings", "--build-option=--compression=stored"]  # it takes seconds less
     subprocess.run([*pip, *options, source], check=True, timeout=120)
     shutil.rmtree(source)
     return place

@@ -41,9 +41,9 @@ def saved(visitor: Visitor, name: str) -> str:
 
 
 def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
-    visitor = visit(query="?view=choose&pair=smollm2-135m")
+    visitor = visit(query="?view=choose&pair=qwen3-4b-eagle3")
     page = visitor.page
-    expect(page.locator("dialog.sv-choose .sc-pair")).to_contain_text("SmolLM2-135M-Instruct")
+    expect(page.locator("dialog.sv-choose .sc-pair")).to_contain_text("Qwen3-4B")
     chips = page.locator("dialog label:has([name=drafters])")
     for offered in ("n-grams", "Head on the target"):
         expect(chips.filter(has_text=offered)).to_be_visible()

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 
 from filelock import FileLock
@@ -39,6 +40,7 @@ if __name__ == "__main__":
     with FileLock(LOCK):
         os.environ["OMP_NUM_THREADS"] = "1"
         sys.path.insert(0, str(ROOT))
+        import_module("gradio")  # so that its own modules are compiled as well
         from specviz import load_pair, race
 
         pair = load_pair("builtin")
