@@ -57,7 +57,9 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
             raise
         sentence = shortage_sentence(loads, devices)
     # After the except block no exception holds the loaded weights any more.
-    release_memory()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     raise PairError(sentence)
 
 
@@ -146,10 +148,3 @@ def _loaded(
         draft = load_model(models[1].source, replace(options[1], device=place), on_progress)
     loaded_head = None if head is None else head.load(target, place, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
-
-
-def release_memory() -> None:
-    """Free the memory of objects that are no longer used."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

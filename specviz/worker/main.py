@@ -60,7 +60,10 @@ def serve() -> None:
         else:
             reply("done")
             continue
-        _free_memory()
+        gc.collect()  # what the traceback of the failed task kept in memory
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
 
 def _for_visitor(error: Exception) -> SpecvizError:
@@ -89,11 +92,3 @@ def _listen(tasks: Tasks) -> NoReturn:
     except BaseException:
         log.exception("a task could not be read")
         os._exit(1)
-
-
-def _free_memory() -> None:
-    """Free what the traceback of a failed task kept in memory."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

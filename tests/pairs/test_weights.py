@@ -24,7 +24,6 @@ from specviz.pairs.memory import (
     place_target,
 )
 from specviz.pairs.metadata import read_metadata
-from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
 from specviz.pairs.weights import LoadOptions, load_model
 
@@ -207,7 +206,6 @@ def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
     with pytest.raises(PairError, match=r"not enough memory: with caches of 2,048 .* as float32"):
         load_pair(names)
     monkeypatch.undo()
-    release_memory()
     assert load_pair(names).draft is not None
 
 
