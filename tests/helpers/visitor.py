@@ -113,8 +113,10 @@ class Visitor:
         part = self.page.locator("#advanced > button")
         if "open" not in (part.get_attribute("class") or ""):
             part.click()
-            # Gradio makes the controls in it now, and gives them their values a moment later.
-            self.drawn()
+            # Gradio makes the controls in it now, and gives them their values some frames later,
+            # over a number that is there by then.
+            for _ in range(4):
+                self.drawn()
 
     def prompt(self, text: str) -> None:
         self.page.get_by_label("Prompt", exact=True).fill(text)

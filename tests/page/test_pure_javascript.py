@@ -61,6 +61,14 @@ def test_every_value_is_read_or_refused() -> None:
     assert dict(zip(cases, read, strict=True)) == cases
 
 
+def test_a_run_says_from_how_many_earlier_texts_it_drafted() -> None:
+    """As one of Python's may; the page keeps none."""
+    header = {**recorded(SAMPLED).to_dict()["header"], "memory": {"texts": 1, "tokens": 1234}}
+    items = called("words/description.js", "describe", header)
+    (memory,) = [item for item in items if item["name"] == "memory"]
+    assert memory["text"] == "+ 1 earlier text" and "1234 tokens" in memory["title"]
+
+
 def test_lost_and_repeated_deltas_are_mended() -> None:
     heard = evaluated(
         """async () => {
