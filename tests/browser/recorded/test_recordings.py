@@ -253,13 +253,14 @@ def test_a_bad_file_gets_its_sentence_and_changes_nothing(visit: Visit, tmp_path
     visitor.state("paused")
     before = visitor.trace(), visitor.page.evaluate("window.specviz.position")
     good = saved(recorded(SAMPLED), tmp_path)
-    files = {name: damage(good) for name, (damage, _) in DAMAGED_FILES.items()}
-    for name, (edit, _) in list(INVALID.items())[::2]:
+    # Some of those of which tests/runs/test_malformed_recordings.py reads each.
+    files = {name: damage(good) for name, (damage, _) in list(DAMAGED_FILES.items())[::4]}
+    for name, (edit, _) in list(INVALID.items())[::10]:
         data = values(SAMPLED)
         edit(data)
         files[name] = orjson.dumps(data)
     files["vast"] = bytes(MOST_PACKED + 1000)
-    assert len(files) > 40
+    assert len(files) > 10
     notice = visitor.page.locator("[data-notice]")
     for name, raw in files.items():
         expected = sentence(raw[: MOST_PACKED + 1])
