@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import escape
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import gradio as gr
 
 from ..errors import SpecvizError
 from ..worker.client import Worker, results_of
+from ..worker.loading import pair_and_options
 from ..worker.tasks import ExamineTask
 from .choices import OTHER, Offers, chosen_pair, pair_choices
 from .controls import Controls, drafter_choices
@@ -81,49 +83,50 @@ def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls)
         one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
 
 
-def _offering(offered: Sequence[str], drafter: str, placed: str) -> tuple[Any, Any]:
-    """The control of the drafter with those that a pair offers, and what is placed there; it moves
-    to the pair's default unless what it holds is offered and was not `placed` there before."""
-    choices = drafter_choices(offered)
-    if drafter in offered and drafter != placed:
-        return gr.update(choices=choices), gr.skip()
-    return gr.update(choices=choices, value=offered[0]), offered[0]
+def _offering(offered: Sequence[str], drafter: str | None) -> Any:
+    """The control of the drafter with those that a pair offers; it moves to the pair's default
+    unless `drafter` is among them."""
+    moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
+    return gr.update(choices=drafter_choices(offered), **moved)
 
 
 def connect_doctor(
     doctor: Doctor, own: str, asked: gr.Button, controls: Controls, report: gr.HTML
 ) -> None:
-    """Examine a pair as soon as a visitor chooses it, or when `asked` is pressed. own: the pair
-    that the page was started with."""
+    """Examine a pair as soon as a visitor chooses it, or when `asked` is pressed. Models that a
+    visitor names begin with their own drafter. own: the pair that the page was started with."""
 
     def examine(
-        pair: str, target: str, draft: str, weights: str, drafter: str, placed: str
-    ) -> Iterator[tuple[Any, ...]]:
+        is_chosen: bool, pair: str, target: str, draft: str, weights: str, drafter: str, last: str
+    ) -> Iterator[tuple[str, Any, str]]:
         if pair == own or (pair == OTHER and not target):
             # The answer about a pair that was chosen before may have come meanwhile.
-            yield "", *_offering(doctor.offers.of(pair), drafter, placed)
+            yield "", _offering(doctor.offers.of(pair), drafter), ""
             return
-        offered = gr.skip(), gr.skip()
+        offered = gr.skip()
         try:
             name = chosen_pair(pair, target, draft, weights, own=own)
-            offered = _offering(doctor.offers.of(name), drafter, "")
-            yield f'<p class="sv-reading">{READING}</p>', *offered
+            models, _ = pair_and_options(name)
+            offered = _offering(doctor.offers.of(name), drafter)
+            yield f'<p class="sv-reading">{READING}</p>', offered, last
             report = report_html(doctor.examine(name))
-            yield report, *_offering(doctor.offers.of(name), drafter, placed)
+            kept = None if is_chosen and pair == OTHER and models != last else drafter
+            yield report, _offering(doctor.offers.of(name), kept), models
         except SpecvizError as error:
-            yield f'<p class="stop">{escape(str(error))}</p>', *offered
+            yield f'<p class="stop">{escape(str(error))}</p>', offered, last
 
-    # A draft is often named after its target: n-grams, which were placed for a target without one,
-    # make way for it. (A `gr.State` would keep a connection open for each visitor.)
-    placed = gr.Textbox("", visible=False)
+    # The models examined last; a `gr.State` would keep a connection open for each visitor.
+    last = gr.Textbox("", visible=False)
     pair, target, draft, weights = controls.naming
-    gr.on(
-        [pair.input, target.submit, draft.submit, weights.input, asked.click],
-        examine,
-        [*controls.naming, controls.settings["drafter"], placed],
-        [report, controls.settings["drafter"], placed],
-        concurrency_id="doctor",
-        concurrency_limit=VISITORS,
-        trigger_mode="always_last",
-        **PRIVATE,
-    )
+    by_hand = [pair.input, target.submit, draft.submit, weights.input]
+    for is_chosen, events in ((True, by_hand), (False, [asked.click])):
+        gr.on(
+            events,
+            partial(examine, is_chosen),
+            [*controls.naming, controls.settings["drafter"], last],
+            [report, controls.settings["drafter"], last],
+            concurrency_id="doctor",
+            concurrency_limit=VISITORS,
+            trigger_mode="always_last",
+            **PRIVATE,
+        )

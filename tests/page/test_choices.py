@@ -70,8 +70,9 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
     assert chosen_pair("owner/model+none", "", "", own="builtin") == "owner/model+none"
 
 
-def examining(known: dict[str, list[str]]) -> Callable[..., Any]:
-    """The event that examines a pair, where the doctor knows these drafters by pair."""
+def examining(known: dict[str, list[str]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The events that examine a pair which a visitor chose, and one that an address names, where
+    the doctor knows these drafters by pair."""
 
     def run(task: ExamineTask) -> Iterator[Any]:
         yield {"verdict": "good", "summary": "", "findings": [], "drafters": known[task.pair]}
@@ -80,28 +81,33 @@ def examining(known: dict[str, list[str]]) -> Callable[..., Any]:
     with gr.Blocks() as page:
         controls, report = make_controls("builtin")
         connect_doctor(Doctor(worker), "builtin", gr.Button(), controls, report)  # type: ignore[arg-type]
-    return next(one.fn for one in page.fns.values() if one.name == "examine")
+    chosen, named = (one.fn for one in page.fns.values() if one.fn is not None)
+    return chosen, named
 
 
 def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
     """Whoever goes on to a pair that is not examined has its drafters at the end."""
-    examine = examining({})
+    chosen, _ = examining({})
     for pair, offered in (("builtin", listed_drafters("builtin")), (OTHER, drafter_names())):
-        *_, (told, drafter, _) = examine(pair, "", "", "usual", "head", "")
+        *_, (told, drafter, _) = chosen(pair, "", "", "usual", "head", "")
         values = {value for _, value in drafter["choices"]}
         assert told == "" and values == set(offered) and "value" not in drafter
 
 
-def test_a_draft_that_is_named_after_its_target_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_are_named_begin_with_their_own_drafter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     alone, both = ["ngram", "early-exit", "none"], ["model", "ngram", "none"]
-    examine = examining({"a/b+none": alone, "a/b+c/d": both})
-    *_, (_, drafter, placed) = examine(OTHER, "a/b", "", "usual", "model", "")
-    assert drafter["value"] == placed == "ngram"  # the target alone has no draft model
-    *_, (_, drafter, placed) = examine(OTHER, "a/b", "c/d", "usual", "ngram", "ngram")
-    assert drafter["value"] == placed == "model"
-    *_, (_, drafter, _) = examine(OTHER, "a/b", "c/d", "usual", "ngram", "")
-    assert "value" not in drafter, "n-grams that the visitor chose stay"
+    chosen, named = examining({"a/b+none": alone, "a/b+c/d": both, "a/b+c/d@4bit": both})
+    *_, (_, drafter, last) = chosen(OTHER, "a/b", "", "usual", "model", "")
+    assert drafter["value"] == "ngram"  # the target alone has no draft model
+    *_, (_, drafter, last) = chosen(OTHER, "a/b", "c/d", "usual", "ngram", last)
+    assert drafter["value"] == "model"
+    *_, (_, drafter, last) = chosen(OTHER, "a/b", "c/d", "4bit", "ngram", last)
+    assert "value" not in drafter, "other weights of the same models change no choice"
+    *_, (_, drafter, _) = named(OTHER, "a/b", "c/d", "usual", "ngram", "")
+    assert "value" not in drafter, "an address may name a drafter as well"
 
 
 def test_a_report_is_text_with_the_worst_first() -> None:
