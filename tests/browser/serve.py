@@ -27,9 +27,9 @@ from specviz.worker.client import LocalWorker  # noqa: E402
 
 # A millisecond or so per pass: tests wait little. A run that must last is UNHURRIED.
 SHAPE = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_hidden_layers": 6,
     "max_position_embeddings": 2048,
 }
 PAUSE = 0.05  # seconds after each event of an unhurried run
