@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -91,20 +92,43 @@ def test_the_locks_pin_what_is_required_by_checksum() -> None:
     assert not re.search(r"^(torch|nvidia|triton)", base, re.MULTILINE)
 
 
-def test_the_installer_asks_for_no_rights_and_takes_torch_alone_from_its_index(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ran: list[tuple[str, ...]] = []
-    monkeypatch.setattr(install, "run", lambda *part: ran.append(tuple(map(str, part))) or True)
+def test_the_installer_asks_for_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a command ran"))
-    monkeypatch.setattr(install.shutil, "which", lambda name: name != "nvidia-smi" and f"/{name}")
+    monkeypatch.setattr(install.shutil, "which", lambda name: f"/{name}")
     monkeypatch.setattr(install.os, "geteuid", lambda: 1000)
-    assert not install.apt_install("chromium") and not ran
+    assert not install.apt_install("chromium")
+
+
+@pytest.mark.parametrize(
+    ("pip_is_told", "broken", "installers"),
+    [
+        ("global.extra-index-url='https://more'", "", ["uv"]),
+        ("global.index-url='https://mine'", "", ["pip"]),
+        (":env:.no-index='1'", "", ["pip"]),
+        ("", "uv>", ["pip"]),
+        ("", "/uv", ["uv", "pip"]),
+    ],
+)
+def test_the_installer_takes_torch_alone_from_its_index_and_the_rest_by_uv_or_pip(
+    monkeypatch: pytest.MonkeyPatch, pip_is_told: str, broken: str, installers: list[str]
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(*parts: str | Path) -> bool:
+        ran.append([str(part) for part in parts])
+        return not broken or not any(broken in part for part in ran[-1])
+
+    told = subprocess.CompletedProcess([], 0, stdout=pip_is_told)
+    monkeypatch.setattr(install, "run", run)
+    monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: told)
+    monkeypatch.setattr(install.shutil, "which", lambda _: None)
     install.install(Path("venv"), "requirements.txt")
-    (torch, rest) = ran
+    torch, *rest = ran
     assert torch[-1] == "torch" and "--no-deps" in torch
     assert torch[torch.index("--index-url") + 1] == install.CPU_INDEX
-    assert not any("index" in part for part in rest)
+    assert not any("index" in part for command in rest for part in command)
+    made = [command for command in rest if command[-2:] == ["-r", "requirements.txt"]]
+    assert ["uv" if command[0].endswith("uv") else "pip" for command in made] == installers
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", ".dockerignore", "docs/deploy.md"])
