@@ -71,7 +71,10 @@ def test_the_index_finds_the_longest_then_latest_match(ids: list[int], count: in
     index = NgramIndex()
     for end in range(1, len(ids) + 1, step):
         index.extend(ids[:end])
-        assert index.continuation(count) == looked_up(ids[:end], count)
+        size, start = index.match()
+        found = index.copied(start, count) if size else []
+        assert found == looked_up(ids[:end], count)
+        assert ids[start - size : start] == ids[end - size : end]
 
 
 def test_a_look_up_takes_microseconds_whatever_the_context():
@@ -82,7 +85,7 @@ def test_a_look_up_takes_microseconds_whatever_the_context():
     for token in range(200):
         ids.append(token % 50)
         index.extend(ids)
-        index.continuation(8)
+        index.copied(index.match()[1], 8)
     assert (time.perf_counter() - start) / 200 < 500e-6  # seconds; a few of them when idle
 
 
