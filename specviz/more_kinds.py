@@ -79,8 +79,9 @@ NGRAM_HEAD = DrafterKind(
     label="n-grams or head",
     choice="Copies, else the head",
     clause="guesses are copied, or made by a layer",
-    guessed="Where the last four tokens stood in the text before, what followed there is copied; "
-    "else the head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
+    guessed="Where the last tokens stood in the text before, what followed there is copied, as long "
+    "as such copies are accepted; else the head, a layer that begins at the target’s hidden "
+    "states, guesses. So come {count}.",
     needs="head",
     reads_states=True,
     predicted="chained",

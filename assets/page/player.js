@@ -111,6 +111,12 @@ function handles(page) {
 function told({ config, address, session, shell, view, choosing }) {
   const names = ["prompt", ...Object.keys(config.defaults)];
   let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+  // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
+  function begin(/** @type {string} */ pair) {
+    const own = /** @type {Record<string, Value>} */ ({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] });
+    choosing.wanted = names.map((name) => own[name] ?? null);
+    shell.adopt();
+  }
   return {
     /** What the controls should hold when the page opens. */
     filled: () => (given = address.state.values),
@@ -122,7 +128,10 @@ function told({ config, address, session, shell, view, choosing }) {
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
+      const { chosen, state } = address;
+      const isTyped = values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
       address.change({ values });
+      if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
       shell.summarise(address);
       view.compareControls();
     },

@@ -206,6 +206,31 @@ def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visitor: Visitor
     visitor.page.keyboard.press("Escape")
 
 
+def test_a_prompt_of_ones_own_begins_with_the_pairs_own_drafter(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.settings()
+    prompt = page.get_by_label("Prompt", exact=True)
+    radio = {
+        name: page.get_by_role("radio", name=name) for name in ("Draft model", "n-grams", "Counts")
+    }
+    copies = page.locator("button.preset").filter(has_text="copies")
+    copies.click()
+    expect(radio["n-grams"]).to_be_checked()
+    shown = prompt.input_value()
+    prompt.press("End")
+    prompt.press_sequentially(", and what came then")
+    expect(radio["Draft model"]).to_be_checked()
+    expect(prompt).to_have_value(f"{shown}, and what came then")
+
+    copies.click()
+    expect(prompt).to_have_value(shown)
+    radio["Counts"].click()  # by hand
+    prompt.press("End")
+    prompt.press_sequentially("!")
+    visitor.drawn()
+    expect(radio["Counts"]).to_be_checked()
+
+
 def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor) -> None:
     visitor.page.locator("#presets .preset").nth(1).click()
     expect(visitor.page.locator("[data-notice]")).to_contain_text("Press Run.")
