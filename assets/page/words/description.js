@@ -39,13 +39,20 @@ export function describe(header) {
   return [prompt, ...targetItems(header), ...isSeveral(header) ? several(header) : single(header), ...shared];
 }
 
+// A draft model; of the target's own layers, and of the head that comes with it, what they are.
+/** @type {(draft: Model, target: Model, drafter: string) => Item} */
+function draftItem(draft, target, drafter) {
+  const isOwn = /head/.test(drafter) && target.name.toLowerCase().startsWith(draft.name.toLowerCase());
+  const name = isOwn ? "its head" : draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
+  return { name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) };
+}
+
 /** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
-function single({ draft, memory, settings }) {
+function single({ target, draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
   const items = /** @type {Item[]} */ ([]);
   if (draft) {
-    const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
-    items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
+    items.push(draftItem(draft, target, drafter));
   }
   if (draft?.shared) {
     items.push({ name: "shared", text: `${draft.shared.toLocaleString("en")} shared tokens`, title: TRANSLATED });
@@ -76,11 +83,11 @@ function promptItem(header) {
 
 // The same of lanes with names of their own, which say what differs.
 /** @type {(header: Header) => Item[]} */
-function several({ drafts, lanes, settings }) {
-  const draft = Object.values(drafts).find((one) => one && !one.name.includes(", layers "));
+function several({ target, drafts, lanes, settings }) {
+  const [lane, draft] = Object.entries(drafts).find(([, one]) => one && !one.name.includes(", layers ")) ?? [];
   const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });
   /** @type {Item[]} */
-  const items = draft ? [{ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) }] : [];
+  const items = lane && draft ? [draftItem(draft, target, lanes[lane].drafter)] : [];
   items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });
   if (new Set(each.map(({ gamma }) => gamma)).size === 1) items.push(itemOf("gamma", settings.gamma));
   const rules = new Set(each.map(ruleOf)), [rule] = rules;
