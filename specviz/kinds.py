@@ -97,8 +97,8 @@ PAIR_SOURCES = (
     PairSource("builtin", ".pairs.load:load_builtin", ".pairs.doctor:examine"),
     PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine"),
     PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine"),
-    PairSource("served", ".pairs.served:load_served", ".pairs.served:examine_served"),
-    PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine_watched"),
+    PairSource("served", ".pairs.served:load_served", ".pairs.served:examine"),
+    PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine"),
 )
 """What each form of a pair's name leads to."""
 

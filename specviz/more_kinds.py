@@ -74,14 +74,13 @@ HEAD = DrafterKind(
 NGRAM_HEAD = DrafterKind(
     name="ngram-head",
     beside=6,
-    make=".sides.lookup.ngram:NgramHeadDrafter",
+    make=".sides.heads:NgramHeadDrafter",
     described=".sides.heads:described_head",
     label="n-grams or head",
     choice="Copies, else the head",
     clause="guesses are copied, or made by a layer",
-    guessed="Where the last tokens stood in the text before, what followed there is copied, as long "
-    "as such copies are accepted; else the head, a layer that begins at the target’s hidden "
-    "states, guesses. So come {count}.",
+    guessed="Where the text repeats itself it is copied, as long as copies are accepted; else the "
+    "head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
     needs="head",
     reads_states=True,
     predicted="chained",

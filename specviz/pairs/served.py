@@ -42,21 +42,14 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
 
 
-def examine_served(spec: ServedSpec, **_: Any) -> Report:
-    """The report on a target on a server with a draft here."""
-    return _report(spec.target.model, shown_model(spec.draft), served_findings(spec))
-
-
-def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
-    """The report on a server that speculates by itself."""
-    return _report(spec.engine.model, None, watched_findings(spec))
-
-
-def _report(target: str, draft: str | None, findings: Findings) -> Report:
+def examine(spec: ServedSpec | WatchedSpec, **_: Any) -> Report:
+    """The report on a target on a server with a draft here, or a server that speculates itself."""
     found: list[Finding] = []
     with stopping("server", found):
-        found += findings
-    return Report(target, draft, tuple(found))
+        found += served_findings(spec) if isinstance(spec, ServedSpec) else watched_findings(spec)
+    if isinstance(spec, ServedSpec):
+        return Report(spec.target.model, shown_model(spec.draft), tuple(found))
+    return Report(spec.engine.model, None, tuple(found))
 
 
 def watched_findings(spec: WatchedSpec) -> Findings:

@@ -6,6 +6,7 @@ reads the target's cache too. Each is an engine that reads tokens and states.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ from ..core.drafting import Drafter
 from ..core.eager import EagerEngine, memory_limited
 from ..core.engine import now
 from ..core.header import described
+from ..core.kinds import resolved
 from ..core.states import StateReader, make_head_engine
 from ..core.types import Draft, RunContext
 from ..errors import PairError
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from ..core.protocols import DecodingPath, StateEngine
     from ..pairs.heads.eagle import Head
     from ..pairs.heads.library import Assistant, MtpHead
+
+
+SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
+# Tokens of a copy that are likely to be accepted, by how many agree before it, until some were.
+KEPT = {4: 2.0, 3: 1.2, 2: 0.5}
+LEAST = 0.35  # where fewer are likely, a head guesses better, to the end of the run
+MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
 
 
 class HeadDrafter(Drafter):
@@ -70,6 +79,37 @@ class HeadDrafter(Drafter):
 
     def step_cost(self) -> float:
         return head_step_cost(self._head, self.engine.form)
+
+
+class NgramHeadDrafter(HeadDrafter):
+    """Copies, which cost nothing, where enough of them is likely to be accepted; else the head's.
+
+    What is likely is learnt in the run, by how many tokens agree before a copy, and twice as many
+    are copied. All of it depends on committed tokens alone, so q is what each token was drawn from.
+    """
+
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        super().__init__(pair, run, target)
+        self._run, self._kept = run, dict(KEPT)
+        self._index: Any = resolved(".sides.lookup.ngram:NgramIndex")()
+        self._size = self._begin = 0  # of the last match that was copied, and of the text then
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        self._index.extend(ids)
+        size, start = self._index.match()
+        likely = self._kept.get(size, 0.0)
+        if likely < LEAST:
+            return super().draft(ids, -(-count // SHARE))
+        self._size, self._begin = size, len(ids)
+        copies = min(count, max(2, math.ceil(2 * likely)))
+        return Draft.certain(self._index.copied(start, copies), self._run)
+
+    def rollback(self, length: int) -> None:
+        super().rollback(length)
+        if self._size:
+            accepted = length - self._begin
+            self._kept[self._size] = MEMORY * self._kept[self._size] + (1 - MEMORY) * accepted
+            self._size = 0
 
 
 def described_head(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:

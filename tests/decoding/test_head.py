@@ -189,8 +189,6 @@ def test_copies_are_as_many_as_those_before_let_expect(tmp_path: Path):
         else:
             assert len(r.drafted) == 2 and min(t.q for t in r.drafted) < 1
             counts.add((size, 0))
-            if size:
-                likely[size] += 0.03 * ({4: 2.0, 3: 1.2, 2: 0.5}[size] - likely[size])
         ids += [t.id for t in r.emitted]
     assert {(0, 0), (2, 0), (2, 2), (4, 4)} <= counts and len(counts) > 6, counts
 

@@ -107,8 +107,8 @@ MUTANTS = [
     Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 0:", "head mtp"),
     # Where drafts come from
     Mutant("drafters", "NgramIndex.copied", "while len(found) < count:", "while False:", "drafters"),
-    Mutant("drafters", "NgramHeadDrafter.rollback", "length - self._length", "length - self._length + 1", "head"),
-    Mutant("drafters", "NgramHeadDrafter.draft", "self._size = 0", "pass", "head"),
+    Mutant("drafters", "NgramHeadDrafter.rollback", "length - self._begin", "length - self._begin + 1", "head"),
+    Mutant("drafters", "NgramHeadDrafter.rollback", "self._size = 0", "pass", "head"),
     Mutant("drafters", "NgramIndex.extend", "if place >= size:", "if place > size:", "drafters"),
     Mutant("drafters", "ModelDrafter.room", "self._context - length + 1", "self._context - length", "ends loop drafters"),
     Mutant("drafters", "chance_of_likeliest", "share * size / (size + 1)", "share", "suffix"),
