@@ -1,8 +1,8 @@
 """How many tokens the next round drafts, and what theory predicts of that.
 
 A policy uses only the verdicts of finished rounds. The length of a draft is thus fixed before any
-of its tokens is drawn, so no policy can change the output distribution; a rule that stopped
-because of the token just drawn would change it. No policy reads a clock, so a seeded run repeats.
+of its tokens is drawn, so no policy can change the output distribution; a rule that left a token
+out because of what was drawn would change it. No policy reads a clock, so a seeded run repeats.
 
 The formulas are those of Leviathan et al. 2022 (arXiv 2211.17192). alpha: the probability that a
 drafted token is accepted. gamma: drafted tokens per round. tau: emitted tokens per round. c: the
