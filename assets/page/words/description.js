@@ -51,9 +51,7 @@ function draftItem(draft, target, drafter) {
 function single({ target, draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
   const items = /** @type {Item[]} */ ([]);
-  if (draft) {
-    items.push(draftItem(draft, target, drafter));
-  }
+  if (draft) items.push(draftItem(draft, target, drafter));
   if (draft?.shared) {
     items.push({ name: "shared", text: `${draft.shared.toLocaleString("en")} shared tokens`, title: TRANSLATED });
   }
