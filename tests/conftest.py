@@ -104,6 +104,6 @@ LONG = (
     *("test_exactness", "test_gguf", "test_static", "worker", "test_zerogpu", "test_page_faults"),
     *("test_families", "test_rerun", "test_wheel", "test_lent_gpu", "test_real_runs", "test_loop"),
     *("test_security", "test_stand_in_device", "test_below_a_path", "test_api", "test_remote"),
-    *("test_strangers", "test_visitors", "test_page", "test_sites", "test_budget", "test_head"),
+    *("test_strangers", "test_visitors", "test_page", "test_sites", "test_round_path", "test_head"),
 )
 """The units that take longest, in the order of their times."""
