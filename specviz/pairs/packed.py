@@ -35,7 +35,6 @@ PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
 
-CHUNK = 1 << 24  # bytes that are read at a time, between two looks at the progress
 PIECE = 1 << 22  # weights that are unpacked at a time
 UNIT = 32  # widths of matrices must be multiples of it
 
@@ -210,8 +209,7 @@ def load_packed(
     """
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(sha256, header.path)
-        blocks = _read(header, name, on_progress)
-        model = _assembled(header, blocks, dtype)
+        model = _assembled(header, _tensors(header, name, on_progress), dtype)
         model.config.gguf_digest = f"sha256:{digest.result()}"
     model.config.dtype = dtype or torch.float32
     model.config._name_or_path = name
@@ -221,44 +219,46 @@ def load_packed(
     return model.eval()
 
 
-def _read(header: GgufHeader, name: str, on_progress: Watcher | None) -> Tensor:
-    """All tensors of a file in one memory: uint8 [bytes]."""
-    blocks = torch.empty(header.stored, dtype=torch.uint8)
-    view = memoryview(blocks.numpy())
+def _tensors(
+    header: GgufHeader, name: str, on_progress: Watcher | None
+) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
     sentence = f"reading {name} ({shown_bytes(header.stored)})"
+    done = 0
     try:
         with header.path.open("rb") as file:
-            file.seek(header.begin)
-            for begin in range(0, header.stored, CHUNK):
-                part = view[begin : begin + CHUNK]
-                if file.readinto(part) != len(part):
+            for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
+                data = torch.empty(tensor.bytes, dtype=torch.uint8)
+                file.seek(header.begin + tensor.start)
+                if file.readinto(memoryview(data.numpy())) != tensor.bytes:
                     raise PairError(f"{header.path.name} is cut off: download it again.")
+                yield key, data.view(tensor.shape[0], -1)
+                done += tensor.bytes
                 if on_progress is not None:
-                    on_progress(Progress(sentence, (begin + len(part)) / header.stored))
+                    on_progress(Progress(sentence, done / header.stored))
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-    return blocks
 
 
-def _assembled(header: GgufHeader, blocks: Tensor, dtype: torch.dtype | None) -> Any:
+def _assembled(
+    header: GgufHeader, tensors: Iterator[tuple[str, Tensor]], dtype: torch.dtype | None
+) -> Any:
     config = config_of(header)
     model = meta_model(config)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    paths = dict(_named(header))
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    for name, path in _named(header):
+    for name, data in tensors:
         tensor = header.tensors[name]
-        data = blocks[tensor.start : tensor.start + tensor.bytes].view(tensor.shape[0], -1)
+        if name == FREQUENCIES:
+            model.model.rotary_emb.inv_freq /= data.view(torch.float32).flatten()
+            continue
         part = name.split(".")[-2]
         if header.architecture == "llama" and part in heads:
-            data.copy_(_halves_apart(data, heads[part]))
-        _place(model, path, name.rpartition(".")[2], tensor, data, dtype)
+            data = _halves_apart(data, heads[part])
+        _place(model, paths[name], name.rpartition(".")[2], tensor, data, dtype)
     if header.tied:
         _tie(model)
-    inner = model.model
-    inner.rotary_emb = type(inner.rotary_emb)(config=config)
-    if FREQUENCIES in header.tensors:
-        factors = header.tensors[FREQUENCIES]
-        data = blocks[factors.start : factors.start + factors.bytes]
-        inner.rotary_emb.inv_freq /= data.view(torch.float32)
     left = [name for name, p in model.named_parameters() if p.device.type == "meta"]
     if left:
         raise PairError(
@@ -308,10 +308,22 @@ def _place(
         module.weight = _parameter(numbers if dtype is None else numbers.to(dtype))
     elif dtype is not None:
         module.weight = _parameter(_unpacked_as(data, tensor.kind, width, dtype))
-    elif isinstance(module, nn.Embedding):
-        setattr(parent, attribute, PackedEmbedding(_parameter(data), tensor.kind, width))
     else:
-        setattr(parent, attribute, PackedLinear(_parameter(data), tensor.kind, width, bias))
+        kind, data = _fastest(tensor.kind, data)
+        packed = _parameter(data)
+        if isinstance(module, nn.Embedding):
+            setattr(parent, attribute, PackedEmbedding(packed, kind, width))
+        else:
+            setattr(parent, attribute, PackedLinear(packed, kind, width, bias))
+
+
+def _fastest(kind: str, blocks: Tensor) -> tuple[str, Tensor]:
+    """The kind in which passes read these weights fastest, and their blocks in it."""
+    if kind != "Q5_0":
+        return kind, blocks
+    from ..sides.fast_cpu.products import as_q8_0  # which imports numba
+
+    return "Q8_0", torch.from_numpy(as_q8_0(blocks.numpy()))
 
 
 def _parameter(data: Tensor) -> nn.Parameter:
