@@ -43,8 +43,10 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, help="fp32 on a CPU if not given")
-    parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
-    parser.add_argument("--draft-quantize", choices=QUANTIZED, help="the draft's, on a GPU")
+    target_bits = "bits of the target's weights, which make another model of it"
+    parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
+    draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
+    parser.add_argument("--draft-quantize", choices=QUANTIZED, help=draft_bits)
     parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
 
 

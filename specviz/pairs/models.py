@@ -146,6 +146,11 @@ def planned_loads(
         copies = DRAFTING_LANES if loads else LANES
         need = memory_need(one.model, one.caches.layers, copies=copies)
         precision = how.quantize or loading_precision(one.config, device, how.dtype)
+        if how.quantize is not None and device.type == "cpu":
+            from .quantize import check_quantizable, quantized_bytes
+
+            check_quantizable(one.model, one.source.shown)
+            need = replace(need, smaller=quantized_bytes(one.model, how.quantize))
         if one.packed is not None:
             need = replace(need, stored=one.packed.stored)
             precision = how.quantize or (STORED if how.dtype is None else precision)
@@ -174,8 +179,27 @@ def _loaded(
 
 
 def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
+    on_processor = options.device is not None and options.device.type == "cpu"
+    bits = options.quantize if on_processor else None
+    if bits is not None:
+        options = replace(options, quantize=None, dtype=_before_quantizing(model, options))
     if model.packed is None:
-        return load_model(model.source, options, on_progress)
-    from .packed import load_packed
+        loaded = load_model(model.source, options, on_progress)
+    else:
+        from .packed import load_packed
 
-    return load_packed(model.packed, model.source.name, options.dtype, on_progress)
+        name = model.source.name
+        loaded = load_packed(model.packed, name, options.dtype, on_progress)
+    if bits is not None:
+        from .quantize import quantize_on_processor
+
+        quantize_on_processor(loaded, model.source.shown, bits, on_progress)
+    return loaded
+
+
+def _before_quantizing(model: ModelMetadata, options: LoadOptions) -> torch.dtype | None:
+    """The dtype in which weights are read that are made smaller then: as they are stored."""
+    if model.packed is not None:
+        return None
+    stored = getattr(model.config, "dtype", None)
+    return options.dtype or (stored if stored in DTYPES.values() else None)

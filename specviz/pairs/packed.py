@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoConfig
 
@@ -36,6 +38,8 @@ PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
 
 PIECE = 1 << 22  # weights that are unpacked at a time
+COMPARED = 64  # rows of the embedding table and of the output layer
+ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
 UNIT = 32  # widths of matrices must be multiples of it
 
 _ATTENTION = {
@@ -192,8 +196,35 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
     except Exception as error:  # what a header says wrongly makes the libraries raise anything
         raise PairError(unreadable(header)) from error
     model.generation_config.eos_token_id = end_ids_of(header)
+    model.stores_tied_apart = stores_tied_apart(header)
     source = ModelSource(name or header.name, header.path)
     return ModelMetadata(source, model, tokenizer, header)
+
+
+def stores_tied_apart(header: GgufHeader) -> bool:
+    """Whether a file stores the embedding table twice, the second time as the output layer, which
+    is often kept with more bits: a few rows of both are alike but for rounding. Raises
+    `PairError`."""
+    names = ("token_embd.weight", "output.weight")
+    tensors = [header.tensors[name] for name in names if name in header.tensors]
+    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape:
+        return False
+    try:
+        with header.path.open("rb") as file:
+            first, second = (_first_rows(file, header.begin, tensor) for tensor in tensors)
+    except OSError as error:
+        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return lengths > 0 and float((first * second).sum()) > ALIKE * lengths
+
+
+def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
+    rows = min(COMPARED, tensor.shape[0])
+    length = tensor.bytes // tensor.shape[0] * rows
+    file.seek(begin + tensor.start)
+    blocks = np.frombuffer(file.read(length), np.uint8).reshape(rows, -1)
+    numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
+    return np.nan_to_num(numbers)
 
 
 def load_packed(
@@ -216,6 +247,7 @@ def load_packed(
     model.name_or_path = name
     model.generation_config.eos_token_id = end_ids_of(header)
     model.packed_as = header.quantization if dtype is None else None
+    model.stores_tied_apart = stores_tied_apart(header)
     return model.eval()
 
 
