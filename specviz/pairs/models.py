@@ -26,7 +26,7 @@ from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import NamedPair, named_pair, wheel_file
+from .table import NamedPair, file_place, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
 
 
@@ -65,9 +65,10 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
 
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
     """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose file may be that of an installed package.
+    that names the target, whose files may be those of an installed package or fetched ones.
 
-    A row's name may stand before a plus as well, where no folder here has it.
+    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
+    a file of the row is not here.
     """
     if isinstance(spec, ModelsSpec):
         row = None if local_path(spec.target) else named_pair(spec.target)
@@ -76,7 +77,11 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
         row = named_pair(spec.name)
         assert row is not None, "the parser has seen it"
         draft = row.parts[0].place if row.parts else None
-    if row is not None:
+        if row.draft_file is not None:
+            draft = file_place(row, row.draft_file)
+    if row is not None and row.target_file is not None:
+        target = file_place(row, row.target_file)
+    elif row is not None:
         target = str(wheel_file(row) or row.target.place)
     return target, draft, row
 

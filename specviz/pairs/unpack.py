@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from .gguf import GgufHeader, read_gguf
 from .load import check_files, sha256, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
+from .model_files import cache_folder
 from .progress import Progress, Watcher, watched
 from .weights import ModelSource
 
@@ -43,12 +43,6 @@ _CUTS = {"llama-bpe": _LLAMA_3, "llama3": _LLAMA_3, "qwen2": _LLAMA_3.replace("{
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 
 _one_at_a_time = Lock()
-
-
-def cache_folder() -> Path:
-    """Where unpacked models lie: SPECVIZ_CACHE, or the user's folder for such files."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return CACHE.read() or Path(base) / "specviz"
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:

@@ -42,6 +42,14 @@ def test_a_large_gpu_takes_more_than_a_laptop() -> None:
     assert large(SERVER) < large(LAPTOP)
 
 
+def test_what_must_be_fetched_first_says_how_much() -> None:
+    labels = {value: label for label, value in pair_choices("builtin", LAPTOP)}
+    coder = labels["qwen2.5-coder-1.5b"]
+    assert coder.startswith("Qwen2.5-Coder-1.5B-Instruct + Qwen2.5-Coder-0.5B-Instruct, 4 bits · f")
+    assert coder.endswith(" · 1.6 GB to fetch")
+    assert "to fetch" not in labels["builtin"]
+
+
 def test_every_pair_of_the_table_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for machine in (None, LAPTOP, SERVER):
         values = [value for _, value in pair_choices("builtin", machine)]
