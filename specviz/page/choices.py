@@ -143,8 +143,8 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
     pickled = pair.head is not None and pair.head.safetensors is False
     fits = words.get(fit, f"{size}: too large here")
-    fetched = "" if at_hand(pair) else f" · {shown_bytes(download_bytes(pair))} to fetch"
-    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{fetched}"
+    download = "" if at_hand(pair) else f" · download {shown_bytes(download_bytes(pair))}"
+    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{download}"
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:

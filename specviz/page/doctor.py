@@ -76,9 +76,9 @@ def _unfetched_html(pair: str) -> str:
         return ""
     size = shown_bytes(download_bytes(row))
     return (
-        f'<p class="warning">{escape(row.target_name)} and its draft are not on this machine yet: '
-        f"Run fetches them, {size}, if the hub answers. Whoever runs this page brings them before "
-        f"with <code>{fetch_command(row)}</code>.</p>"
+        f'<p class="warning">Not on this machine yet: {size} to download.</p>'
+        '<p class="sv-reading">Run does it, if the hub answers. Whoever runs this page does it '
+        f"before with <code>{fetch_command(row)}</code>.</p>"
     )
 
 

@@ -13,7 +13,7 @@ from ..options import real, whole
 from . import table
 from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .spec import MOST_SHOWN, address_of, parse_pair
-from .table import NamedPair, pairs_by_fit
+from .table import pairs_by_fit
 
 if TYPE_CHECKING:
     from ..core.protocols import Racing
@@ -86,14 +86,10 @@ def list_pairs(_: argparse.Namespace) -> None:
             gate = " (gated)" if any(one.gated for one in models) else ""
             pickled = any(one.safetensors is False for one in models)
             form = " (no safetensors on its page)" if pickled else ""
-            here = "here" if table.at_hand(pair) else _to_fetch(pair)
-            print(f"  {pair.name:20} {need:>9}  {here:18}  {pair.shows}{gate}{form}")
+            size = shown_bytes(table.download_bytes(pair))
+            here = "here" if table.at_hand(pair) else f"download {size}"
+            print(f"  {pair.name:20} {need:>9}  {here:17}  {pair.shows}{gate}{form}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
-
-
-def _to_fetch(pair: NamedPair) -> str:
-    size = shown_bytes(table.download_bytes(pair))
-    return f"{size} to fetch"
 
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:

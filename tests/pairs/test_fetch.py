@@ -469,5 +469,5 @@ def test_the_list_says_what_is_here_and_what_must_be_fetched(
     rows = capsys.readouterr().out.splitlines()
     (builtin,) = (line for line in rows if line.startswith("  builtin "))
     (coder,) = (line for line in rows if line.startswith("  qwen2.5-coder-1.5b "))
-    assert " here " in builtin and " 1.6 GB to fetch " in coder
+    assert " here " in builtin and " download 1.6 GB " in coder
     assert rows[-1] == "'python -m specviz fetch NAME' brings one that is not here."
