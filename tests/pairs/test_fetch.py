@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import shutil
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fetched_pair
 import huggingface_hub
 import pytest
 from fake_hub import COMMIT, fake_hub
 from fake_index import PARTS, write_wheels
+from fetched_pair import fetched_files
 from filelock import FileLock
 from gguf_writer import write_gguf
 from huggingface_hub import constants
@@ -30,11 +33,13 @@ from specviz.errors import PairError
 from specviz.pairs import fetch as fetching
 from specviz.pairs import hub, model_files, table
 from specviz.pairs.fetch import fetch, fetch_plan
+from specviz.pairs.gguf import read_gguf
 from specviz.pairs.model_files import ModelFile, find_file
 from specviz.pairs.models import named_files
-from specviz.pairs.progress import Progress
+from specviz.pairs.progress import Progress, terminal_watcher
 from specviz.pairs.spec import ModelsSpec, NamedSpec
-from specviz.pairs.table import Facts, NamedPair, at_hand, named_pair, named_pairs
+from specviz.pairs.table import Facts, NamedPair, at_hand, first_pair, named_pair, named_pairs
+from specviz.worker.loading import Models
 
 REPOSITORY = "org/toy-gguf"
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
@@ -500,3 +505,35 @@ def test_the_list_says_what_is_here_and_what_must_be_fetched(
     (coder,) = (line for line in rows if line.startswith("  qwen2.5-coder-1.5b "))
     assert " here " in builtin and " download 1.6 GB " in coder
     assert rows[-1] == "'python -m specviz fetch NAME' brings one that is not here."
+
+
+def test_a_visitor_and_a_terminal_are_told_how_long_it_will_take() -> None:
+    told = Progress("downloading toy.gguf", 0.5, 200.0)
+
+    def load(_: str, watcher: Callable[[Progress], None]) -> None:
+        watcher(told)
+
+    *_, sentence = Models(load, race=None).pair("toy")  # type: ignore[arg-type]
+    assert sentence == "Downloading toy.gguf: 50%, about 3 min left."
+    terminal = Terminal()
+    terminal_watcher(terminal)(told)
+    assert terminal.getvalue().endswith(" 50 % downloading toy.gguf, about 3 min left")
+
+
+class Terminal(io.StringIO):
+    """What a terminal shows."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_published_pair_that_was_fetched_is_used_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target, draft = fetched_files()
+    monkeypatch.setenv("SPECVIZ_MODELS", str(target.parent))
+    monkeypatch.delenv("SPECVIZ_PAIR")
+    row = named_pair(fetched_pair.NAME)
+    assert named_files(NamedSpec(fetched_pair.NAME)) == (str(target), str(draft), row)
+    assert first_pair() == fetched_pair.NAME
+    assert [read_gguf(file).architecture for file in (target, draft)] == ["qwen2", "qwen2"]
