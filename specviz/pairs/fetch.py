@@ -259,7 +259,7 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
     address = hf_hub_url(file.repository, file.name, revision=file.revision)
     with _writing(plan.folder), part.open("ab") as output:
         if output.tell() > file.bytes:
-            output.truncate(0)
+            _empty(output)
         told = _Told(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
         failures = 0
         while output.tell() < file.bytes:
@@ -269,6 +269,8 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
                 for chunk in _received(address, output):
                     output.write(chunk)
                     told.reached(output.tell())
+                    if output.tell() > file.bytes:
+                        break  # it is not the file, which `_finish` says
             except _Refused as error:
                 raise PairError(
                     f"the hub refused {file.name} of {file.repository} ({error}): run "
@@ -315,7 +317,7 @@ def _received(address: str, output: BinaryIO) -> Iterator[bytes]:
             if status not in (200, 206):
                 raise _Refused(f"status {status}")
             if status == 200:
-                output.truncate(0)
+                _empty(output)
             yield from response.iter_bytes()
     except (_Refused, _Broken):
         raise
@@ -486,6 +488,11 @@ def _disk_sentence(error: OSError, variable: str) -> str:
         f"nothing can be written there ({error.strerror or type(error).__name__}): set {variable} "
         "to a folder that this user may write to."
     )
+
+
+def _empty(output: BinaryIO) -> None:
+    output.seek(0)  # else its position would stay behind what is written next
+    output.truncate()
 
 
 def _to_disk(output: BinaryIO) -> None:
