@@ -118,6 +118,12 @@ def most_threads() -> int:
     return THREADS.read() or max(1, processors() - _of_the_page)
 
 
+def used_processors() -> int:
+    """The threads of passes that every processor helps: SPECVIZ_THREADS, else as many as there are
+    processors. Raises `SettingsError`."""
+    return _used.get() or THREADS.read() or processors()
+
+
 def thread_counts() -> list[int]:
     """The numbers of threads to choose from: powers of two, and the most. Only SPECVIZ_THREADS if
     that is set. Raises `SettingsError`."""

@@ -16,7 +16,7 @@ import transformers
 from .._version import __version__
 from ..kinds import drafter_kind, verdict_kind
 from ..lanes import BASELINE, Lane
-from ..pairs.pair import Pair, context_length, parameter_count
+from ..pairs.pair import Pair, context_length, parameter_count, weights_form
 from ..settings import Settings
 from .drafting import EarlierTexts
 from .engine import ModelElsewhere
@@ -57,7 +57,7 @@ def header_of(
             pair.target, prefilled[first].forms["target"], context_length(pair.target)
         ),
         device=_device_name(pair),
-        dtype=str(pair.target.dtype).removeprefix("torch."),
+        dtype=weights_form(pair.target),
         versions=_versions(pair.device) | _packages(lanes.values()),
         threads=torch.get_num_threads(),
         lane_threads={lane: first.threads for lane, first in prefilled.items()},

@@ -19,7 +19,7 @@ from ..core.engine import make_engine, prefill
 from ..core.events import Token, margin_of
 from ..core.header import model_name
 from ..errors import PairError, TraceError
-from ..pairs.pair import Pair
+from ..pairs.pair import Pair, weights_form
 from ..result import speculate
 from ..settings import Settings
 from .parting import Difference, Parting, Scored
@@ -99,7 +99,7 @@ def _answer(
 def _check_pair(pair: Pair, parting: Parting) -> None:
     """Raise `PairError` if a run was not made with this pair in this dtype, and `TraceError` if
     its ids cannot be fed."""
-    name, dtype = model_name(pair.target), str(pair.target.dtype).removeprefix("torch.")
+    name, dtype = model_name(pair.target), weights_form(pair.target)
     if name != parting.target:
         raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
     if dtype != parting.dtype:

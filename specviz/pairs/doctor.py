@@ -117,8 +117,10 @@ def examine(
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    has_head = len(names) == 2 and is_head(names[1])
-    models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
+    has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
+    on_cpu = devices[0].device.type == "cpu"
+    read = (_read(name, on_cpu, found) for name in names[: 1 if has_head else 2])
+    models = [metadata for metadata in read if metadata]
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()
     with stopping("precision", found):
@@ -174,15 +176,18 @@ def shown_model(name: str) -> str:
     return ModelSource(name, local_path(name)).shown
 
 
-def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
+def _read(name: str, on_cpu: bool, found: list[Finding]) -> ModelMetadata | None:
     """The metadata of one model; adds the findings about this model alone to `found`."""
     file = local_file(name)
     with stopping("model" if file is None else "file", found):
         if file is not None:
-            from .unpack import packed_metadata
+            from .packed import can_stay_packed, packed_metadata
+            from .unpack import checked_gguf, header_metadata
 
-            header, metadata = packed_metadata(file)
-            found += packed_findings(header)
+            header = checked_gguf(file)
+            stays = on_cpu and can_stay_packed(header)
+            metadata = packed_metadata(header) if stays else header_metadata(header)
+            found += packed_findings(header, stays)
             return metadata
         metadata = read_metadata(name)
         Pair(metadata.model, None, metadata.tokenizer)

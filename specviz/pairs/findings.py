@@ -84,16 +84,17 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
         yield good("files", f"{sentence} to load.")
 
 
-def packed_findings(header: GgufHeader) -> Findings:
-    """What a GGUF file says of itself."""
+def packed_findings(header: GgufHeader, stays: bool) -> Findings:
+    """What a GGUF file says of itself. stays: whether its weights are read as it holds them."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
+    form = f"to {shown_bytes(header.unpacked)} of bf16 in the cache folder"
+    kept = "Its weights are kept as they are" if stays else f"It is unpacked once, {form}"
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template, and names {licence or 'none'} as its licence. It is unpacked once, to "
-        f"{shown_bytes(header.unpacked)} of bf16 in the cache folder.",
+        f"template, and names {licence or 'none'} as its licence. {kept}.",
     )
 
 

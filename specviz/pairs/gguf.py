@@ -5,12 +5,13 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
@@ -18,26 +19,46 @@ from ..errors import PairError
 
 MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
 MOST_DIMENSIONS = 4
+FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
 _STRING, _LIST = 8, 9
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 """Of each kind of number its code in `struct`."""
 
 
+class GgufTensor(NamedTuple):
+    """One tensor of a file. kind: such as "Q4_K". shape: its rows come first, as in torch. start,
+    bytes: where it lies, from the first tensor on, and how long it is."""
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    bytes: int
+
+    @property
+    def numbers(self) -> int:
+        return prod(self.shape)
+
+
 @dataclass(frozen=True)
 class GgufHeader:
-    """What a GGUF file says of itself. values: by key, without lists. numbers: how many of each
-    kind of tensor, such as "Q4_1". end: where the last tensor ends in the file."""
+    """What a GGUF file says of itself. values: numbers, texts and lists by key. tensors: by name.
+    begin: where the first tensor lies in the file, in bytes."""
 
     path: Path
     values: dict[str, Any]
-    numbers: Counter[str]
-    end: int
+    tensors: dict[str, GgufTensor]
+    begin: int
 
     def text(self, key: str) -> str | None:
         """A value that is a text, or None."""
         value = self.values.get(key)
         return value if isinstance(value, str) and value else None
+
+    def number(self, key: str) -> float | None:
+        """A value of the architecture that is a number, such as "block_count", or None."""
+        value = self.values.get(f"{self.architecture}.{key}")
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     @property
     def architecture(self) -> str:
@@ -45,12 +66,28 @@ class GgufHeader:
 
     @property
     def name(self) -> str:
-        """What the model is called: by itself, or else by its file."""
-        return self.text("general.name") or self.path.stem
+        """What the model is called: by itself, or else by its file; without the names of formats
+        in which its weights were kept."""
+        keys = ("basename", "size_label", "finetune")
+        parts = [self.text(f"general.{key}") for key in keys]
+        name = "-".join(part for part in parts if part)
+        if parts[0] is None or parts[1] is None:
+            name = self.text("general.name") or self.path.stem
+        return FORMATS.sub("", name).strip(" -_") or self.path.stem
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output layer is the embedding table, and stored nowhere else."""
+        return "output.weight" not in self.tensors
 
     @property
     def parameters(self) -> int:
-        return sum(self.numbers.values())
+        return sum(tensor.numbers for tensor in self.tensors.values())
+
+    @property
+    def stored(self) -> int:
+        """Bytes of all tensors."""
+        return max(tensor.start + tensor.bytes for tensor in self.tensors.values())
 
     @property
     def unpacked(self) -> int:
@@ -60,7 +97,10 @@ class GgufHeader:
     @property
     def quantization(self) -> str:
         """The kind that most numbers have."""
-        return self.numbers.most_common(1)[0][0]
+        numbers: Counter[str] = Counter()
+        for tensor in self.tensors.values():
+            numbers[tensor.kind] += tensor.numbers
+        return numbers.most_common(1)[0][0]
 
 
 def read_gguf(path: Path) -> GgufHeader:
@@ -78,11 +118,19 @@ def read_gguf(path: Path) -> GgufHeader:
             f"{path.name} is one part of {header.values['split.count']}: join them first with "
             "llama-gguf-split --merge."
         )
-    if not header.numbers or not header.architecture:
+    if not header.tensors or not header.architecture:
         raise PairError(f"{path.name} holds no model: download it again.")
-    if header.end > size:
+    if header.begin + header.stored > size:
         raise PairError(f"{path.name} is cut off: download it again.")
     return header
+
+
+def unreadable(header: GgufHeader) -> str:
+    """One sentence on a file that is none of a model of its architecture."""
+    return (
+        f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
+        "or name the model's own repository."
+    )
 
 
 class _Reader:
@@ -102,42 +150,42 @@ class _Reader:
         for _ in range(keys):
             key = self.string()
             values[key] = self.value(self.number("I"))
-        numbers: Counter[str] = Counter()
-        last = 0
+        found = {}
         for _ in range(tensors):
-            kind, count, end = self.tensor()
-            numbers[kind] += count
-            last = max(last, end)
+            name, tensor = self.tensor()
+            found[name] = tensor
         step = values.get("general.alignment", 32)
         if type(step) is not int or not 1 <= step <= 1 << 20:
             raise EOFError
         place = self.file.tell()
-        return GgufHeader(self.path, values, numbers, place + -place % step + last)
+        return GgufHeader(self.path, values, found, place + -place % step)
 
-    def tensor(self) -> tuple[str, int, int]:
-        """Its kind, how many numbers it has, and where it ends, from the end of the header on."""
-        self.string()
+    def tensor(self) -> tuple[str, GgufTensor]:
+        """Its name and what is known of it."""
+        name = self.string()
         dimensions = self.number("I")
         if dimensions > MOST_DIMENSIONS:
             raise EOFError
-        count = prod(self.number("Q") for _ in range(dimensions))
-        kind, start = self.number("I"), self.number("Q")
+        shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
+        kind = self.number("I")
+        start = self.number("Q")
         block, size = GGML_QUANT_SIZES[kind]
-        return GGMLQuantizationType(kind).name, count, start + -(-count // block) * size
+        length = -(-prod(shape) // block) * size
+        return name, GgufTensor(GGMLQuantizationType(kind).name, shape, start, length)
 
     def value(self, kind: int) -> Any:
-        """A number or a text; None for a list, which is only read over: nobody asks for one."""
+        """A number, a text, or a list of either."""
         if kind == _STRING:
             return self.string()
         if kind != _LIST:
             return self.number(_NUMBERS[kind])
-        kind, count = self.number("I"), self.number("Q")
+        kind = self.number("I")
+        count = self.number("Q")
         if kind != _STRING:
-            self.bytes(count * struct.calcsize(_NUMBERS[kind]))
-        else:
-            for _ in range(count):
-                self.string()
-        return None
+            code = _NUMBERS[kind]
+            data = self.bytes(count * struct.calcsize(code))
+            return list(struct.unpack(f"<{count}{code}", data))
+        return [self.string() for _ in range(count)]
 
     def string(self) -> str:
         return self.bytes(self.number("Q")).decode("utf-8", "replace")

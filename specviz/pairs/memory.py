@@ -27,6 +27,9 @@ PRECISIONS: dict[str, float] = {
 
 QUANTIZED = ("8bit", "4bit")
 
+STORED = "stored"
+"""The precision of a model that is kept as its file holds it."""
+
 DTYPES = tuple(name for name in PRECISIONS if name not in QUANTIZED)
 
 LANES = 4
@@ -56,7 +59,8 @@ class MemoryNeed:
 
     quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
     cache grows with the text. copies: the number of caches, one in each lane that runs the model.
-    context: the most tokens that the model sees, or None.
+    context: the most tokens that the model sees, or None. stored: bytes of its weights as its file
+    holds them, if it can be kept so.
     """
 
     parameters: int
@@ -64,9 +68,12 @@ class MemoryNeed:
     layers: Sequence[LayerCache] = ()
     copies: int = 1
     context: int | None = None
+    stored: int | None = None
 
     def bytes(self, precision: str, tokens: int) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        if precision == STORED:
+            return (self.stored or 0) + self.cached(precision, tokens)
         small = self.quantizable if precision in QUANTIZED else self.parameters
         weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
         return weights + self.cached(precision, tokens)
@@ -75,7 +82,7 @@ class MemoryNeed:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         most = min(tokens, self.context or tokens)
         kept = (layer.numbers * min(most, layer.window or most) for layer in self.layers)
-        return self.copies * sum(kept) * (4 if precision == "float32" else 2)
+        return self.copies * sum(kept) * (4 if precision in ("float32", STORED) else 2)
 
 
 def parameter_bytes(model: Any, *, without: Any = None) -> int:
@@ -156,7 +163,8 @@ class PlannedLoad(NamedTuple):
 
     def shown(self, tokens: int) -> str:
         """Its bytes in a sentence."""
-        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {self.precision}"
+        form = "its file has it" if self.precision == STORED else self.precision
+        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {form}"
 
 
 def place_target(

@@ -22,6 +22,7 @@ from .weights import ModelSource, hub_options, read_tokenizer
 
 if TYPE_CHECKING:
     from ..core.states import DraftHead
+    from .gguf import GgufHeader
     from .progress import Watcher
 
 MOST_LAYERS = 10_000  # more than any model has
@@ -44,12 +45,14 @@ class Caches(NamedTuple):
 class ModelMetadata:
     """What is known of a model before its weights are read.
 
-    model: the model on torch's `meta` device, which has shapes but no numbers.
+    model: the model on torch's `meta` device, which has shapes but no numbers. packed: the header
+    of the GGUF file that its weights are read from as they are, or None.
     """
 
     source: ModelSource
     model: Any
     tokenizer: Any
+    packed: GgufHeader | None = None
 
     @property
     def config(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ from .load import Asked
 from .memory import (
     DRAFTING_LANES,
     LANES,
+    STORED,
     PlannedLoad,
     device_memory,
     loading_precision,
@@ -26,27 +28,33 @@ from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import NamedPair, file_place, named_pair, wheel_file
+from .table import Facts, NamedPair, file_place, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
 
 
 def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
-    on_progress, options = asked.on_progress, asked.options
+    on_progress = asked.on_progress
     if on_progress is not None:
         on_progress(Progress(f"reading what {spec} needs"))
     target, draft, row = named_files(spec)
-    target = _folder(target, row.target.name if row else None, on_progress)
-    draft = draft and _folder(draft, None, on_progress)
-    if closed := closed_sentence([one for one in (target, draft) if one]):
+    if closed := closed_sentence([name for name in (target, draft) if name]):
         raise PairError(closed)
-    metadata = read_metadata(target)
-    head = read_any_head(draft, metadata) if draft else None
-    models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
-    pair = replace(meta_pair(models), name=str(spec), drafter=row.drafter if row else None)
     devices = device_memory(asked.device)
-    if devices[0].device.type == "cpu":
-        options = tuple(map(_as_stored, options, models))
+    on_cpu = devices[0].device.type == "cpu"
+    rows = (row.target, row.draft) if row else (None, None)
+    metadata = _metadata(target, rows[0], on_cpu, on_progress)
+    models = [metadata]
+    head = None
+    if draft is not None:
+        head = read_any_head(draft, metadata) if local_file(draft) is None else None
+        if head is None:
+            models.append(_metadata(draft, rows[1], on_cpu, on_progress))
+    drafter = row.drafter if row else None
+    pair = replace(meta_pair(models), name=str(spec), drafter=drafter)
+    options = asked.options
+    if on_cpu:
+        options = tuple(map(_as_stored, options, models, rows))
     loads = planned_loads(models, head, options, devices[0].device)
     device, most = place_target(loads, devices)
     try:
@@ -86,20 +94,32 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
     return target, draft, row
 
 
-def _folder(name: str, called: str | None, on_progress: Watcher | None) -> str:
-    """`name`, or the folder of what a GGUF file of that name holds. called: instead of what the
-    file calls its model."""
-    if (file := local_file(name)) is None:
-        return name
-    from .unpack import unpacked  # only they need what it imports
+def _metadata(
+    name: str, row: Facts | None, on_cpu: bool, on_progress: Watcher | None
+) -> ModelMetadata:
+    """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
+    unless it is read as it is. row: what the table says of it."""
+    file = local_file(name)
+    if file is None:
+        return read_metadata(name)
+    from .packed import can_stay_packed, packed_metadata
+    from .unpack import checked_gguf, unpacked
 
-    return str(unpacked(file, called and called.rpartition("/")[2], on_progress))
+    called = row and row.name.rpartition("/")[2]
+    header = checked_gguf(file)
+    if on_cpu and can_stay_packed(header):
+        return packed_metadata(header, called)
+    return read_metadata(str(unpacked(file, called, on_progress)))
 
 
-def _as_stored(options: LoadOptions, model: ModelMetadata) -> LoadOptions:
+def _as_stored(options: LoadOptions, model: ModelMetadata, row: Facts | None) -> LoadOptions:
     """On a processor, weights that compiled passes read in place keep the dtype that they have:
-    all is computed in fp32, and half the bytes are read."""
-    if options.dtype is not None or model.quantized or not has_numba():
+    all is computed in fp32, and fewer bytes are read. row: what the table says of the model."""
+    if options.dtype is not None or options.quantize is not None or not has_numba():
+        return options
+    if model.packed is not None:
+        return replace(options, dtype=DTYPES.get(row.dtype) if row else None)
+    if model.quantized:
         return options
     from ..sides.fast_cpu.support import is_read_in_place
 
@@ -131,6 +151,9 @@ def planned_loads(
         copies = DRAFTING_LANES if loads else LANES
         need = memory_need(one.model, one.caches.layers, copies=copies)
         precision = how.quantize or loading_precision(one.config, device, how.dtype)
+        if one.packed is not None:
+            need = replace(need, stored=one.packed.stored)
+            precision = how.quantize or (STORED if how.dtype is None else precision)
         loads.append(PlannedLoad(one.source.shown, need, precision))
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
@@ -147,9 +170,17 @@ def _loaded(
     on_progress: Watcher | None,
 ) -> Pair:
     """A pair of models on the `meta` device, with their weights."""
-    target = load_model(models[0].source, options[0], on_progress)
+    target = _loaded_model(models[0], options[0], on_progress)
     place, draft = logits_device(target), None
     if len(models) > 1:
-        draft = load_model(models[1].source, replace(options[1], device=place), on_progress)
+        draft = _loaded_model(models[1], replace(options[1], device=place), on_progress)
     loaded_head = None if head is None else head.load(target, place, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
+
+
+def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
+    if model.packed is None:
+        return load_model(model.source, options, on_progress)
+    from .packed import load_packed
+
+    return load_packed(model.packed, model.source.name, options.dtype, on_progress)

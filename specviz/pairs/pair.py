@@ -248,8 +248,19 @@ def context_length(model: LanguageModel) -> int | None:
 
 
 def parameter_count(model: LanguageModel | DraftHead) -> int:
-    """The number of parameters, tied ones once."""
-    return sum(p.numel() for p in model.parameters())
+    """The number of parameters, tied ones once; of packed weights as many as their blocks hold."""
+    counts = {id(p): p.numel() for p in model.parameters()}
+    for module in getattr(model, "modules", list)():
+        if hasattr(module, "numbers"):
+            counts[id(module.weight)] = module.numbers
+    return sum(counts.values())
+
+
+def weights_form(model: LanguageModel) -> str:
+    """In which form a model holds its weights: a dtype, such as "bfloat16", or the kind that most
+    of its packed weights have, such as "Q4_K"."""
+    packed_as: str | None = getattr(model, "packed_as", None)
+    return packed_as or str(model.dtype).removeprefix("torch.")
 
 
 def _check_causal(model: Any, role: str) -> None:

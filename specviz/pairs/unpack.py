@@ -15,12 +15,12 @@ from unittest.mock import patch
 import gguf
 import torch
 from filelock import FileLock
-from tokenizers import Regex, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from ..errors import PairError, ran_out_of_memory
 from ..variables import CACHE
-from .gguf import GgufHeader, read_gguf
+from .gguf import GgufHeader, read_gguf, unreadable
+from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 from .load import check_files, sha256, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
@@ -33,14 +33,6 @@ ARCHITECTURES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
 )
 """Of the architectures that transformers reads from GGUF, those of plain causal language models."""
-
-# How a byte-level tokenizer cuts text before it merges, where that is not GPT-2's way.
-_LLAMA_3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_CUTS = {"llama-bpe": _LLAMA_3, "llama3": _LLAMA_3, "qwen2": _LLAMA_3.replace("{1,3}", "")}
-_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 
 _one_at_a_time = Lock()
 
@@ -76,19 +68,18 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     return folder
 
 
-def packed_metadata(path: Path) -> tuple[GgufHeader, ModelMetadata]:
-    """The header of a GGUF file, and what is known of the model before it is unpacked. Raises
-    `PairError`."""
-    header = checked_gguf(path)
-    where, options = str(path.parent), {"gguf_file": path.name, "trust_remote_code": False}
+def header_metadata(header: GgufHeader) -> ModelMetadata:
+    """What is known of the model of a file before it is unpacked. Raises `PairError`."""
+    where = str(header.path.parent)
+    options = {"gguf_file": header.path.name, "trust_remote_code": False}
     try:
         with _parsed_once():
             config = AutoConfig.from_pretrained(where, **options)
-            tokenizer = AutoTokenizer.from_pretrained(where, **options)
+            tokenizer = read_gguf_tokenizer(header)
         config.dtype = torch.bfloat16
-        return header, ModelMetadata(ModelSource(str(path), path), meta_model(config), tokenizer)
+        return ModelMetadata(ModelSource(header.name, header.path), meta_model(config), tokenizer)
     except Exception as error:
-        raise PairError(_unreadable(header)) from error
+        raise PairError(unreadable(header)) from error
 
 
 @contextmanager
@@ -132,7 +123,7 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
     options: dict[str, Any] = {"gguf_file": file, "trust_remote_code": False}
     try:
         with _parsed_once(), watched(on_progress, header.name) as watching:
-            tokenizer = AutoTokenizer.from_pretrained(where, **options)
+            tokenizer = read_gguf_tokenizer(header)
             watching.pop("tqdm_class", None)
             model: Any = AutoModelForCausalLM.from_pretrained(
                 where, dtype=torch.bfloat16, **options, **_plain_weights(file), **watching
@@ -140,22 +131,13 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
     except Exception as error:  # what a header does not show makes transformers raise anything
         if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):
             raise
-        raise PairError(_unreadable(header)) from error
-    _cut_as_llama_cpp(tokenizer, header)
+        raise PairError(unreadable(header)) from error
     if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
         raise PairError(f"{file} holds weights that are no numbers: download it again.")
-    if model.generation_config.eos_token_id is None:
-        model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.eos_token_id = end_ids_of(header) or tokenizer.eos_token_id
     model.config.gguf_digest = f"sha256:{digest}"
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _unreadable(header: GgufHeader) -> str:
-    return (
-        f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
-        "or name the model's own repository."
-    )
 
 
 def _plain_weights(file: str) -> dict[str, Any]:
@@ -165,17 +147,3 @@ def _plain_weights(file: str) -> dict[str, Any]:
     except ImportError:  # before transformers 5.23, which always unpacks
         return {}
     return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
-
-
-def _cut_as_llama_cpp(tokenizer: Any, header: GgufHeader) -> None:
-    """transformers cuts every byte-level text as GPT-2 does; the file names the model's own way."""
-    way = header.text("tokenizer.ggml.pre")
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    known = way in _DIGITS or way in _CUTS
-    if inner is None or not known or header.text("tokenizer.ggml.model") != "gpt2":
-        return
-    cut: Any = pre_tokenizers.Digits(individual_digits=True)
-    if way in _CUTS:
-        cut = pre_tokenizers.Split(Regex(_CUTS[way]), "isolated")
-    as_gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=way in _DIGITS)
-    inner.pre_tokenizer = pre_tokenizers.Sequence([cut, as_gpt2])

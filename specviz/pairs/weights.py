@@ -24,8 +24,8 @@ DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model's hub id, or the path of its local folder, or of its GGUF file, as `name` and as
-    `folder`."""
+    """Where a model is. name: its hub id, or the path of its local folder, or what the model of a
+    GGUF file is called. folder: its local folder or its GGUF file, or None."""
 
     name: str
     folder: Path | None
@@ -33,7 +33,9 @@ class ModelSource:
     @property
     def shown(self) -> str:
         """The name without a path: users of the page must not see paths of this machine."""
-        return self.folder.name if self.folder else shown_name(self.name)
+        if self.folder is None or self.folder.is_file():
+            return shown_name(self.name)
+        return self.folder.name
 
 
 def shown_name(name: str) -> str:

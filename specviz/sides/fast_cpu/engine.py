@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,12 @@ from ...core.states import StateReader
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
+from .blocks import BFLOAT16, KINDS
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
 from .forward import compiled_pass
-from .rows import Layer, Plan
+from .products import product_code
+from .rows import Layer, Plan, Weight
 from .support import forget_stale_code
-from .vector import BYTES, KINDS
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
@@ -33,6 +34,9 @@ FIRST_PLACES = 128  # of a cache; it doubles when they are used up
 ALIGNED = 64  # places: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
 BYTES_PER_THREAD = 4_000_000
+
+DTYPE_KINDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+"""What GGUF files call the dtypes of tensors that are not packed."""
 
 forget_stale_code()
 
@@ -55,16 +59,15 @@ class Passes:
         vocab: int,
         limit: int | None = None,
     ) -> None:
-        kind = KINDS[str(module.dtype).removeprefix("torch.")]
         head_dim: int = layers[0].self_attn.head_dim
         self._limit = limit
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
-        self._layers = (Layer * len(layers))(*(Layer(*layer_addresses(one)) for one in layers))
+        self._layers = (Layer * len(layers))(*(Layer(*layer_weights(layer)) for layer in layers))
         self.plan = Plan(
             code=compiled_pass().address,
-            kind=kind,
-            size=BYTES[kind],
+            product=product_code(),
+            arranged=any(weight.kind == BFLOAT16 for weight in weights_of(module.modules())),
             width=config.hidden_size,
             inner=config.intermediate_size,
             heads=config.num_attention_heads,
@@ -132,20 +135,45 @@ class Passes:
         return shared
 
 
-def layer_addresses(layer: Any) -> list[int]:
-    """The addresses of a layer's tensors, in the order of `Layer`."""
-    attention, mlp = layer.self_attn, layer.mlp
-    linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
-    linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
-    norms = [layer.input_layernorm, layer.post_attention_layernorm]
-    norms += [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-    return addresses_of(linears + norms) + addresses_of(linears, "bias")
+def layer_weights(layer: Any) -> list[Weight]:
+    """The tensors of a layer, in the order of `Layer`."""
+    attention = layer.self_attn
+    mlp = layer.mlp
+    linears = [
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    ]
+    norms = [
+        layer.input_layernorm,
+        layer.post_attention_layernorm,
+        getattr(attention, "q_norm", None),
+        getattr(attention, "k_norm", None),
+    ]
+    return [*weights_of(linears), *weights_of(norms), *map(bias_of, linears)]
 
 
-def addresses_of(modules: Sequence[Any], name: str = "weight") -> list[int]:
-    """Where the tensors of this name of the modules lie; 0 for a module that has none."""
-    tensors = [getattr(module, name, None) for module in modules]
-    return [0 if tensor is None else int(tensor.data_ptr()) for tensor in tensors]
+def weights_of(modules: Iterable[Any]) -> list[Weight]:
+    """The weights of the modules; of one that is None or has none, a `Weight` of nothing."""
+    return [
+        _weight(getattr(module, "weight", None), getattr(module, "packed_as", None))
+        for module in modules
+    ]
+
+
+def bias_of(module: Any) -> Weight:
+    return _weight(getattr(module, "bias", None))
+
+
+def _weight(tensor: Tensor | None, packed_as: str | None = None) -> Weight:
+    if tensor is None:
+        return Weight()
+    kind = packed_as or DTYPE_KINDS[tensor.dtype]
+    return Weight(tensor.data_ptr(), KINDS[kind])
 
 
 def threads_for(model: Any) -> int:
@@ -166,9 +194,9 @@ class CompiledEngine(OwnEngine):
         self._model, inner = model, model.model  # held, since its weights are read by address
         limit = context_length(model)
         self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
-        plan, rest = self._passes.plan, (inner.embed_tokens, inner.norm)
-        plan.embedding, plan.final_norm, plan.head = addresses_of(
-            [*rest, model.get_output_embeddings()]
+        plan = self._passes.plan
+        plan.embedding, plan.final_norm, plan.head = weights_of(
+            [inner.embed_tokens, inner.norm, model.get_output_embeddings()]
         )
         self._slots = np.full(len(inner.layers), -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
@@ -256,11 +284,11 @@ class CompiledHeadEngine(StateReader):
         config = head.config
         self._passes = Passes(head, config.layer, [head.midlayer], head.rotary, config.draft_vocab)
         plan = self._passes.plan
-        plan.embedding, plan.unread_width = head.embedding.data_ptr(), head.fc.in_features
+        plan.embedding = _weight(head.embedding)
+        plan.unread_width = head.fc.in_features
         plan.normed_residual = config.norm_before_residual
-        weighted = [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
-        plan.final_norm, plan.head, plan.fuse, plan.fuse_norm, plan.state_norm = addresses_of(
-            weighted
+        plan.final_norm, plan.head, plan.fuse, plan.fuse_norm, plan.state_norm = weights_of(
+            [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
         )
         targets = head.targets.numpy()
         self._own = np.flatnonzero((targets >= 0) & (targets < vocab))  # tokens that may be drafted

@@ -10,11 +10,16 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import make_engine, thread_counts, use_threads
+from ...core.engine import make_engine, thread_counts, use_threads, used_processors
+from ...pairs.memory import pass_bytes
 from ...pairs.pair import context_length
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine
+
+# Bytes of weights from which every processor helps: a pass then takes tens of milliseconds, in
+# which what the page's server and its browser need of a processor is little.
+LARGE = 400_000_000
 
 ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads
 TURNS = 4
@@ -37,6 +42,8 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     engine = make_engine(target, vocab)
     if engine.form != "compiled":
         return torch.get_num_threads()
+    if pass_bytes(target) >= LARGE:
+        return used_processors()
     counts = thread_counts()
     if len(counts) == 1:
         return counts[0]

@@ -2,7 +2,8 @@
 
 Every row of a pass goes through the same operations in the same order whatever the number of rows
 and threads, so the logits of a token do not depend on them, bit for bit. Weights are read where
-the model has them, by address, and widened to fp32; activations and sums are fp32.
+the model has them, by address, each tensor in its own kind, and become fp32; activations and sums
+are fp32.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from functools import cache
 import numpy as np
 from numba import carray, cfunc, njit, types
 
+from .blocks import STEP
 from .ir import LANES, pointer
 from .rows import (
     LAYER,
     PLAN,
-    ZERO,
     angles_of,
-    arranged_rows,
     embed,
+    in_both_orders,
     matrix,
     meet,
     norm,
@@ -29,7 +30,7 @@ from .rows import (
     rotate,
     share,
 )
-from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
+from .vector import MOST_ROWS, combine, gate_by_silu, softmax
 
 
 @njit(nogil=True, cache=True)
@@ -91,24 +92,24 @@ def attend(plan, q, keys, values, thread, seen):
 
 
 @njit(nogil=True, cache=True)
-def attention_block(plan, layer, thread, arrivals, angles, arranged, x, keys, values):
-    """x += attention over inputs [n, ...] in the order of `arranged_rows`, the thread's share;
+def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
+    """x += attention over inputs [n, ...], as `in_both_orders` gives them, the thread's share;
     returns the arrivals."""
-    kind, threads, head_dim, n = plan.kind, plan.threads, plan.head_dim, x.shape[0]
+    threads, head_dim, n = plan.threads, plan.head_dim, x.shape[0]
     eps, one = plan.eps, np.float32(1.0)
     q, k = matrix(plan.q, n, plan.heads * head_dim), matrix(plan.k, n, plan.kv_heads * head_dim)
     v = matrix(plan.v, n, plan.kv_heads * head_dim)
     seen = matrix(plan.seen, n, plan.heads * head_dim)
     first, last = share(plan.heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
-    product(plan, arranged, layer.query, layer.query_bias, begin, end, q)
-    norm_heads(kind, q, first, last, head_dim, layer.query_norm, eps)
+    product(plan, inputs, layer.query, layer.query_bias, begin, end, q)
+    norm_heads(q, first, last, head_dim, layer.query_norm, eps)
     rotate(q, first, last, head_dim, angles, plan.score_factor)
     first, last = share(plan.kv_heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
-    product(plan, arranged, layer.key, layer.key_bias, begin, end, k)
-    product(plan, arranged, layer.value, layer.value_bias, begin, end, v)
-    norm_heads(kind, k, first, last, head_dim, layer.key_norm, eps)
+    product(plan, inputs, layer.key, layer.key_bias, begin, end, k)
+    product(plan, inputs, layer.value, layer.value_bias, begin, end, v)
+    norm_heads(k, first, last, head_dim, layer.key_norm, eps)
     rotate(k, first, last, head_dim, angles, one)
     remember(k, v, first, last, plan.start, keys, values)
     arrivals = meet(plan.meeting, arrivals, threads)
@@ -123,7 +124,7 @@ def _add_product(plan, inputs, weight, bias, thread, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns."""
     added = matrix(plan.added, x.shape[0], plan.width)
     first, last = share(plan.width, thread, plan.threads, STEP)
-    product(plan, arranged_rows(plan.kind, inputs), weight, bias, first, last, added)
+    product(plan, in_both_orders(plan, inputs), weight, bias, first, last, added)
     for r in range(x.shape[0]):
         for i in range(first, last):
             x[r, i] += added[r, i]
@@ -132,13 +133,13 @@ def _add_product(plan, inputs, weight, bias, thread, x):
 @njit(nogil=True, cache=True)
 def mlp_block(plan, layer, thread, arrivals, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
-    kind, threads, n = plan.kind, plan.threads, x.shape[0]
+    threads, n = plan.threads, x.shape[0]
     gate, up = matrix(plan.gate, n, plan.inner), matrix(plan.up, n, plan.inner)
-    norm(kind, x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
-    arranged = arranged_rows(kind, normed)
+    norm(x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
+    inputs = in_both_orders(plan, normed)
     first, last = share(plan.inner, thread, threads, STEP)
-    product(plan, arranged, layer.gate, layer.gate_bias, first, last, gate)
-    product(plan, arranged, layer.up, layer.up_bias, first, last, up)
+    product(plan, inputs, layer.gate, layer.gate_bias, first, last, gate)
+    product(plan, inputs, layer.up, layer.up_bias, first, last, up)
     for r in range(n if first < last else 0):
         place = r * gate.strides[0] + 4 * first
         gate_by_silu(gate.ctypes.data + place, up.ctypes.data + place, last - first)
@@ -151,20 +152,20 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
 def _beside_states(plan, layer, thread, arrivals, x):
     """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
     normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
-    n, width, kind, eps, one = x.shape[0], plan.width, plan.kind, plan.eps, np.float32(1.0)
+    n, width, eps, one = x.shape[0], plan.width, plan.eps, np.float32(1.0)
     hidden = matrix(plan.hidden, n, width)
     begin, end = share(width, thread, plan.threads, STEP)
     if plan.unread != 0:
         states = matrix(plan.unread, n, plan.unread_width)
-        if plan.fuse_norm != 0:
+        if plan.fuse_norm.address != 0:
             normed_states = np.empty(states.shape, np.float32)
-            norm(kind, states, plan.fuse_norm, eps, one, normed_states)
+            norm(states, plan.fuse_norm, eps, one, normed_states)
             states = normed_states
-        product(plan, arranged_rows(kind, states), plan.fuse, ZERO, begin, end, hidden)
+        product(plan, in_both_orders(plan, states), plan.fuse, plan.nothing, begin, end, hidden)
         arrivals = meet(plan.meeting, arrivals, plan.threads)
     embedded, normed = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
-    norm(kind, x, layer.input_norm, eps, one, embedded)
-    norm(kind, hidden, plan.state_norm, eps, one, normed)
+    norm(x, layer.input_norm, eps, one, embedded)
+    norm(hidden, plan.state_norm, eps, one, normed)
     arrivals = meet(plan.meeting, arrivals, plan.threads)
     residual = normed if plan.normed_residual != 0 else hidden
     both = np.empty((n, 2 * width), np.float32)
@@ -204,13 +205,10 @@ def compiled_pass():
 def run_pass(thread, address):
     """One thread's share of the pass whose plan lies here."""
     plan = plan_at(address)
-    kind, threads, n, keep, arrivals = (
-        plan.kind,
-        plan.threads,
-        plan.tokens,
-        plan.keep,
-        plan.arrivals,
-    )
+    threads = plan.threads
+    n = plan.tokens
+    keep = plan.keep
+    arrivals = plan.arrivals
     layers = carray(pointer(plan.layers), plan.depth, LAYER)
     frequencies = carray(pointer(plan.frequencies), plan.head_dim // 2, np.float32)
     x, normed = matrix(plan.x, n, plan.width), np.empty((n, plan.width), np.float32)
@@ -223,16 +221,16 @@ def run_pass(thread, address):
         if plan.hidden != 0:
             inputs, arrivals = _beside_states(plan, layer, thread, arrivals, x)
         else:
-            norm(kind, x, layer.input_norm, plan.eps, np.float32(1.0), normed)
-        arranged = arranged_rows(kind, inputs)
-        arrivals = attention_block(plan, layer, thread, arrivals, angles, arranged, x, keys, values)
+            norm(x, layer.input_norm, plan.eps, np.float32(1.0), normed)
+        both = in_both_orders(plan, inputs)
+        arrivals = attention_block(plan, layer, thread, arrivals, angles, both, x, keys, values)
         arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
         # No thread writes to x before all have met twice in the next layer.
         if thread == 0 and plan.states != 0:
             _keep_states(plan, i, x)
     last = normed[n - keep :]
-    norm(kind, x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
+    norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
     begin, end = share(plan.vocab, thread, threads, STEP)
     logits = matrix(plan.logits, keep, plan.vocab)
-    product(plan, arranged_rows(kind, last), plan.head, ZERO, begin, end, logits)
+    product(plan, in_both_orders(plan, last), plan.head, plan.nothing, begin, end, logits)
     meet(plan.meeting, arrivals, threads)

@@ -18,7 +18,11 @@ from numba.extending import intrinsic
 LANES = 16
 """Numbers of a vector, on every processor: so sums have the same order on all of them."""
 
-I8, I32, I64, F32 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
+I8 = ir.IntType(8)
+I16 = ir.IntType(16)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+F32 = ir.FloatType()
 VECTOR = ir.VectorType(F32, LANES)
 INTEGERS = ir.VectorType(I32, LANES)
 
@@ -31,10 +35,42 @@ def splat(value: float) -> ir.Constant:
     return ir.Constant(VECTOR, [value] * LANES)
 
 
+def integers(value: int) -> ir.Constant:
+    """A vector whose lanes all hold one integer of 32 bits."""
+    return ir.Constant(INTEGERS, [value & 0xFFFFFFFF] * LANES)
+
+
+def cut(b: ir.IRBuilder, vector: Any, lanes: int, index: int) -> Any:
+    """One of the equal pieces of a vector, of so many lanes each."""
+    if lanes == LANES:
+        return vector
+    places = range(lanes * index, lanes * (index + 1))
+    order = ir.Constant(ir.VectorType(I32, lanes), list(places))
+    return b.shuffle_vector(vector, vector, order)
+
+
+def joined(b: ir.IRBuilder, pieces: Sequence[Any]) -> Any:
+    """The vector that was cut into these pieces."""
+    parts = list(pieces)
+    while len(parts) > 1:
+        lanes = 2 * parts[0].type.count
+        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        parts = [
+            b.shuffle_vector(first, second, order)
+            for first, second in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
+
+
+def lane(b: ir.IRBuilder, vector: Any, index: int) -> Any:
+    """The number in one lane of a vector."""
+    return b.extract_element(vector, ir.Constant(I32, index))
+
+
 def call_intrinsic(b: ir.IRBuilder, name: str, *operands: Any) -> Any:
     kinds = [one.type for one in operands]
     function_type = ir.FunctionType(kinds[0], kinds)
-    full = f"llvm.{name}.v{LANES}f32"
+    full = f"llvm.{name}.v{kinds[0].count}f32"
     return b.call(cgutils.get_or_insert_function(b.module, function_type, full), operands)
 
 
@@ -42,8 +78,8 @@ def fma(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
     return call_intrinsic(b, "fma", x, y, z)
 
 
-def load(b: ir.IRBuilder, address: Any) -> Any:
-    loaded = b.load(b.inttoptr(address, VECTOR.as_pointer()))
+def load(b: ir.IRBuilder, address: Any, lanes: int = LANES) -> Any:
+    loaded = b.load(b.inttoptr(address, ir.VectorType(F32, lanes).as_pointer()))
     loaded.align = 4
     return loaded
 
@@ -123,24 +159,30 @@ def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:
 
     The latter takes a builder, the named cases as plain numbers, and then int64 arguments. A body
     is built once in a module for each combination of cases; a call goes to the one that it names.
+    Of a case whose number stands in the call, only that one is built.
     """
 
     def intrinsic_of(build: Callable[..., None]) -> Any:
         count = len(inspect.signature(build).parameters) - 1
 
         def typed(typing, *given):
+            numbers = [
+                [argument.literal_value] if isinstance(argument, types.Literal) else possible
+                for argument, possible in zip(given, cases.values(), strict=False)
+            ]
+
             def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
                 chosen, rest = args[: len(cases)], args[len(cases) :]
                 made = {
                     case: _function(b.module, build, case, len(rest))
-                    for case in itertools.product(*cases.values())
+                    for case in itertools.product(*numbers)
                 }
                 _call_case(b, chosen, made, rest)
                 return context.get_dummy_value()
 
             return types.void(*[types.int64] * count), codegen
 
-        return intrinsic(functools.wraps(build)(typed))
+        return intrinsic(prefer_literal=True)(functools.wraps(build)(typed))
 
     return intrinsic_of
 
@@ -189,13 +231,20 @@ def pointer(typing, address):
 @intrinsic
 def call_at(typing, code, first, second):
     """Call the function of two int64 whose code lies at an address."""
+    return types.void(*[types.int64] * 3), _call_code
 
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        function_type = ir.FunctionType(ir.VoidType(), [I64, I64])
-        b.call(b.inttoptr(args[0], function_type.as_pointer()), args[1:])
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+@intrinsic
+def call_product(typing, code, rows, x, x_step, w, w_step, inputs, outputs, y, y_step):
+    """`vector.multiply` for one kind of weights, whose code lies at an address."""
+    return types.void(*[types.int64] * 10), _call_code
+
+
+def _call_code(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+    code, arguments = args[0], args[1:]
+    function_type = ir.FunctionType(ir.VoidType(), [I64] * len(arguments))
+    b.call(b.inttoptr(code, function_type.as_pointer()), arguments)
+    return context.get_dummy_value()
 
 
 @operation()

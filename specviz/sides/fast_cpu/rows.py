@@ -8,50 +8,59 @@ from ctypes import Structure, c_float, c_int64
 import numpy as np
 from numba import carray, njit
 
-from .ir import LANES, arrive, pointer, read_shared, yield_processor
-from .vector import BFLOAT16, FLOAT32, MOST_ROWS, STEP, multiply, widen
-
-ZERO = np.int64(0)
-"""For a 0 in a call between compiled functions: numba would compile the called one, and all that it
-calls, once more for the literal."""
+from .blocks import BFLOAT16, FLOAT32, STEP
+from .ir import LANES, arrive, call_product, pointer, read_shared, yield_processor
+from .products import bytes_of
+from .vector import multiply, widen
 
 SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
 
 
+class Weight(Structure):
+    """Where a tensor lies, 0 where a model has no such tensor, and of which kind it is
+    (`blocks.KINDS`)."""
+
+    _fields_ = (("address", c_int64), ("kind", c_int64))
+
+
 class Layer(Structure):
-    """The addresses of a layer's tensors; 0 where a model has no such tensor."""
+    """The tensors of a layer."""
 
     _linears = ("query", "key", "value", "out", "gate", "up", "down")
     _norms = ("input_norm", "middle_norm", "query_norm", "key_norm")
     _names = (*_linears, *_norms, *map("{}_bias".format, _linears))
-    _fields_ = tuple((name, c_int64) for name in _names)
+    _fields_ = tuple((name, Weight) for name in _names)
 
 
 class Plan(Structure):
     """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
     microsecond; many arguments would take longer than a draft's pass.
 
-    code: where the compiled pass itself lies. kind: of the weights (`vector.KINDS`). size: bytes of
-    a weight. inner: width of the MLP. depth: layers to run. capacity: places of the cache. threads:
-    that share a pass. start, tokens, keep: how many tokens are cached, are fed, and for how many of
-    them logits are wanted. meeting: where an int64 counts arrivals, which are so many now.
+    code, product: where the compiled pass itself lies, and `products.multiply_rows`. arranged: 1 if
+    a weight is bf16, so that inputs are needed in its order too. inner: width of the MLP. depth:
+    layers to run. capacity: places of the cache. threads: that share a pass. start, tokens, keep:
+    how many tokens are cached, are fed, and for how many of them logits are wanted. meeting: where
+    an int64 counts arrivals, which are so many now.
+    embedding, final_norm, head and, of a head on a target, fuse, fuse_norm and state_norm: weights;
+    nothing: for a bias that is not there.
     The rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep, vocab], the layers,
     `Layer` [depth], the rotary frequencies, fp32 [head_dim / 2], keys, fp32 [layers, kv_heads,
-    head_dim, capacity], values, fp32 [layers, kv_heads, capacity, head_dim], single weights, and
-    memory for states, fp32 [tokens, ...]. states: of some layers, kept side by side; slots: which
-    of them are a layer's, int64 [depth], below 0 if none.
+    head_dim, capacity], values, fp32 [layers, kv_heads, capacity, head_dim], and memory for states,
+    fp32 [tokens, ...]. states: of some layers, kept side by side; slots: which of them are a
+    layer's, int64 [depth], below 0 if none.
     Of a head on a target, else 0: the states to fuse (unread; 0 if it goes on from its own),
-    numbers in each, the state beside each embedding (hidden), weights, and whether the residual is
-    the normed state. x then holds what its layer gave.
+    numbers in each, the state beside each embedding (hidden), and whether the residual is the
+    normed state. x then holds what its layer gave.
     eps: of the norms.
     """
 
-    _sizes = ("code", "kind", "size", "width", "inner", "depth", "vocab")
+    _sizes = ("code", "product", "arranged", "width", "inner", "depth", "vocab")
     _heads = ("heads", "kv_heads", "head_dim")
     _feed = ("start", "tokens", "keep", "meeting", "arrivals", "ids", "logits")
-    _model = ("layers", "frequencies", "keys", "values", "embedding", "final_norm", "head")
+    _model = ("layers", "frequencies", "keys", "values")
     _memory = ("x", "q", "k", "v", "seen", "added", "gate", "up", "states", "slots", "kept_states")
-    _read = ("unread", "unread_width", "hidden", "fuse", "fuse_norm", "state_norm")
+    _read = ("unread", "unread_width", "hidden")
+    _weights = ("embedding", "final_norm", "head", "fuse", "fuse_norm", "state_norm", "nothing")
     _names = (
         *_sizes,
         *_heads,
@@ -64,7 +73,11 @@ class Plan(Structure):
         "normed_residual",
     )
     _factors = ("eps", "rotary_factor", "score_factor", "logit_factor")
-    _fields_ = (*((name, c_int64) for name in _names), *((name, c_float) for name in _factors))
+    _fields_ = (
+        *((name, c_int64) for name in _names),
+        *((name, Weight) for name in _weights),
+        *((name, c_float) for name in _factors),
+    )
 
 
 LAYER, PLAN = np.dtype(Layer), np.dtype(Plan)
@@ -92,55 +105,60 @@ def meet(counter, arrivals, threads):
 
 
 @njit(nogil=True, cache=True)
-def arranged_rows(kind, x):
-    """x [n, width] in the order in which `multiply` meets weights: of each `STEP` of bf16, those at
-    even places come first."""
-    if kind != BFLOAT16:
-        return x
+def in_both_orders(plan, x):
+    """x [n, width], and x in the order in which `multiply` meets weights of bf16, if the model has
+    any: of each `STEP` those at even places come first."""
+    if plan.arranged == 0:
+        return x, x
     n, width = x.shape
-    out = np.empty((n, width), np.float32)
+    arranged = np.empty((n, width), np.float32)
     for r in range(n):
         for i in range(0, width, STEP):
             for j in range(LANES):
-                out[r, i + j], out[r, i + LANES + j] = x[r, i + 2 * j], x[r, i + 2 * j + 1]
-    return out
+                arranged[r, i + j] = x[r, i + 2 * j]
+                arranged[r, i + LANES + j] = x[r, i + 2 * j + 1]
+    return x, arranged
 
 
 @njit(nogil=True, cache=True)
-def product(plan, x, w, bias, begin, end, y):
-    """y[:, begin:end] = x @ w[begin:end].T + bias[begin:end]; x [n, inputs] in the order of
-    `arranged_rows`, y [n, outputs]."""
-    kind, size = plan.kind, plan.size
-    n, inputs = x.shape
+def product(plan, inputs, weight, bias, begin, end, y):
+    """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end].
+
+    inputs: x [n, width], as `in_both_orders` gives it. y: [n, outputs].
+    """
     if begin >= end:
         return
-    for row in range(0, n, MOST_ROWS):
-        multiply(
-            kind,
-            min(MOST_ROWS, n - row),
-            x.ctypes.data + row * x.strides[0],
-            x.strides[0],
-            w + begin * inputs * size,
-            inputs * size,
-            inputs,
-            end - begin,
-            y.ctypes.data + row * y.strides[0] + 4 * begin,
-            y.strides[0],
-        )
-    if bias != 0:
+    x, arranged = inputs
+    if weight.kind == BFLOAT16:
+        x = arranged
+    n, width = x.shape
+    call_product(
+        plan.product,
+        weight.kind,
+        n,
+        x.ctypes.data,
+        x.strides[0],
+        weight.address + bytes_of(weight.kind, begin * width),
+        width,
+        end - begin,
+        y.ctypes.data + 4 * begin,
+        y.strides[0],
+    )
+    if bias.address != 0:
         line = np.empty(end - begin, np.float32)
-        widen(kind, bias + begin * size, line.ctypes.data, end - begin)
+        source = bias.address + bytes_of(bias.kind, begin)
+        widen(bias.kind, source, line.ctypes.data, end - begin)
         for row in range(n):
             for i in range(end - begin):
                 y[row, begin + i] += line[i]
 
 
 @njit(nogil=True, cache=True)
-def norm(kind, x, weight, eps, scale, out):
+def norm(x, weight, eps, scale, out):
     """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467)."""
     n, width = x.shape
     line = np.empty(width, np.float32)
-    widen(kind, weight, line.ctypes.data, width)
+    widen(weight.kind, weight.address, line.ctypes.data, width)
     square = np.empty(1, np.float32)
     for r in range(n):
         row = x.ctypes.data + r * x.strides[0]
@@ -167,13 +185,13 @@ def rotate(states, first, last, head_dim, angles, scale):
 
 
 @njit(nogil=True, cache=True)
-def norm_heads(kind, states, first, last, head_dim, weight, eps):
+def norm_heads(states, first, last, head_dim, weight, eps):
     """Norms of single heads, as Qwen3 has them for q and k."""
-    if weight == 0:
+    if weight.address == 0:
         return
     for h in range(first, last):
         rows = states[:, h * head_dim : (h + 1) * head_dim].copy()
-        norm(kind, rows, weight, eps, np.float32(1.0), rows)
+        norm(rows, weight, eps, np.float32(1.0), rows)
         for r in range(len(rows)):
             for i in range(head_dim):
                 states[r, h * head_dim + i] = rows[r, i]
@@ -183,9 +201,10 @@ def norm_heads(kind, states, first, last, head_dim, weight, eps):
 def embed(plan, ids, thread, x):
     """The thread's share of the embeddings of `ids`; x: [n, width]."""
     first, last = share(len(ids), thread, plan.threads, 1)
+    table = plan.embedding
     for r in range(first, last):
-        source = plan.embedding + ids[r] * plan.width * plan.size
-        widen(plan.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
+        source = table.address + bytes_of(table.kind, ids[r] * plan.width)
+        widen(table.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
 
 
 @njit(nogil=True, cache=True)

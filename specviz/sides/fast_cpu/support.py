@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,12 +27,15 @@ log = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
 COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
-MOST_PARAMETERS = 1_600_000_000  # the largest measured; there, too, each pass was the fastest so
+TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each call
 UNIT = 32  # widths must be multiples of it
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
 TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5
 HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to 16 bits
 ROWS = 8192  # of the output layer that are widened at a time
+READ = {torch.float32, torch.bfloat16, torch.float16, torch.uint8}
+"""Dtypes that a pass reads; bytes are blocks of packed weights."""
+
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -94,7 +97,7 @@ def _is_as_published(model: Any) -> bool:
     modules = list(model.modules())
     hooks = ("_forward_hooks", "_forward_pre_hooks")
     own = all(
-        type(m).__module__.startswith(("transformers.", "torch.nn."))
+        (type(m).__module__.startswith(("transformers.", "torch.nn.")) or hasattr(m, "packed_as"))
         and "forward" not in vars(m)
         and not any(getattr(m, hook) for hook in hooks)
         for m in modules
@@ -102,7 +105,9 @@ def _is_as_published(model: Any) -> bool:
     parts = (part for layer in model.model.layers for part in (layer.self_attn, layer.mlp))
     children = (named for part in parts for named in part.named_children())
     return own and all(
-        type(child) is torch.nn.Linear for name, child in children if name.endswith("_proj")
+        type(child) is torch.nn.Linear or hasattr(child, "packed_as")
+        for name, child in children
+        if name.endswith("_proj")
     )
 
 
@@ -142,9 +147,8 @@ def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) ->
     tensors = list(tensors)
     widths = (config.hidden_size, config.intermediate_size, head_dim)
     return (
-        {t.dtype for t in tensors} in ({torch.float32}, {torch.bfloat16}, {torch.float16})
+        {t.dtype for t in tensors} <= READ
         and all(width % UNIT == 0 for width in widths)
-        and sum(t.numel() for t in tensors) <= MOST_PARAMETERS
         and config.hidden_act == "silu"
         and getattr(rotary, "rope_type", "default") in STATIC_ROPE
     )
@@ -152,11 +156,12 @@ def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) ->
 
 @torch.inference_mode()
 def _gives_its_logits(model: Any, engine: Any) -> bool:
+    layers = TRIED_LAYERS if getattr(model, "packed_as", None) else None
     ids = torch.arange(min(TRIED, context_length(model) or 1)) % engine.vocab
-    many = engine.forward(ids, keep=len(ids))
+    many = engine.forward(ids, keep=len(ids), layers=layers)
     engine.rollback(len(ids) - 1)
-    one = engine.forward(ids[-1:], keep=1)
-    wanted = _fp32_logits(model, ids)[:, : engine.vocab]
+    one = engine.forward(ids[-1:], keep=1, layers=layers)
+    wanted = _fp32_logits(model, ids, layers)[:, : engine.vocab]
     if not torch.isfinite(wanted).all():
         return False  # the plain engine then says what is wrong
     why = "pass gave other logits; using transformers' modules"
@@ -180,8 +185,9 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
 
 
 @torch.inference_mode()
-def _fp32_logits(model: Any, ids: Tensor) -> Tensor:
-    """The logits [tokens, vocab] of a model's own modules and weights, computed in fp32.
+def _fp32_logits(model: Any, ids: Tensor, layers: int | None) -> Tensor:
+    """The logits [tokens, vocab] of a model's own modules and weights, computed in fp32, by its
+    first `layers`, or by all of them.
 
     One layer at a time is widened, so that memory does not double.
     """
@@ -189,18 +195,21 @@ def _fp32_logits(model: Any, ids: Tensor) -> Tensor:
     states = inner.embed_tokens(ids).float().unsqueeze(0)
     rotary = inner.rotary_emb(states, torch.arange(len(ids)).unsqueeze(0))
     mask = torch.full((1, 1, len(ids), len(ids)), -torch.inf).triu(1)
-    for layer in inner.layers:
+    for layer in inner.layers[:layers]:
         out = _widened(layer)(states, attention_mask=mask, position_embeddings=rotary)
         states = out if isinstance(out, Tensor) else out[0]
     states = _widened(inner.norm)(states)[0]
     head = model.get_output_embeddings()
+    if hasattr(head, "packed_as"):
+        return cast("Tensor", head(states))
     rows = [states @ rows.float().T for rows in head.weight.split(ROWS)]
     return torch.cat(rows, -1) + (0 if head.bias is None else head.bias.float())
 
 
 def _widened(module: Any) -> Any:
     dtypes = {p.dtype for p in module.parameters()}
-    return module if dtypes == {torch.float32} else copy.deepcopy(module).float()
+    halves = dtypes & {torch.float16, torch.bfloat16}
+    return copy.deepcopy(module).float() if halves else module
 
 
 def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype, why: str) -> bool:

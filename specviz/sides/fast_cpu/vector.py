@@ -8,25 +8,37 @@ a tree of additions.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
+from .blocks import (
+    BFLOAT16,
+    FLOAT32,
+    KINDS,
+    PACKED,
+    PLAIN,
+    step_bytes,
+    step_weights,
+    unpacked,
+)
 from .ir import (
     I8,
     I32,
     INTEGERS,
     LANES,
-    VECTOR,
     Loop,
     broadcast,
     call_intrinsic,
+    cut,
     exp,
     fma,
     fold,
     i64,
+    joined,
     load,
     operation,
     splat,
@@ -34,48 +46,40 @@ from .ir import (
     store,
 )
 
-STEP = 32  # numbers that an operation over weights takes at a time
-FLOAT32, BFLOAT16, FLOAT16 = range(3)
-KINDS = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
-"""Dtypes of weights by name, as the numbers that the functions below take."""
-BYTES = (4, 2, 2)  # of a weight, by kind
+LINE = 64  # bytes that a processor brings from memory at a time
+AHEAD = 8192  # bytes that weights are fetched ahead: more than arrive during an access
+LINES = 8  # of weights that are unpacked together
 MOST_ROWS = 6  # that one call multiplies: a verify pass of gamma = 5
-
-
-def widened(b: ir.IRBuilder, address: Any, kind: int) -> tuple[Any, Any]:
-    """`STEP` weights as two vectors of fp32: the first and second half, or, of bf16, those at even
-    and at odd places."""
-    if kind == FLOAT32:
-        return load(b, address), load(b, b.add(address, i64(4 * LANES)))
-    if kind == BFLOAT16:  # each is the upper half of an fp32
-        pairs = b.load(b.inttoptr(address, INTEGERS.as_pointer()))
-        pairs.align = 2
-        even = b.shl(pairs, ir.Constant(INTEGERS, [16] * LANES))
-        odd = b.and_(pairs, ir.Constant(INTEGERS, [0xFFFF0000] * LANES))
-        return b.bitcast(even, VECTOR), b.bitcast(odd, VECTOR)
-    halves = []
-    for place in (address, b.add(address, i64(2 * LANES))):
-        raw = b.load(b.inttoptr(place, ir.VectorType(ir.HalfType(), LANES).as_pointer()))
-        raw.align = 2
-        halves.append(b.fpext(raw, VECTOR))
-    return halves[0], halves[1]
 
 
 @operation(kind=tuple(KINDS.values()))
 def widen(b, kind, source, target, count):
-    """Copy `count` numbers of `kind`, a multiple of `STEP`, as fp32."""
-    loop = Loop(b, count, STEP, [])
-    first, second = widened(b, b.add(source, b.mul(loop.index, i64(BYTES[kind]))), kind)
-    if kind == BFLOAT16:
+    """Copy `count` weights of `kind`, a multiple of its step, as fp32 in their order."""
+    _widen(b, kind, source, target, count, in_order=True)
+
+
+@operation(kind=tuple(KINDS.values()))
+def widen_as_met(b, kind, source, target, count):
+    """The same in the order in which `multiply` meets the weights."""
+    _widen(b, kind, source, target, count, in_order=False)
+
+
+def _widen(b, kind, source, target, count, *, in_order):
+    loop = Loop(b, count, step_weights(kind), [source])
+    address = loop.carried[0]
+    _prefetch_step(b, kind, address, AHEAD)
+    vectors = unpacked(b, kind, address)
+    if kind == BFLOAT16 and in_order:
         order = [p for i in range(LANES) for p in (i, LANES + i)]
-        first, second = (
-            b.shuffle_vector(first, second, ir.Constant(INTEGERS, part))
+        even, odd = vectors
+        vectors = (
+            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, part))
             for part in (order[:LANES], order[LANES:])
         )
     here = b.add(target, b.mul(loop.index, i64(4)))
-    store(b, first, here)
-    store(b, second, b.add(here, i64(4 * LANES)))
-    loop.end([])
+    for index, vector in enumerate(vectors):
+        store(b, vector, b.add(here, i64(4 * LANES * index)))
+    loop.end([b.add(address, i64(step_bytes(kind)))])
 
 
 @operation()
@@ -115,67 +119,162 @@ def gate_by_silu(b, gate, up, count):
     loop.end([])
 
 
-def _outputs(rows: int) -> int:
-    """How many outputs are summed side by side without running out of vector registers."""
-    if rows == 1:  # few streams of weights at a time: such a product waits for memory only
-        return 2
+class Tile(NamedTuple):
+    """What one loop over inputs sums. groups: the rows, in groups that go through the loop one
+    after the other. outputs: side by side. lanes: of a vector that fits a register."""
+
+    groups: tuple[range, ...]
+    outputs: int
+    lanes: int
+
+
+def _tile(rows: int) -> Tile:
+    """A tile whose sums stay in the vector registers of this processor, with one vector of weights
+    for each output and one of inputs."""
     features = llvm.get_host_cpu_features()
-    registers, each = 32, 4  # how many there are, and how many hold `LANES` numbers
+    registers, lanes = 16, 4
     if features.get("avx512f"):
-        registers, each = 32, 1
+        registers, lanes = 32, 16
     elif features.get("avx"):
-        registers, each = 16, 2
-    fitting = [n for n in (8, 4, 2) if each * (rows * n + n + 1) <= registers]
-    return fitting[0] if fitting else 1
+        registers, lanes = 16, 8
+    sums = LANES // lanes  # vectors for the sums of a row and an output
+    if rows == 1:  # few streams of weights at a time: such a product waits for memory only
+        return Tile((range(1),), 2, lanes)
+    # A vector of inputs is loaded once for all outputs, so two outputs halve what is loaded.
+    most = max(1, (registers - 3) // (2 * sums))
+    count = -(-rows // most)
+    each = -(-rows // count)
+    groups = tuple(range(first, min(first + each, rows)) for first in range(0, rows, each))
+    fitting = [n for n in (8, 4, 2) if sums * each * n + n + 1 <= registers]
+    return Tile(groups, fitting[0] if fitting else 1, lanes)
 
 
-@operation(kind=tuple(KINDS.values()), rows=range(1, MOST_ROWS + 1))
+@operation(kind=PLAIN, rows=range(1, MOST_ROWS + 1))
 def multiply(b, kind, rows, x, x_step, w, w_step, inputs, outputs, y, y_step):
     """y[r, o] = x[r] . w[o] for `rows` rows (1 to `MOST_ROWS`) and all outputs.
 
-    x, y: fp32, x in the order of `rows.arranged_rows`. w: of `kind`. inputs: a multiple of `STEP`.
+    x, y: fp32, x in the order of `rows.arranged_rows`. w: of a `kind` that is not packed. inputs: a
+    multiple of `STEP`.
     """
-    width = _outputs(rows)
-    whole = b.and_(outputs, i64(-width))
-    _tiles(b, kind, rows, width, x, x_step, w, w_step, inputs, whole, y, y_step)
-    if width > 1:
+    tile = _tile(rows)
+    whole = b.and_(outputs, i64(-tile.outputs))
+    _tiles(b, kind, tile, x, x_step, w, w_step, inputs, whole, y, y_step)
+    if tile.outputs > 1:
         rest = b.sub(outputs, whole)
         w_rest = b.add(w, b.mul(w_step, whole))
         y_rest = b.add(y, b.mul(whole, i64(4)))
-        _tiles(b, kind, rows, 1, x, x_step, w_rest, w_step, inputs, rest, y_rest, y_step)
+        single = tile._replace(outputs=1)
+        _tiles(b, kind, single, x, x_step, w_rest, w_step, inputs, rest, y_rest, y_step)
 
 
-def _tiles(b, kind, rows, width, x, x_step, w, w_step, inputs, outputs, y, y_step):
-    """`rows` times `width` dot products at a time, for all of a multiple of `width` outputs."""
+@operation(kind=PACKED)
+def multiply_row(b, kind, x, w, w_step, inputs, outputs, y):
+    """The same for one row and packed weights; inputs: a multiple of what a block holds."""
+    tile = _tile(1)
+    whole = b.and_(outputs, i64(-tile.outputs))
+    step = i64(0)
+    _tiles(b, kind, tile, x, step, w, w_step, inputs, whole, y, step)
+    rest = b.sub(outputs, whole)
+    w_rest = b.add(w, b.mul(w_step, whole))
+    y_rest = b.add(y, b.mul(whole, i64(4)))
+    _tiles(b, kind, tile._replace(outputs=1), x, step, w_rest, w_step, inputs, rest, y_rest, step)
+
+
+def _tiles(b, kind, tile, x, x_step, w, w_step, inputs, outputs, y, y_step):
+    """All outputs, a multiple of those of a tile."""
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
-        xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
-        ys = [b.add(y, b.mul(y_step, i64(r))) for r in range(rows)]
-        tile = Loop(b, outputs, width, [w])
-        ws = [b.add(tile.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
-        ahead = b.mul(w_step, i64(width))
-        loop = Loop(b, inputs, STEP, [splat(0.0)] * (rows * width))
-        w_place, x_place = b.mul(loop.index, i64(BYTES[kind])), b.mul(loop.index, i64(4))
-        sums = list(loop.carried)
-        weights = []
-        for address in ws:
-            here = b.add(address, w_place)
-            weights.append(widened(b, here, kind))
-            # More bytes than arrive during a memory access.
-            _prefetch(b, b.add(here, i64(8192 if rows == 1 else 24576)))
-        for half in (0, 1):
+        loop = Loop(b, outputs, tile.outputs, [w])
+        ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(tile.outputs)]
+        out = b.add(y, b.mul(loop.index, i64(4)))
+        for rows in tile.groups:
+            xs = [b.add(x, b.mul(x_step, i64(r))) for r in rows]
+            ahead = 0
+            if rows.start == 0:  # later groups find the weights in the cache
+                ahead = AHEAD if rows.stop == 1 else 3 * AHEAD
+            start = [splat(0.0)] * (len(xs) * len(ws))
+            sums = _dot_products(b, kind, tile.lanes, xs, ws, inputs, start, ahead)
+            for r, totals in zip(rows, batched(sums, len(ws)), strict=True):
+                line = b.add(out, b.mul(y_step, i64(r)))
+                for o, total in enumerate(totals):
+                    store(b, fold(b, total, b.fadd), b.add(line, i64(4 * o)))
+        loop.end([b.add(loop.carried[0], b.mul(w_step, i64(tile.outputs)))])
+
+
+@operation(rows=range(1, MOST_ROWS + 1))
+def accumulate(b, rows, x, x_step, w, w_step, inputs, sums):
+    """Add products of `rows` rows with `LINES` lines of weights, all fp32, to their running sums.
+
+    sums: fp32 [rows, LINES, LANES]. inputs: a multiple of `STEP`.
+    """
+    tile = _tile(rows)
+    loop = Loop(b, i64(LINES), tile.outputs, [])
+    ws = [b.add(w, b.mul(w_step, b.add(loop.index, i64(o)))) for o in range(tile.outputs)]
+    for group in tile.groups:
+        xs = [b.add(x, b.mul(x_step, i64(r))) for r in group]
+        places = [
+            b.add(sums, b.mul(b.add(loop.index, i64(r * LINES + o)), i64(4 * LANES)))
+            for r in group
+            for o in range(tile.outputs)
+        ]
+        start = [load(b, place) for place in places]
+        for place, total in zip(
+            places, _dot_products(b, FLOAT32, tile.lanes, xs, ws, inputs, start, 0), strict=True
+        ):
+            store(b, total, place)
+    loop.end([])
+
+
+@operation()
+def fold_sums(b, sums, count, y):
+    """y[i] = the total of the running sums i, of `count`."""
+    loop = Loop(b, count, 1, [])
+    total = fold(b, load(b, b.add(sums, b.mul(loop.index, i64(4 * LANES)))), b.fadd)
+    store(b, total, b.add(y, b.mul(loop.index, i64(4))))
+    loop.end([])
+
+
+def _dot_products(b, kind, lanes, xs, ws, inputs, start, ahead):
+    """`start`, a vector for each row of inputs and row of weights, plus their products: running
+    sums, to be folded.
+
+    xs, ws: addresses of the rows. lanes: of the vectors to compute with. ahead: how many bytes
+    further on weights are fetched from memory: more than arrive during an access; 0 if they are
+    not.
+    """
+    pieces = LANES // lanes
+    sums = [cut(b, vector, lanes, piece) for vector in start for piece in range(pieces)]
+    loop = Loop(b, inputs, step_weights(kind), [i64(0), *sums])
+    w_place = loop.carried[0]
+    x_place = b.mul(loop.index, i64(4))
+    sums = list(loop.carried[1:])
+    streams = []
+    for address in ws:
+        here = b.add(address, w_place)
+        streams.append(unpacked(b, kind, here))
+        if ahead:
+            _prefetch_step(b, kind, here, ahead)
+    for part, weights in enumerate(zip(*streams, strict=True)):
+        for piece in range(pieces):
+            pieces_of_weights = [cut(b, vector, lanes, piece) for vector in weights]
+            offset = i64(4 * (LANES * part + lanes * piece))
             for r, address in enumerate(xs):
-                part = b.add(b.add(address, x_place), i64(4 * LANES * half))
-                x_part = load(b, part)
-                for o in range(width):
-                    at = r * width + o
-                    sums[at] = fma(b, x_part, weights[o][half], sums[at])
-        loop.end(sums)
-        out = b.mul(tile.index, i64(4))
-        for r, address in enumerate(ys):
-            for o in range(width):
-                total = fold(b, sums[r * width + o], b.fadd)
-                store(b, total, b.add(b.add(address, out), i64(4 * o)))
-        tile.end([b.add(tile.carried[0], ahead)])
+                x_piece = load(b, b.add(b.add(address, x_place), offset), lanes)
+                for o, w_piece in enumerate(pieces_of_weights):
+                    at = (r * len(ws) + o) * pieces + piece
+                    sums[at] = fma(b, x_piece, w_piece, sums[at])
+    loop.end([b.add(w_place, i64(step_bytes(kind))), *sums])
+    return [joined(b, each) for each in batched(sums, pieces)]
+
+
+def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    """The values in groups of this size."""
+    return [values[i : i + size] for i in range(0, len(values), size)]
+
+
+def _prefetch_step(b: ir.IRBuilder, kind: int, address: Any, ahead: int) -> None:
+    """Fetch what lies so many bytes behind the weights of one step."""
+    for line in range(0, step_bytes(kind), LINE):
+        _prefetch(b, b.add(address, i64(line + ahead)))
 
 
 def _prefetch(b: ir.IRBuilder, address: Any) -> None:

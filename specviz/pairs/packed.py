@@ -1,0 +1,377 @@
+"""Models of GGUF files with their weights as the file holds them, for compiled passes.
+
+The model is one of transformers: its config and its modules, of which the linear layers and the
+embedding table hold blocks of the file in place of numbers. Its modules can run too, slowly: each
+unpacks its weights for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from torch import Tensor, nn
+from transformers import AutoConfig
+
+from ..environment import has_numba
+from ..errors import PairError
+from .gguf import GgufHeader, GgufTensor, unreadable
+from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
+from .load import sha256
+from .memory import shown_bytes
+from .metadata import ModelMetadata, meta_model
+from .progress import Progress, Watcher
+from .weights import ModelSource
+
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+"""Kinds of tensors that are not packed."""
+
+PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+"""Kinds that compiled passes read."""
+
+CHUNK = 1 << 24  # bytes that are read at a time, between two looks at the progress
+PIECE = 1 << 22  # weights that are unpacked at a time
+UNIT = 32  # widths of matrices must be multiples of it
+
+_ATTENTION = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+}
+_LAYER = _ATTENTION | {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+FREQUENCIES = "rope_freqs.weight"
+"""A tensor of factors that slow rotary frequencies down."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer whose weights are blocks of a GGUF file.
+
+    weight: uint8 [out_features, bytes of a row]. packed_as: its kind, such as "Q4_K".
+    """
+
+    def __init__(
+        self, weight: nn.Parameter, packed_as: str, in_features: int, bias: nn.Parameter | None
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = bias
+        self.packed_as = packed_as
+        self.in_features = in_features
+        self.out_features = len(weight)
+
+    @property
+    def numbers(self) -> int:
+        """How many weights it has."""
+        return self.in_features * self.out_features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)
+        step = max(1, PIECE // self.in_features)
+        for begin in range(0, self.out_features, step):
+            part = slice(begin, begin + step)
+            weight = unpacked(self.weight[part], self.packed_as, self.in_features)
+            outputs[..., part] = inputs @ weight.to(inputs.dtype).T
+        return outputs if self.bias is None else outputs + self.bias
+
+
+class PackedEmbedding(nn.Module):
+    """An embedding table whose rows are blocks of a GGUF file, as those of `PackedLinear`."""
+
+    def __init__(self, weight: nn.Parameter, packed_as: str, width: int) -> None:
+        super().__init__()
+        self.weight = weight
+        self.packed_as = packed_as
+        self.embedding_dim = width
+        self.num_embeddings = len(weight)
+
+    @property
+    def numbers(self) -> int:
+        """How many weights it has."""
+        return self.embedding_dim * self.num_embeddings
+
+    def forward(self, ids: Tensor) -> Tensor:
+        rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
+        return rows.view(*ids.shape, self.embedding_dim)
+
+
+def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
+    """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
+    package `gguf` computes."""
+    from ..sides.fast_cpu.products import unpack  # which imports numba
+
+    weights = torch.empty(len(blocks), width)
+    unpack(kind, blocks.detach().contiguous().numpy(), weights.numpy())
+    return weights
+
+
+def can_stay_packed(header: GgufHeader) -> bool:
+    """Whether compiled passes read all tensors of a file."""
+    if header.architecture not in ARCHITECTURES or not has_numba():
+        return False
+    names = dict(_named(header))
+    return len(names) == len(header.tensors) - (FREQUENCIES in header.tensors) and all(
+        _is_readable(tensor) for tensor in header.tensors.values()
+    )
+
+
+def _is_readable(tensor: GgufTensor) -> bool:
+    if tensor.kind in PLAIN:
+        return len(tensor.shape) == 1 or tensor.shape[-1] % UNIT == 0
+    block, _ = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
+    return tensor.kind in PACKED and len(tensor.shape) == 2 and tensor.shape[-1] % block == 0
+
+
+def config_of(header: GgufHeader) -> Any:
+    """The config of transformers for the model of a file. Raises `PairError`."""
+    number = header.number
+    sizes = {
+        "hidden_size": number("embedding_length"),
+        "intermediate_size": number("feed_forward_length"),
+        "num_hidden_layers": number("block_count"),
+        "num_attention_heads": number("attention.head_count"),
+        "max_position_embeddings": number("context_length"),
+    }
+    table = header.tensors.get("token_embd.weight")
+    if table is None or not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        raise PairError(
+            f"{header.path.name} does not say how its model is built: download it again, or name "
+            "the model's own repository."
+        )
+    heads = sizes["num_attention_heads"]
+    values = header.values
+    rope: dict[str, Any] = {
+        "rope_type": "default",
+        "rope_theta": number("rope.freq_base") or 10_000.0,
+    }
+    if header.text(f"{header.architecture}.rope.scaling.type") in ("linear", "yarn"):
+        rope["rope_type"] = header.text(f"{header.architecture}.rope.scaling.type")
+        rope["factor"] = number("rope.scaling.factor") or 1.0
+        if original := number("rope.scaling.original_context_length"):
+            rope["original_max_position_embeddings"] = original
+    config = AutoConfig.for_model(
+        header.architecture,
+        **sizes,
+        vocab_size=table.shape[0],
+        num_key_value_heads=number("attention.head_count_kv") or heads,
+        head_dim=number("attention.key_length") or sizes["hidden_size"] // heads,
+        rms_norm_eps=number("attention.layer_norm_rms_epsilon") or 1e-6,
+        rope_parameters=rope,
+        tie_word_embeddings=header.tied,
+        attention_bias="blk.0.attn_q.bias" in header.tensors,
+        bos_token_id=values.get("tokenizer.ggml.bos_token_id"),
+        eos_token_id=end_ids_of(header),
+        pad_token_id=values.get("tokenizer.ggml.padding_token_id"),
+    )
+    config.dtype = torch.float32
+    return config
+
+
+def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadata:
+    """What is known of the model of a file for which `can_stay_packed`. name: what it is called,
+    instead of what the file says. Raises `PairError`."""
+    try:
+        model = meta_model(config_of(header))
+        tokenizer = read_gguf_tokenizer(header)
+    except PairError:
+        raise
+    except Exception as error:  # what a header says wrongly makes the libraries raise anything
+        raise PairError(unreadable(header)) from error
+    model.generation_config.eos_token_id = end_ids_of(header)
+    source = ModelSource(name or header.name, header.path)
+    return ModelMetadata(source, model, tokenizer, header)
+
+
+def load_packed(
+    header: GgufHeader,
+    name: str,
+    dtype: torch.dtype | None = None,
+    on_progress: Watcher | None = None,
+) -> Any:
+    """The model of a file for which `can_stay_packed`.
+
+    name: what it is called. dtype: in which its matrices are unpacked; None keeps them as they are.
+    Raises `PairError` if the file cannot be read or holds weights that are no numbers.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        digest = pool.submit(sha256, header.path)
+        blocks = _read(header, name, on_progress)
+        model = _assembled(header, blocks, dtype)
+        model.config.gguf_digest = f"sha256:{digest.result()}"
+    model.config.dtype = dtype or torch.float32
+    model.config._name_or_path = name
+    model.name_or_path = name
+    model.generation_config.eos_token_id = end_ids_of(header)
+    model.packed_as = header.quantization if dtype is None else None
+    return model.eval()
+
+
+def _read(header: GgufHeader, name: str, on_progress: Watcher | None) -> Tensor:
+    """All tensors of a file in one memory: uint8 [bytes]."""
+    blocks = torch.empty(header.stored, dtype=torch.uint8)
+    view = memoryview(blocks.numpy())
+    sentence = f"reading {name} ({shown_bytes(header.stored)})"
+    try:
+        with header.path.open("rb") as file:
+            file.seek(header.begin)
+            for begin in range(0, header.stored, CHUNK):
+                part = view[begin : begin + CHUNK]
+                if file.readinto(part) != len(part):
+                    raise PairError(f"{header.path.name} is cut off: download it again.")
+                if on_progress is not None:
+                    on_progress(Progress(sentence, (begin + len(part)) / header.stored))
+    except OSError as error:
+        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
+    return blocks
+
+
+def _assembled(header: GgufHeader, blocks: Tensor, dtype: torch.dtype | None) -> Any:
+    config = config_of(header)
+    model = meta_model(config)
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for name, path in _named(header):
+        tensor = header.tensors[name]
+        data = blocks[tensor.start : tensor.start + tensor.bytes].view(tensor.shape[0], -1)
+        part = name.split(".")[-2]
+        if header.architecture == "llama" and part in heads:
+            data.copy_(_halves_apart(data, heads[part]))
+        _place(model, path, name.rpartition(".")[2], tensor, data, dtype)
+    if header.tied:
+        _tie(model)
+    inner = model.model
+    inner.rotary_emb = type(inner.rotary_emb)(config=config)
+    if FREQUENCIES in header.tensors:
+        factors = header.tensors[FREQUENCIES]
+        data = blocks[factors.start : factors.start + factors.bytes]
+        inner.rotary_emb.inv_freq /= data.view(torch.float32)
+    left = [name for name, p in model.named_parameters() if p.device.type == "meta"]
+    if left:
+        raise PairError(
+            f"{header.path.name} lacks weights, {left[0]} among them: download it again."
+        )
+    return model
+
+
+def _named(header: GgufHeader) -> Iterator[tuple[str, str]]:
+    """The tensors of a file that a model of transformers has, and the paths of their modules."""
+    for name in header.tensors:
+        stem, _, _ = name.rpartition(".")
+        if stem in _OUTSIDE:
+            yield name, _OUTSIDE[stem]
+            continue
+        block, _, rest = stem.partition(".")
+        index, _, part = rest.partition(".")
+        if block == "blk" and index.isdecimal() and part in _LAYER:
+            yield name, f"model.layers.{index}.{_LAYER[part]}"
+
+
+def _place(
+    model: Any,
+    path: str,
+    role: str,
+    tensor: GgufTensor,
+    data: Tensor,
+    dtype: torch.dtype | None,
+) -> None:
+    """Put a tensor into the module with this path, as its weight or its bias."""
+    parent_path, _, attribute = path.rpartition(".")
+    try:
+        parent = model.get_submodule(parent_path)
+        module = getattr(parent, attribute)
+    except AttributeError as error:
+        raise PairError(f"the model has no {path}: download the file again.") from error
+    if role == "bias" or len(tensor.shape) == 1:
+        numbers = data.view(PLAIN[tensor.kind]).view(tensor.shape).float()
+        _check(tensor, numbers)
+        setattr(module, role, _parameter(numbers))
+        return
+    rows, width = tensor.shape
+    _check_scales(tensor, data)
+    bias = getattr(module, "bias", None)
+    if tensor.kind in PLAIN:
+        numbers = data.view(PLAIN[tensor.kind]).view(rows, width)
+        module.weight = _parameter(numbers if dtype is None else numbers.to(dtype))
+    elif dtype is not None:
+        module.weight = _parameter(_unpacked_as(data, tensor.kind, width, dtype))
+    elif isinstance(module, nn.Embedding):
+        setattr(parent, attribute, PackedEmbedding(_parameter(data), tensor.kind, width))
+    else:
+        setattr(parent, attribute, PackedLinear(_parameter(data), tensor.kind, width, bias))
+
+
+def _parameter(data: Tensor) -> nn.Parameter:
+    return nn.Parameter(data, requires_grad=False)
+
+
+def _unpacked_as(data: Tensor, kind: str, width: int, dtype: torch.dtype) -> Tensor:
+    weights = torch.empty(len(data), width, dtype=dtype)
+    step = max(1, PIECE // width)
+    for begin in range(0, len(data), step):
+        part = slice(begin, begin + step)
+        weights[part] = unpacked(data[part], kind, width)
+    return weights
+
+
+def _halves_apart(rows: Tensor, heads: int) -> Tensor:
+    """Outputs of a projection of queries or keys, reordered for a rotation of halves.
+
+    llama.cpp rotates, in this architecture, outputs 2i and 2i + 1 of a head together; transformers
+    rotates i and i + head_dim / 2.
+    """
+    pairs = rows.view(heads, len(rows) // heads // 2, 2, -1)
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def _tie(model: Any) -> None:
+    table = model.model.embed_tokens
+    packed_as = getattr(table, "packed_as", None)
+    if packed_as is None:
+        model.lm_head.weight = table.weight
+    else:
+        model.lm_head = PackedLinear(table.weight, packed_as, table.embedding_dim, None)
+
+
+def _check(tensor: GgufTensor, numbers: Tensor) -> None:
+    if not bool(torch.isfinite(numbers).all()):
+        raise PairError("the file holds weights that are no numbers: download it again.")
+
+
+SCALES = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+}
+"""Where the scales of a block lie, fp16: bytes from its begin on."""
+
+
+def _check_scales(tensor: GgufTensor, data: Tensor) -> None:
+    """Whether all weights are numbers: those whose scales are."""
+    if tensor.kind in PLAIN:
+        _check(tensor, data.view(PLAIN[tensor.kind]))
+        return
+    _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
+    blocks = data.numpy().reshape(-1, size)
+    for place in SCALES[tensor.kind]:
+        halves = np.ascontiguousarray(blocks[:, place : place + 2]).view(np.uint16)
+        if ((halves & 0x7C00) == 0x7C00).any():
+            raise PairError("the file holds weights that are no numbers: download it again.")
