@@ -28,7 +28,7 @@ from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import Facts, NamedPair, named_pair, wheel_file
+from .table import Facts, NamedPair, file_place, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
 
 
@@ -42,19 +42,19 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         raise PairError(closed)
     devices = device_memory(asked.device)
     on_cpu = devices[0].device.type == "cpu"
-    rows = (row.target, row.draft) if row else (None, None)
-    metadata = _metadata(target, rows[0], on_cpu, on_progress)
+    metadata = _metadata(target, row and row.target, on_cpu, on_progress)
     models = [metadata]
     head = None
     if draft is not None:
         head = read_any_head(draft, metadata) if local_file(draft) is None else None
         if head is None:
-            models.append(_metadata(draft, rows[1], on_cpu, on_progress))
+            models.append(_metadata(draft, row and row.draft, on_cpu, on_progress))
     drafter = row.drafter if row else None
     pair = replace(meta_pair(models), name=str(spec), drafter=drafter)
     options = asked.options
     if on_cpu:
-        options = tuple(map(_as_stored, options, models, rows))
+        dtypes = (row.target_dtype if row else None, None)
+        options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
     device, most = place_target(loads, devices)
     try:
@@ -73,9 +73,10 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
 
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
     """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose file may be that of an installed package.
+    that names the target, whose files may be those of an installed package or fetched ones.
 
-    A row's name may stand before a plus as well, where no folder here has it.
+    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
+    a file of the row is not here.
     """
     if isinstance(spec, ModelsSpec):
         row = None if local_path(spec.target) else named_pair(spec.target)
@@ -84,7 +85,11 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
         row = named_pair(spec.name)
         assert row is not None, "the parser has seen it"
         draft = row.parts[0].place if row.parts else None
-    if row is not None:
+        if row.draft_file is not None:
+            draft = file_place(row, row.draft_file)
+    if row is not None and row.target_file is not None:
+        target = file_place(row, row.target_file)
+    elif row is not None:
         target = str(wheel_file(row) or row.target.place)
     return target, draft, row
 
@@ -107,13 +112,14 @@ def _metadata(
     return read_metadata(str(unpacked(file, called, on_progress)))
 
 
-def _as_stored(options: LoadOptions, model: ModelMetadata, row: Facts | None) -> LoadOptions:
-    """On a processor, weights that compiled passes read in place keep the dtype that they have:
-    all is computed in fp32, and fewer bytes are read. row: what the table says of the model."""
+def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
+    """On a processor, weights that compiled passes read in place keep the form that they have: all
+    is computed in fp32, and fewer bytes are read. dtype: in which the table has a model of a GGUF
+    file unpacked; None is as the file has it."""
     if options.dtype is not None or options.quantize is not None or not has_numba():
         return options
     if model.packed is not None:
-        return replace(options, dtype=DTYPES.get(row.dtype) if row else None)
+        return replace(options, dtype=DTYPES[dtype] if dtype else None)
     if model.quantized:
         return options
     from ..sides.fast_cpu.support import is_read_in_place
