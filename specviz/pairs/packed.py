@@ -156,7 +156,8 @@ def config_of(header: GgufHeader) -> Any:
             f"{header.path.name} does not say how its model is built: download it again, or name "
             "the model's own repository."
         )
-    heads = sizes["num_attention_heads"]
+    heads = int(sizes["num_attention_heads"] or 0)
+    width = int(sizes["hidden_size"] or 0)
     values = header.values
     rope: dict[str, Any] = {
         "rope_type": "default",
@@ -172,7 +173,7 @@ def config_of(header: GgufHeader) -> Any:
         **sizes,
         vocab_size=table.shape[0],
         num_key_value_heads=number("attention.head_count_kv") or heads,
-        head_dim=number("attention.key_length") or sizes["hidden_size"] // heads,
+        head_dim=number("attention.key_length") or width // heads,
         rms_norm_eps=number("attention.layer_norm_rms_epsilon") or 1e-6,
         rope_parameters=rope,
         tie_word_embeddings=header.tied,
@@ -262,7 +263,7 @@ def _tensors(
             for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
                 data = torch.empty(tensor.bytes, dtype=torch.uint8)
                 file.seek(header.begin + tensor.start)
-                if file.readinto(memoryview(data.numpy())) != tensor.bytes:
+                if file.readinto(data.numpy().data) != tensor.bytes:
                     raise PairError(f"{header.path.name} is cut off: download it again.")
                 yield key, data.view(tensor.shape[0], -1)
                 done += tensor.bytes
