@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from .console import escaped
 from .environment import ASSETS, BUILTIN
 from .errors import PromptError
 from .pairs.spec import is_row
@@ -166,5 +167,5 @@ def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
         raise PromptError(
             f"{where} has {len(prompt):,} characters: use prompts of up to {LONGEST:,}."
         )
-    shown = "".join(c for c in (kind or "prompts") if c.isprintable()).strip()
-    return Question(shown[:LONGEST_KIND] or "prompts", prompt)
+    shown = escaped(kind or "").strip()[:LONGEST_KIND]
+    return Question(shown or "prompts", prompt)
