@@ -42,8 +42,9 @@ Values = Iterator[dict[str, Any]]
 States = Generator[dict[str, Any], None, None]
 
 
-def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
-    """Add the endpoints to the current page. own: the pair that the page was started with."""
+def add_api(runs: RunQueue, examiner: Doctor, own: str) -> dict[str, inspect.Signature]:
+    """Add the endpoints to the current page; returns their parameters by name. own: the pair that
+    the page was started with."""
 
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
@@ -73,8 +74,14 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         endpoint.__annotations__ = {**hints, "return": Values}
         gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
     gr.api(doctor, concurrency_limit=EXAMINATIONS)
+    programs = {
+        "generate": signature,
+        "race": signature,
+        "doctor": inspect.signature(doctor, eval_str=True),
+    }
     if sweeps_allowed():
-        _add_sweep(runs, own)
+        programs["sweep"] = _add_sweep(runs, own)
+    return programs
 
 
 def signature_of(own: str) -> inspect.Signature:
@@ -168,7 +175,7 @@ def collected(stream: States) -> Values:
     }
 
 
-def _add_sweep(runs: RunQueue, own: str) -> None:
+def _add_sweep(runs: RunQueue, own: str) -> inspect.Signature:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
@@ -193,6 +200,7 @@ def _add_sweep(runs: RunQueue, own: str) -> None:
         yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
 
     gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
+    return inspect.signature(sweep, eval_str=True)
 
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:

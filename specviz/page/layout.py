@@ -101,7 +101,7 @@ def build_page(
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
-        add_api(runs, examiner, pair)
+        page.programs = add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     return page

@@ -236,6 +236,62 @@ def test_a_wrong_value_is_a_sentence(
     assert str(refused.value).endswith(".") and "\n" not in str(refused.value)
 
 
+MISNAMED = [
+    ("generate", {}, "The field 'prompt' is missing in generate: it takes a text."),
+    ("race", {"gamma": 3}, "The field 'prompt' is missing in race"),
+    ("generate", {"prompt": "a", "max_tokens": 5}, "'max_tokens' in generate: use 'max_new_tok"),
+    ("generate", {"promt": "a"}, "There is no field 'promt' in generate: use 'prompt'."),
+    ("race", {"prompt": "a", "top-k": 5}, "'top-k' in race: use 'top_k'."),
+    ("race", {"prompt": "a", "Temperature": 1}, ": use 'temperature'."),
+    ("race", {"messages": []}, ": use 'prompt'."),
+    ("generate", {"prompt": "a", "zzz": 1}, "There is no field 'zzz' in generate: it takes pair, "),
+    ("generate", {"prompt": "a", "<b>": 1}, "There is no field of this name in generate: it takes"),
+    (
+        "generate",
+        {"prompt": "a", "stop": [5]},
+        "The field 'stop' holds a list of other things than texts: use a list of up to 64 texts.",
+    ),
+    ("generate", {"prompt": "a", "stop": ["x"] * 65}, "The field 'stop' holds a longer list: use"),
+    ("generate", {"prompt": "a", "gamma": {"a": 1}}, "'gamma' holds an object: use a whole number"),
+    ("generate", {"prompt": ["a", 1]}, "'prompt' holds a list of other things than texts: use a t"),
+    ("sweep", {"gamma": "1 2"}, "There is no field 'gamma' in sweep: use 'gammas'."),
+    ("sweep", {"max_new_tokens": 9}, ": use 'length'."),
+    ("doctor", {"model": "builtin"}, "There is no field 'model' in doctor: use 'pair'."),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "fields", "says"), MISNAMED)
+def test_a_wrong_field_is_named_and_the_one_that_was_meant(
+    site: Site, endpoint: str, fields: dict[str, Any], says: str
+) -> None:
+    answer = site.post(f"/gradio_api/call/v2/{endpoint}", fields)
+    assert answer.status == 400
+    assert says in answer.json["detail"] and answer.json["detail"].endswith(".")
+    assert len(answer.json["detail"]) < 250
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([], "The field 'prompt' is missing"),
+        (["a", "builtin", [5]], "The field 'gamma' holds a list of other things than texts: use"),
+        (["a"] * 15, "The endpoint generate takes 14 values at most, and this request has 15"),
+    ],
+)
+def test_values_by_place_are_named_too(site: Site, values: list[Any], says: str) -> None:
+    number = next(
+        one["id"]
+        for one in site.get("/config").json["dependencies"]
+        if one["api_name"] == "generate"
+    )
+    for path, body in (
+        ("call/generate", {"data": values}),
+        ("queue/join", {"data": values, "fn_index": number, "session_hash": "s"}),
+    ):
+        answer = site.post(f"/gradio_api/{path}", body)
+        assert answer.status == 400 and says in answer.json["detail"], path
+
+
 def test_any_model_may_be_named_where_the_operator_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
