@@ -121,6 +121,7 @@ def _bar(presets: Sequence[Preset], pair: str) -> Bar:
             placeholder="Write the beginning; both lanes go on from it",
             elem_id="prompt",
         )
+        gr.Button("‹|›", elem_id="signs")  # shown where the prompt holds signs of a template
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
     with gr.Row(elem_id="presets"):
