@@ -217,7 +217,11 @@ class Run(Job):
             "fall_back": over and self.fall_back and not self.racing,
         }
 
+    def has_result(self) -> bool:
+        return self.racing
+
     def finish(self) -> None:
+        super().finish()
         if self.racing and not self._ended and not self.error:
             self.add(End({lane: self._reason(lane) for lane in self._emitted}))
 
