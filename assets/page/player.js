@@ -5,7 +5,7 @@ import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
 import { Choosing } from "specviz/choosing.js";
 import { drafterControl } from "specviz/run/controls.js";
-import { find, findAll } from "specviz/dom/dom.js";
+import { closest, find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
@@ -13,6 +13,8 @@ import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { newest } from "specviz/run/pick.js";
+import { signsIn } from "specviz/words/markdown.js";
+import { signsText } from "specviz/words/words.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
 import { withFiles } from "specviz/run/recordings.js";
@@ -108,7 +110,7 @@ function handles(page) {
 
 // What Gradio's controls tell the player, and ask of it.
 /** @param {PageParts} page */
-function told({ config, address, session, shell, view, choosing }) {
+function told({ config, address, session, shell, view, choosing, notice }) {
   const names = ["prompt", ...Object.keys(config.defaults)];
   let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
   // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
@@ -117,12 +119,17 @@ function told({ config, address, session, shell, view, choosing }) {
     choosing.wanted = names.map((name) => own[name] ?? null);
     shell.adopt();
   }
+  const signs = () => signsIn(String(address.state.values[0] ?? ""));
+  document.addEventListener("click", (event) => { // Gradio may make the button anew
+    if (closest(event, "#signs")) notice.show(signsText(signs()));
+  });
   return {
     /** What the controls should hold when the page opens. */
     filled: () => (given = address.state.values),
     /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
     opened() {
       shell.summarise(address);
+      shell.markSigns(signs());
       const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in address.asked.settings);
       if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },
@@ -133,6 +140,7 @@ function told({ config, address, session, shell, view, choosing }) {
       address.change({ values });
       if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
       shell.summarise(address);
+      shell.markSigns(signs());
       view.compareControls();
     },
     // Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand

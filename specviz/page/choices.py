@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from ..environment import BUILTIN, SERVED
 from ..errors import PairError
 from ..kinds import drafter_names, drafters_for
+from ..pairs.beside import known_part
 from ..pairs.memory import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
     UNREADABLE,
+    ModelsSpec,
     NamedSpec,
+    PairSpec,
     ServedSpec,
     ServerSpec,
     WatchedSpec,
     operator_spec,
+    parse_pair,
     visitor_spec,
 )
 from ..pairs.table import (
@@ -148,15 +152,27 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:
-    """The drafters of a pair whose name tells them, its default first; None for another."""
+    """The drafters of a pair whose name tells them, or what lies on this machine, its default
+    first; None for another."""
     row = named_pair(pair)
     if row is not None:
         return row.drafters
-    if pair.endswith(f"+{NO_DRAFT}"):
-        return drafters_for(["layers"])
+    spec = _parsed(pair)
+    if isinstance(spec, ModelsSpec):
+        part = None if spec.draft is None else known_part(spec.draft)
+        is_known = part is not None or spec.draft is None
+        return drafters_for(["layers", *([part] if part else [])]) if is_known else None
     if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
         return None
     return drafters_for(["draft"])
+
+
+def _parsed(pair: str) -> PairSpec | None:
+    """What a name stands for; None if it is no pair's."""
+    try:
+        return parse_pair(pair)
+    except PairError:
+        return None
 
 
 class Offers:

@@ -101,7 +101,7 @@ def build_page(
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
-        add_api(runs, examiner, pair)
+        page.programs = add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     return page
@@ -121,6 +121,7 @@ def _bar(presets: Sequence[Preset], pair: str) -> Bar:
             placeholder="Write the beginning; both lanes go on from it",
             elem_id="prompt",
         )
+        gr.Button("‹|›", elem_id="signs")  # shown where the prompt holds signs of a template
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
     with gr.Row(elem_id="presets"):

@@ -66,6 +66,7 @@ export class Table {
   #rows = /** @type {SweepRow[]} */ ([]);
   /** @type {string | null} */
   #sorted = null; // the name of a column; the largest value comes first
+  #isByHand = false; // whether a visitor has chosen the order
   #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
   constructor() {
@@ -75,9 +76,17 @@ export class Table {
     this.#markOrder();
   }
 
-  /** @param {SweepRow[]} rows */
-  show(rows) {
+  /**
+   * While a sweep goes on, its rows stay where they are; once it is over, the fastest come first.
+   * @param {SweepRow[]} rows
+   * @param {boolean} isOver
+   */
+  show(rows, isOver) {
     this.#rows = rows;
+    if (!this.#isByHand) {
+      this.#sorted = isOver ? "speedup" : null;
+      this.#markOrder();
+    }
     const keys = new Set(rows.map((row) => row.key));
     for (const key of this.#drawn.keys()) if (!keys.has(key)) this.#drawn.delete(key);
     const several = new Set(rows.map((row) => row.configuration.temperature)).size > 1;
@@ -96,6 +105,7 @@ export class Table {
   #header(name, label, title) {
     const onclick = () => {
       this.#sorted = name && this.#sorted !== name ? name : null;
+      this.#isByHand = true;
       this.#markOrder();
       this.#arrange();
     };

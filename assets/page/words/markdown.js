@@ -97,8 +97,17 @@ function newLine(state) {
   return kind;
 }
 
+// Tokens that a chat template sets, such as the end of a turn; a tag of HTML is none.
+const SIGN = String.raw`<([|｜])[\w▁-]{1,40}\1>|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn)>`;
+const ONE_SIGN = new RegExp(`^(?:${SIGN})$`);
+const SIGNS = new RegExp(SIGN, "g");
+
+/** Whether a token is a sign of a chat template. @param {string} text */
+export const isSpecial = (text) => ONE_SIGN.test(text.trim());
+
 /**
- * Whether a token is one of those that a chat template sets, such as the end of a turn; a tag of HTML is none.
- * @param {string} text
+ * The signs of chat templates in a text, each once: a tokenizer that has them takes them for tokens of
+ * its own, whoever has written them.
+ * @type {(text: string) => string[]}
  */
-export const isSpecial = (text) => /^(<([|｜])[\w▁-]{1,40}\2>|<\/?(s|bos|eos|pad|unk|start_of_turn|end_of_turn)>)$/.test(text.trim());
+export const signsIn = (text) => [...new Set(text.match(SIGNS) ?? [])];

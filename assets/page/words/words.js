@@ -44,6 +44,16 @@ export const begunBy = ({ prompt, question }) => (question == null ? prompt : ""
 export const duration = (seconds, most) =>
   (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
+/**
+ * What is said of signs of a chat template in a prompt.
+ * @param {string[]} signs at least one
+ */
+export function signsText(signs) {
+  const named = signs.slice(0, 3).join(", ") + (signs.length > 3 ? ", …" : "");
+  return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own and not as `
+    + "text, so what follows may pass for another’s turn, as in transformers and llama.cpp.";
+}
+
 /** @type {(count: number, word: string) => string} */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
-    prompts = "a prompt in each line, JSON, or JSONL; default: held-out ones"
+    prompts = "a prompt in each line, JSON, JSONL or CSV; default: held-out ones"
     add("--prompts", type=Path, help=prompts)
     add("--count", type=whole(1), default=5, help="number of prompts, default 5")
     add("--repeats", type=whole(1), default=3, help="default 3")
