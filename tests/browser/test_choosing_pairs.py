@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filed import emitted, settings
+from filed import emitted, legend_counts, settings
 from forked_page import forked_page
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
@@ -180,10 +180,12 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     for lane in names:
         page.get_by_role("button", name=lane, exact=True).click()
         m = compute_metrics(trace, lane)
-        for outcome, count in m.counts.items():
+        for outcome, count in legend_counts(visitor.trace()["rounds"], lane).items():
             expect(page.locator(f"[data-count={outcome}]")).to_have_text(str(count))
         article = page.locator(f"[data-lane='{lane}']")
-        expect(article.locator("[data-sums]")).to_contain_text(f": {m.drafted} drafted, 32 written")
+        expect(article.locator("[data-sums]")).to_contain_text(
+            f": {m.drafted} drafted, stopped at 32 tokens"
+        )
         drawn = article.locator("[data-outcome]").evaluate_all("all => all.map(t => t.dataset)")
         assert len(drawn) == sum(m.counts.values())
         expect(page.locator(f"[data-ratio='{lane}']")).to_have_text(f"{ratios[lane]:.2f}×")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filed import emitted
+from filed import legend_counts
 from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
 from series import series
@@ -49,7 +48,6 @@ NOTED_WORDS = """() => {
     return fillText.call(this, text, ...rest);
   };
 }"""
-OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
 
 def taken(visitor: Visitor, name: str, folder: Path) -> Path:
@@ -113,11 +111,8 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     offline.wait_for_selector("[data-state=ended]")
 
     assert offline.evaluate("window.specviz.trace") == data
-    ours = [r for r in data["rounds"] if r["lane"] == "speculative"]
-    counts = Counter(t["outcome"] for r in ours for t in r["drafted"])
-    counts.update(t["outcome"] for r in ours for t in emitted(r) if t["outcome"] != "accepted")
-    for name in OUTCOMES:
-        expect(offline.locator(f"[data-count={name}]")).to_have_text(str(counts[name]))
+    for name, count in legend_counts(data["rounds"]).items():
+        expect(offline.locator(f"[data-count={name}]")).to_have_text(str(count))
     headline = visitor.page.locator("[data-headline]").inner_text()
     expect(offline.locator("[data-headline]")).to_have_text(headline)
     expect(offline.locator("[data-line=tokens] svg").first).to_be_visible()

@@ -6,7 +6,7 @@ import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
-import { duration, fixed } from "specviz/words/words.js";
+import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
 /** Figures at the ends of lines: their names, their charts, and what is said beside them. */
@@ -149,7 +149,7 @@ export class LiveCharts {
       x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]],
       lines: lines("speed", names, [chosen, ALONE]), margin: SPEED,
     }, of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
-    const [ours, alone] = [chosen, ALONE].map((name) => fixed(metrics.tokens_per_second[name], 0));
+    const [ours, alone] = [chosen, ALONE].map((name) => perSecond(metrics.tokens_per_second[name]));
     this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
     this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${fixed(metrics.tau_predicted, 2)} by the formula`]);
     this.#say("speed", [`${ours} tokens per second with drafts, ${alone} alone`]);
@@ -186,7 +186,8 @@ export class LiveCharts {
       head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > axis - 1.6 * LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
-    put(name, at);
+    // Before its first round a line has no end: its figure is a dash beside the chart.
+    put(name, at ?? { x: edge, y: (chart.margin.top + axis) / 2 });
     put(`${name}-alone`, beside);
   }
 

@@ -9,7 +9,7 @@ import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/why.js";
-import { fixed, plural, provenance } from "specviz/words/words.js";
+import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
 /** @typedef {ReturnType<typeof sideOf>} Side */
 
@@ -122,7 +122,6 @@ const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
 
 /** The figures of both, the ratio with its spread. @param {Side[]} sides */
 function figures(sides) {
-  const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
   /** @type {[string, (side: Side) => string | HTMLElement][]} */
   const rows = [
     ["Times the speed of the target alone", ratio],
@@ -130,8 +129,8 @@ function figures(sides) {
     ["Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)],
     ["τ, tokens per round", ({ m }) => fixed(m.tau, 2)],
     ["c, of a pass", ({ m }) => fixed(m.c, 2)],
-    ["Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)],
-    ["Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)],
+    ["Tokens per second, with drafts", ({ m }) => perSecond(m.tokens_per_second.speculative)],
+    ["Tokens per second, target alone", ({ m }) => perSecond(m.tokens_per_second.baseline)],
     ["Tokens written", ({ m }) => String(m.emitted)],
   ];
   return table("is-figures", namesOf(sides), rows.map(([name, of]) => [name, ...sides.map(of)]));

@@ -35,12 +35,9 @@ export class Transport {
     speed.addEventListener("change", () => timeline.setSpeed(Number(speed.value)));
   }
 
-  /**
-   * @param {number} done passes before the playhead
-   * @param {Trace | null} trace
-   */
-  show(done, trace) {
-    const { play, scrub, follow, passes, clock, pace } = this.#nodes;
+  /** @param {Trace | null} trace */
+  show(trace) {
+    const { play, scrub, follow, pace } = this.#nodes;
     const { events, position, playing, following, live, speed } = this.#timeline;
     const isRunning = playing || (live && following), isAtEnd = position === events.length && !live;
     for (const control of this.#needEvents) control.disabled = !events.length;
@@ -51,12 +48,23 @@ export class Transport {
     for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", String(position / Math.max(1, events.length)));
     this.#nodes.speed.value = String(speed);
     follow.hidden = !live || following;
-    const end = this.#timeline.seconds(), now = events[position - 1]?.time ?? 0;
-    passes.textContent = `${done} / ${plural(trace?.rounds.length ?? 0, "pass")}`;
-    clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
     pace.textContent = `played at ${speed}×`;
     pace.hidden = speed === 1 || following || !events.length;
     if (trace) this.#drawBars(trace);
+  }
+
+  /**
+   * How far the playhead is: figures, which change with the others.
+   * @param {number} done  passes before the playhead
+   * @param {Trace} trace
+   */
+  tell(done, trace) {
+    const { passes, clock } = this.#nodes;
+    const { events, position } = this.#timeline;
+    const end = this.#timeline.seconds();
+    const now = events[position - 1]?.time ?? 0;
+    passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
+    clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
   }
 
   // A bar for each round of the first lane with drafts, as high as the tokens that it brought,

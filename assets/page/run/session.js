@@ -7,7 +7,6 @@ import { controlsOf, differences } from "specviz/run/controls.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { Store } from "specviz/run/store.js";
-import { readableSpeed } from "specviz/run/timeline.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
@@ -157,7 +156,6 @@ export class Session {
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
     timeline.clear(false);
     timeline.add(trace.rounds);
-    timeline.setSpeed(readableSpeed(timeline.seconds()));
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });

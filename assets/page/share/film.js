@@ -5,7 +5,7 @@ import { pause } from "specviz/dom/dom.js";
 import { measure } from "specviz/facts/metrics.js";
 import { eventsOf } from "specviz/run/timeline.js";
 import { runLine, SANS, SERIF, Painting } from "specviz/share/paint.js";
-import { begunBy, fixed, plural } from "specviz/words/words.js";
+import { begunBy, fixed, perSecond, plural } from "specviz/words/words.js";
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
 const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
@@ -166,7 +166,7 @@ function paintBar({ sheet, most }, done, place) {
   sheet.write(LANES[place].name.toLowerCase(), EDGE, y + 6, SMALL);
   sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
   sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? "soft" : "accepted", 7);
-  const speed = clock ? ` · ${Math.round(tokens / clock)} tok/s` : "";
+  const speed = clock ? ` · ${perSecond(tokens / clock)} tok/s` : "";
   sheet.write(`${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
     { ...SMALL, colour: "ink", align: "right" });
 }
