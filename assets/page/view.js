@@ -1,6 +1,7 @@
 // What is drawn: everything that follows the playhead.
 
 import { Card } from "specviz/race/card.js";
+import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
 import { keepReachable } from "specviz/keys.js";
@@ -34,6 +35,7 @@ export class View {
   #strip;
   #charts;
   #card;
+  #definitions;
   #panels;
   #transport;
   #isDrawPending = false;
@@ -53,6 +55,7 @@ export class View {
     this.#strip = new Strip(page);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(page);
+    this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
   }
@@ -208,9 +211,9 @@ export class View {
     if (event?.done) this.speak([event.round]);
   }
 
-  /** Whether the card was open. */
+  /** Whether a card or a definition was open. */
   closeCard() {
-    return this.#card.close();
+    return this.#definitions.close() || this.#card.close();
   }
 
   /** Whether a panel was open. */
