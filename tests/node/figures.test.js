@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
+import { asRound } from "specviz/facts/trace.js";
 import { Timeline } from "specviz/run/timeline.js";
 import { perSecond, written } from "specviz/words/words.js";
 
@@ -63,4 +65,19 @@ test("tokens of rounds without a guess are told apart from those that came free"
   const rounds = copies.rounds.filter(({ lane, drafted }) => lane === OURS && !drafted.length);
   assert.ok(own > 0 && own < counts.bonus);
   assert.equal(own, rounds.length);
+});
+
+test("what checking costs is said by the measured times of this very round", () => {
+  const round = short.rounds.find(({ lane, drafted }) => lane === OURS && drafted.length > 1);
+  const alone = short.rounds.filter(({ lane }) => lane === ALONE);
+  const single = alone.reduce((sum, { verify_seconds: seconds }) => sum + seconds, 0) / alone.length;
+  const noteAt = (seconds) => {
+    const told = asRound({ ...round, verify_seconds: seconds });
+    return stepsOf(told, { ...short, rounds: [told, ...alone] }).find(({ chapter }) => chapter === "Check").note;
+  };
+  assert.match(noteAt(2 * single), /^Checking is not free: a pass over one token takes .*ms here on average/);
+  for (const seconds of [0.9 * single, single]) {
+    assert.match(noteAt(seconds), /^Checking cost nothing extra here/);
+    assert.doesNotMatch(noteAt(seconds), /not free|costs more than one/);
+  }
 });

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
-from visitor import Visitor
+from visitor import Visitor, two_places
+
+from specviz import Trace, compute_metrics
+from specviz.core.policy import MOST_GAMMA
 
 # In every frame of some seconds: what the page says in one place of what it shows in another. A
 # watch is a list of the frames whose figures contradict each other.
@@ -60,3 +65,50 @@ def test_before_the_first_round_figures_are_dashes(visitor: Visitor) -> None:
     for name in ("alpha", "tau", "speed"):
         expect(page.locator(f"[data-line={name}] [data-metric]")).to_have_text("–")
         expect(page.locator(f"[data-line={name}] [data-metric]")).to_be_visible()
+
+
+# Where the line "1×" of the bars lies, and where bars end: px from the window's upper edge.
+BARS = """() => {
+  const list = document.querySelector(".sv-gammas");
+  const line = getComputedStyle(list, "::after");
+  const [, down] = /(-?[\\d.]+)%$/.exec(line.translate) ?? [0, 0];
+  const height = parseFloat(line.height);
+  const upper = list.getBoundingClientRect().bottom - parseFloat(line.bottom) - height;
+  const bars = [...list.querySelectorAll("i")];
+  return {
+    line: upper + (height * down) / 100,
+    bars: bars.map((bar) => [Number(bar.dataset.value), bar.getBoundingClientRect().top]),
+  };
+}"""
+
+
+def test_the_panel_why_is_about_the_whole_run_wherever_the_playhead_stands(
+    visitor: Visitor, shelf: Path, names: list[str]
+) -> None:
+    page = visitor.page
+    page.locator("#presets .preset").first.click()
+    run = Trace.load(shelf / f"{names[0]}.json.gz")
+    page.wait_for_function("n => window.specviz.trace.rounds.length === n", arg=len(run.rounds))
+    m = compute_metrics(run)
+    drawer = page.get_by_role("dialog", name="Why this speed?")
+    page.get_by_role("button", name="Why this speed?").click()
+    for share in (0.3, 1):
+        page.locator("[data-scrub]").fill(str(int(share * page.evaluate("window.specviz.events"))))
+        for name in ("c", "tau_predicted", "efficiency"):
+            figure = drawer.locator(f".sv-greek [data-metric={name}]")
+            expect(figure).to_have_text(two_places(getattr(m, name)))
+        expect(drawer.locator(".sv-lead")).to_contain_text(f"{m.tau:.2f} tokens")
+    page.keyboard.press("Escape")
+
+
+def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor: Visitor) -> None:
+    page = visitor.page
+    page.get_by_role("button", name="Why this speed?").click()
+    for alpha in ("0.3", "0.6", "0.9"):
+        page.get_by_role("slider", name="α, accepted of judged").fill(alpha)
+        seen = page.evaluate(BARS)
+        assert len(seen["bars"]) == MOST_GAMMA
+        for value, top in seen["bars"]:
+            if abs(value - 1) > 0.02:
+                assert (top < seen["line"]) == (value > 1), (alpha, value, top, seen["line"])
+    page.keyboard.press("Escape")
