@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { timePlaces } from "specviz/charts/live.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
@@ -79,5 +80,26 @@ test("what checking costs is said by the measured times of this very round", () 
   for (const seconds of [0.9 * single, single]) {
     assert.match(noteAt(seconds), /^Checking cost nothing extra here/);
     assert.doesNotMatch(noteAt(seconds), /not free|costs more than one/);
+  }
+});
+
+test("the time at the end of a line lies over no dot and over no other time", () => {
+  const width = 388, text = "1.53 s";
+  const boxOf = ({ x, y }, { box }) => {
+    const [left, up, right, down] = box(8 * text.length);
+    return [x + left, y + up, x + right, y + down];
+  };
+  const overlap = ([l, u, r, d], [left, up, right, down]) => l < right && left < r && u < down && up < d;
+  for (let x = 60; x <= 374; x += 7) {
+    for (const y of [20, 26, 34, 44, 60]) {
+      const dots = [{ x, y }, { x: 374, y: 26 }];
+      for (const [one, other] of [dots, [...dots].reverse()].map((pair) => [pair, timePlaces(pair, [text, text], width)])) {
+        const boxes = one.map((dot, i) => boxOf(dot, other[i]));
+        const around = one.map((dot) => [dot.x - 4, dot.y - 4, dot.x + 4, dot.y + 4]);
+        if (Math.hypot(one[0].x - one[1].x, one[0].y - one[1].y) < 14) continue; // one dot lies over the other
+        assert.ok(!overlap(boxes[0], boxes[1]), `times at ${x}, ${y}`);
+        assert.ok(!overlap(boxes[0], around[1]) && !overlap(boxes[1], around[0]), `a dot at ${x}, ${y}`);
+      }
+    }
   }
 });

@@ -19,6 +19,7 @@ export class Transport {
   /** @type {{ trace: Trace | null, count: number, width: number }} */
   #drawn = { trace: null, count: 0, width: 0 };
   #width = 0; // px
+  #shown = /** @type {Trace | null} */ (null);
 
   /** @param {PageParts} page */
   constructor({ root, timeline }) {
@@ -29,7 +30,11 @@ export class Transport {
     this.#nodes = { play, scrub, speed, follow, passes, clock, pace };
     this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
     this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
-    if (this.#bars) new ResizeObserver(([{ contentRect }]) => { this.#width = contentRect.width; }).observe(this.#bars);
+    const sized = new ResizeObserver(([{ contentRect }]) => {
+      this.#width = contentRect.width;
+      if (this.#shown) this.#drawBars(this.#shown); // a run that stands still draws nothing else any more
+    });
+    if (this.#bars) sized.observe(this.#bars);
     speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
     scrub.addEventListener("input", () => timeline.seek(Number(scrub.value)));
     speed.addEventListener("change", () => timeline.setSpeed(Number(speed.value)));
@@ -50,6 +55,7 @@ export class Transport {
     follow.hidden = !live || following;
     pace.textContent = `played at ${speed}×`;
     pace.hidden = speed === 1 || following || !events.length;
+    this.#shown = trace;
     if (trace) this.#drawBars(trace);
   }
 
