@@ -177,9 +177,13 @@ def test_a_closed_tab_ends_its_run(visitor: Visitor, visit: Visit) -> None:
     expect(one.lane("baseline").locator("[data-index='5']")).to_be_attached()
     other.set("number input for Length", 8)
     other.button("Run").click()
-    expect(other.page.locator("[data-notice]")).to_contain_text("ahead of yours")
+    notice = other.page.locator("[data-notice]")
+    expect(notice).to_contain_text("ahead of yours")
+    expect(notice).to_have_class(re.compile("is-waiting"))  # a sign that it goes on
+    expect(notice.locator(".sv-waited")).to_have_text(re.compile(r"^ \d+ s$"))
     one.page.close()
     other.state("ended")
+    expect(notice).to_be_hidden()
 
 
 def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visitor: Visitor) -> None:

@@ -7,11 +7,13 @@ import { timePlaces } from "specviz/charts/live.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
+import { remaining } from "specviz/facts/remaining.js";
 import { asRound } from "specviz/facts/trace.js";
 import { Timeline } from "specviz/run/timeline.js";
+import { headlineOf } from "specviz/words/verdict.js";
 import { perSecond, written } from "specviz/words/words.js";
 
-import { runOf, slowed } from "./runs.js";
+import { cutOff, runOf, slowed } from "./runs.js";
 
 const short = runOf("easy.json.gz");
 const slow = slowed(slowed(short, OURS, 300), ALONE, 300); // such as a pair of billions on a processor
@@ -102,4 +104,33 @@ test("the time at the end of a line lies over no dot and over no other time", ()
       }
     }
   }
+});
+
+test("a long run says about how long it will still take, and a short or a finished one does not", () => {
+  const ratios = new Map([[OURS, null]]);
+  const told = (trace) => headlineOf(trace.rounds, trace, OURS, ratios).beside;
+  const secondsOfLanes = (rounds) => [OURS, ALONE]
+    .map((name) => Math.max(0, ...rounds.filter(({ lane }) => lane === name).map(({ clock }) => clock)))
+    .reduce((sum, seconds) => sum + seconds, 0);
+  const whole = secondsOfLanes(slow.rounds);
+  assert.ok(whole > 20);
+  for (const share of [0.3, 0.5, 0.7, 0.9]) {
+    const rounds = slow.rounds.slice(0, Math.floor(share * slow.rounds.length));
+    const going = { ...slow, rounds, end: null };
+    const [, seconds] = /^about (\d+) s left$/.exec(told(going));
+    const left = whole - secondsOfLanes(rounds);
+    assert.ok(Math.abs(Number(seconds) - left) < 5 + 0.25 * left, `${seconds} s instead of ${left}`);
+  }
+  assert.equal(told(cutOff(slow, 4)), ""); // too little is known
+  assert.doesNotMatch(told(slow), /left/);
+  assert.equal(told(cutOff(short, 30)), "");
+});
+
+test("a lane whose text has ended takes no more time", () => {
+  const until = slow.rounds.filter(({ lane, index }) => lane === ALONE || index < 8);
+  const going = { ...slow, rounds: until.slice(0, -20), end: null };
+  const { left } = remaining(going);
+  const alone = until.filter(({ lane }) => lane === ALONE);
+  const rest = alone[alone.length - 1].clock - alone[alone.length - 21].clock;
+  assert.ok(Math.abs(left - rest) < 0.3 * rest, `${left} s instead of ${rest}`);
 });

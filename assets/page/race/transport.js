@@ -66,11 +66,12 @@ export class Transport {
    */
   tell(done, trace) {
     const { passes, clock } = this.#nodes;
-    const { events, position } = this.#timeline;
+    const { events, position, live, following } = this.#timeline;
     const end = this.#timeline.seconds();
     const now = events[position - 1]?.time ?? 0;
+    const whole = live && following ? "" : ` of ${duration(end, end)}`; // nobody knows yet
     passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
-    clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
+    clock.textContent = events.length ? `${duration(now, end)}${whole}` : "";
   }
 
   // A bar for each round of the first lane with drafts, as high as the tokens that it brought,

@@ -77,7 +77,7 @@ export class Session {
           timeline.replace(trace.rounds);
           on.retold(trace);
         },
-        status: (text) => notice.show(text),
+        status: (text) => notice.wait(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
       },
@@ -183,8 +183,8 @@ export class Session {
     const before = this.run;
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
-    this.#page.notice.show(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.show(SLOW); });
+    this.#page.notice.wait(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.wait(SLOW); });
     if (!isThere && this.run === before) this.#reconnect();
   }
 
