@@ -285,7 +285,9 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, s
   const [a, b] = [lastOf(ours), lastOf(alone)];
   if (!isWhole) {
     if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
-    return [{ at: a, text: name, className: "is-ours is-beside", by: side(a.x, clock) }, { at: b, text: "alone", className: "is-alone is-beside", by: side(b.x, clock) }];
+    const [besideOurs, besideAlone] = [a, b].map(({ x }) => side(x, clock));
+    return [{ at: a, text: name, className: `is-ours ${besideOurs.className}`, by: besideOurs.by },
+      { at: b, text: "alone", className: `is-alone ${besideAlone.className}`, by: besideAlone.by }];
   }
   const wide = (size.width - LARGE.left - LARGE.right) / clock; // px per second
   const high = (size.height - LARGE.top - LARGE.bottom) / tokens; // px per token
@@ -336,6 +338,9 @@ export function timePlaces(dots, texts, width) {
   });
 }
 
-// A name stands right of its head while there is room.
-/** @type {(x: number, clock: number) => [number, number]} */
-const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);
+/**
+ * A name stands right of its head while there is room, then left of it and above its line.
+ * @type {(x: number, clock: number) => { className: string, by: [number, number] }}
+ */
+const side = (x, clock) =>
+  (x > 0.7 * clock ? { className: "is-left", by: [-11, -12] } : { className: "is-beside", by: [11, 0] });
