@@ -95,8 +95,10 @@ mount({ element: document.body, props: { value: null }, watch() {}, server: {}, 
 
 
 def embedded_html(trace: Trace) -> str:
-    """The small player of a run, for a frame in an article: under 1 MB, without charts. Its trace is
-    packed, since most of a long run's page would be the trace."""
+    """The small player of a run, for a frame in an article: under 1 MB, without charts.
+
+    Its trace is packed, since most of a long run's page would be the trace.
+    """
     return standalone_html(trace, is_small=True)
 
 

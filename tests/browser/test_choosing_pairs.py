@@ -166,8 +166,9 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     visit: Visit, open_page: str, tmp_path: Path
 ) -> None:
     """The draft model, n-grams, early exit and the target alone, on one prompt."""
-    visitor = visit(address=open_page, query="?lanes=drafters&length=32&temperature=0")
+    visitor = visit(address=open_page, query="?lanes=drafters&length=32")
     trace = Trace.from_dict(visitor.run())
+    assert trace.header.settings.temperature == 0  # by default, so that all write one text
     page, names = visitor.page, ("draft model", "n-gram", "early exit")
     assert trace.lanes == (*names, "baseline") and trace.end is not None
     assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
@@ -211,6 +212,22 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     expect(page.locator("[data-badge]")).to_contain_text("opened from a file")
     assert Trace.from_dict(visitor.trace()) == trace
     expect(page.locator("[data-lane]")).to_have_count(4)
+
+
+def test_lanes_that_are_chosen_by_hand_begin_greedy_unless_somebody_chose_otherwise(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = visit(address=open_page, query="?prompt=The+cat")
+    visitor.unfold()
+    lanes = visitor.page.locator("#advanced")
+    temperature = visitor.page.get_by_label("number input for Temperature")
+    for name, begins in (("Drafters", "0"), ("γ", "0"), ("Verdicts", "0.7"), ("One", "0.7")):
+        lanes.get_by_role("radio", name=name, exact=True).click()
+        expect(temperature).to_have_value(begins)
+    visitor.set("number input for Temperature", 1)
+    lanes.get_by_role("radio", name="Drafters", exact=True).click()
+    visitor.drawn()
+    expect(temperature).to_have_value("1")
 
 
 def lane_tokens(trace: Trace, lane: str) -> list[Token]:
