@@ -2,7 +2,7 @@
 // told of each other: what is shown (session), how (view), and what a visitor can do (actions).
 
 import { wireActions } from "specviz/actions.js";
-import { Address } from "specviz/run/address.js";
+import { Address, usualTemperature } from "specviz/run/address.js";
 import { Choosing } from "specviz/choosing.js";
 import { drafterControl } from "specviz/run/controls.js";
 import { closest, find, findAll } from "specviz/dom/dom.js";
@@ -113,6 +113,7 @@ function handles(page) {
 function told({ config, address, session, shell, view, choosing, notice }) {
   const names = ["prompt", ...Object.keys(config.defaults)];
   let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+  let lanesBefore = /** @type {Value} */ (config.defaults.lanes ?? null);
   // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
   function begin(/** @type {string} */ pair) {
     const own = /** @type {Record<string, Value>} */ ({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] });
@@ -153,6 +154,15 @@ function told({ config, address, session, shell, view, choosing, notice }) {
     drafted(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
       return isOffered ? null : drafterControl(pair, drafter, config);
+    },
+    /**
+     * Other lanes are chosen, by hand: the temperature with which they begin, unless somebody has set another.
+     * @type {(lanes: string, temperature: number) => Value}
+     */
+    compared(lanes, temperature) {
+      const before = usualTemperature(lanesBefore, config);
+      lanesBefore = lanes;
+      return temperature === before ? usualTemperature(lanes, config) : temperature;
     },
     // What the controls should hold to be those of the shown run, or of a row of a sweep.
     /** @param {Value[]} values  what they hold */

@@ -33,15 +33,28 @@ PRESETS, QUESTIONS = "presets.json", "questions.json"
 """In a pair's folder: its presets, and which of the stage's questions its runs answer, with prompts
 and settings of those that are no presets."""
 
+SAMPLING = "sampling"
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's."""
+    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's.
+
+    It is greedy, so that both lanes write one text, unless it `teaches` "sampling".
+    """
 
     name: str
     prompt: str
     why: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    teaches: str = ""
+
+    def settings_on(self, pair: str) -> dict[str, Any]:
+        """All settings that a page of this pair offers, as the preset has them."""
+        usual = defaults_of(pair)
+        if self.teaches != SAMPLING:
+            usual["temperature"] = 0.0
+        return {**usual, **self.settings}
 
 
 def folder_of(pair: str) -> Path:
@@ -101,7 +114,7 @@ def make_player(
         "titles": CHARTS,
         "several": SEVERAL,
         "links": _links(),
-        "presets": [{**asdict(one), "settings": {**usual, **one.settings}} for one in presets],
+        "presets": [{**asdict(one), "settings": one.settings_on(own)} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},

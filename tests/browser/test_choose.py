@@ -13,6 +13,19 @@ from visitor import PATIENCE, Visit, Visitor
 
 RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
 
+# Of every entry of the charts' legends: how wide its sign is, the colour that it has, and the one
+# that its chart has.
+KEYS = """() => [...document.querySelectorAll(".sc-figures .sv-chart-key")].map((key) => {
+  const sign = getComputedStyle(key, "::before");
+  const isFilled = ["bar", "point"].includes(key.dataset.dash);
+  const probe = document.createElement("i");
+  probe.style.color = key.style.getPropertyValue("--key");
+  key.append(probe);
+  const wanted = getComputedStyle(probe).color;
+  probe.remove();
+  return [parseFloat(sign.width), isFilled ? sign.backgroundColor : sign.borderTopColor, wanted];
+})"""
+
 
 def opened(visit: Visit, **size: int) -> Visitor:
     visitor = visit(query="?view=choose", **size)
@@ -64,6 +77,9 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     assert page.locator(".sc-advice h2").inner_text()
     expect(page.locator(".sc-figures .main-svg").first).to_be_attached()
     expect(page.locator(".sc-figures figure")).to_have_count(4)
+    keys = page.evaluate(KEYS)
+    assert len(keys) >= 6  # of the lines by drafter, and of the parts of a round's time
+    assert all(width > 5 and drawn == wanted for width, drawn, wanted in keys), keys
 
     found: dict[str, Any] = json.loads(saved(visitor, "json"))
     measured = [row for row in found["rows"] if row["measured"] and row["measured"]["speedup"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from filed import tokens
+from filed import legend_counts
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit, Visitor
 
@@ -153,11 +153,8 @@ def test_everything_follows_the_scrubber(visitor: Visitor) -> None:
             for lane in ("speculative", "baseline")
         }
         expect(said).to_have_text(f"{sum(done.values())} / {len(rounds)} passes")
-        counted = dict.fromkeys(("accepted", "rejected", "ignored", "corrected", "bonus"), 0)
-        for r in [r for r in rounds if r["lane"] == "speculative"][: done["speculative"]]:
-            for token in tokens(r):
-                counted[token["outcome"]] += 1
-        for name, count in counted.items():
+        ours = [r for r in rounds if r["lane"] == "speculative"]
+        for name, count in legend_counts(ours[: done["speculative"]]).items():
             expect(visitor.page.locator(f"[data-count={name}]")).to_have_text(str(count))
         expect(visitor.lane("baseline").locator("[data-outcome]")).to_have_count(done["baseline"])
     visitor.state("ended")

@@ -2,7 +2,8 @@
 
 import { element } from "specviz/dom/dom.js";
 import { nameOf } from "specviz/choose/advice.js";
-import { fixed } from "specviz/words/words.js";
+import { TERMS } from "specviz/words/terms.js";
+import { fixed, perSecond } from "specviz/words/words.js";
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
 
@@ -31,7 +32,7 @@ const COLUMNS = [
     cell({ measured }) {
       if (!measured) return guess(null);
       const { median, low, high } = measured.rate;
-      return [element("span", "", fixed(median, 0)), element("small", "", `${fixed(low, 0)} to ${fixed(high, 0)}`)];
+      return [element("span", "", perSecond(median)), element("small", "", `${perSecond(low)} to ${perSecond(high)}`)];
     },
   },
   {
@@ -109,7 +110,8 @@ export class Table {
       this.#markOrder();
       this.#arrange();
     };
-    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { title, onclick }));
+    const said = name in TERMS ? { dataset: { define: name } } : { title };
+    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { onclick, ...said }));
   }
 
   #markOrder() {

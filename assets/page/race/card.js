@@ -5,6 +5,7 @@ import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
 import { chance, isDrawn, keep, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
+import { TERMS } from "specviz/words/terms.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { visible } from "specviz/words/words.js";
 
@@ -127,6 +128,7 @@ function content(at, isPending, rule) {
   if (!exact) parts.push(element("p", "sv-inexact", warning));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
   else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
+  if (betaOf(token) !== null) parts.push(element("small", "sv-card-note", TERMS.beta));
   return parts;
 }
 
@@ -160,6 +162,9 @@ function standing(token, round, place) {
   return `${token.outcome} in ${number}, place ${at + 1}`;
 }
 
+/** The chance of a guess at a judged place; null where both models are greedy. @param {ShownToken} token */
+const betaOf = (token) => (isGreedy(token) ? null : token.chance ?? token.beta ?? null);
+
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
@@ -182,7 +187,7 @@ function numbers(token, rule) {
     ["target p", token.p], ["draft q", token.q],
     ["min(1, p/q)", rule !== "token" || token.p == null || token.outcome === "corrected" ? null : keep(token)],
     ["weight", token.weight], ["threshold", token.threshold],
-    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
+    ["draw u", isGreedy(token) ? null : token.u], ["β", betaOf(token)],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
   return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>

@@ -76,10 +76,22 @@ const isText = (setting, { choices, defaults }) =>
  */
 export function controlsFor(asked, config) {
   const preset = presetFor(asked, config);
-  const settings = { ...config.defaults, ...preset?.settings, ...asked.settings };
+  const given = { ...preset?.settings, ...asked.settings };
+  /** @type {Record<string, Value>} */
+  const settings = { ...config.defaults, temperature: usualTemperature(given.lanes, config), ...given };
   const prompt = asked.prompt ?? preset?.prompt ?? "";
   return [prompt, ...Object.keys(config.defaults).map((name) => settings[name])];
 }
+
+// Lanes that differ in these differ in speed alone: they begin greedy, and write one text.
+const ONE_TEXT = ["drafters", "gammas", "policies"];
+
+/**
+ * The temperature with which a race of such lanes begins.
+ * @type {(lanes: Value | undefined, config: Pick<Config, "defaults">) => Value}
+ */
+export const usualTemperature = (lanes, { defaults }) =>
+  (ONE_TEXT.includes(String(lanes)) ? 0 : defaults.temperature);
 
 /**
  * The preset that an address means: the first one, unless it brings another or a prompt.
@@ -104,7 +116,9 @@ export function queryOf({ values, recording, theme, stage, view }, config, searc
   const preset = config.presets.find((one) => one.prompt === prompt);
   if (preset) query.set("preset", preset.name);
   else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
-  const usual = { ...config.defaults, ...preset?.settings };
+  const lanes = chosen[settings.indexOf("lanes")];
+  /** @type {Record<string, Value>} */
+  const usual = { ...config.defaults, temperature: usualTemperature(lanes ?? undefined, config), ...preset?.settings };
   const changed = settings.filter((name, i) => chosen[i] !== null && chosen[i] !== usual[name]);
   for (const name of changed) query.set(nameOf(name), String(chosen[settings.indexOf(name)]));
   if (preset === config.presets[0] && !changed.length) query.delete("preset");

@@ -7,7 +7,6 @@ import { controlsOf, differences } from "specviz/run/controls.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { Store } from "specviz/run/store.js";
-import { readableSpeed } from "specviz/run/timeline.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
@@ -78,7 +77,7 @@ export class Session {
           timeline.replace(trace.rounds);
           on.retold(trace);
         },
-        status: (text) => notice.show(text),
+        status: (text) => notice.wait(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
       },
@@ -157,7 +156,6 @@ export class Session {
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
     timeline.clear(false);
     timeline.add(trace.rounds);
-    timeline.setSpeed(readableSpeed(timeline.seconds()));
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
@@ -185,8 +183,8 @@ export class Session {
     const before = this.run;
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
-    this.#page.notice.show(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.show(SLOW); });
+    this.#page.notice.wait(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.wait(SLOW); });
     if (!isThere && this.run === before) this.#reconnect();
   }
 
