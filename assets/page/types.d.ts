@@ -443,6 +443,10 @@ type View = import("specviz/view.js").View;
 type Item = import("specviz/words/description.js").Item;
 type Headline = import("specviz/words/verdict.js").Headline;
 type Piece = import("specviz/words/markdown.js").Piece;
+type Block = import("specviz/words/markdown.js").Block;
+type Fragment = import("specviz/race/token.js").Fragment;
+type TextState = import("specviz/race/token.js").TextState;
+type TextPlace = import("specviz/race/rows.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
 type Place = import("specviz/words/reasons.js").Place;
 

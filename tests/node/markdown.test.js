@@ -27,7 +27,8 @@ test("code, headings and bold are told from plain text", () => {
   assert.equal(of("code", [ANSWER]), "x# no title\ndef f(s):\n    return s[::-1]  # `a`\n");
   assert.equal(of("head", [ANSWER]), " Title");
   assert.equal(of("strong", [ANSWER]), "y");
-  assert.equal(of("sign", [ANSWER]), "#``****```python```");
+  assert.equal(of("sign", [ANSWER]), "#``****``````");
+  assert.equal(of("info", [ANSWER]), "python");
   assert.ok(of("", [ANSWER]).endsWith("Done."));
 });
 
@@ -54,4 +55,17 @@ test("an indented fence is code, and a line of code never leaves its line", () =
 test("what a template sets is told from what a model writes", () => {
   for (const one of ["<|im_end|>", "</s>", "<end_of_turn>", "<|eot_id|>", "<｜end▁of▁sentence｜>"]) assert.ok(isSpecial(one), one);
   for (const one of ["<", "<b> bold", "<br>", "<div>", "</table>", "a <|im_end|>", "5 > 3"]) assert.ok(!isSpecial(one), one);
+});
+
+test("a line knows what it is to a block of code as soon as its fence does", () => {
+  let state = START;
+  const blocks = "Say:\n\n``+`py\n  f()\n\n```+\nDone.".split("+").flatMap((token) => {
+    const { pieces, after } = read(token, state);
+    state = after;
+    return pieces.map(({ text, block }) => [text, block]);
+  });
+  assert.deepEqual(blocks, [
+    ["Say:", ""], ["\n", ""], ["\n", ""], ["``", ""], ["`", "open"], ["py", "open"], ["\n", "open"],
+    ["  f()", "code"], ["\n", "code"], ["\n", "code"], ["```", "close"], ["\n", "close"], ["Done.", ""],
+  ]);
 });
