@@ -42,7 +42,7 @@ function shareMenu(page) {
  * @param {Close[]} closes in the order in which things are closed
  */
 function actionsOn(page, closes) {
-  const { choosing, quiz, session, shell, stage, timeline, view } = page;
+  const { choosing, quiz, reading, session, shell, stage, timeline, view } = page;
   const explained = once(async () => new (await import("specviz/explain/explain.js")).Explain(page));
   const compared = once(async () => new (await import("specviz/compare/compare.js")).Compare(page.root));
   const explain = async () => (await explained()).open();
@@ -63,6 +63,7 @@ function actionsOn(page, closes) {
     /** With one key through a talk: ask, show the answer, ask the next question. */
     forward() { if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess(); else quiz.go(1); },
     back() { quiz.go(-1); },
+    reading() { reading.toggle(); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },

@@ -12,6 +12,7 @@ import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
+import { ReadingMode } from "specviz/race/reading.js";
 import { newest } from "specviz/run/pick.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
@@ -80,6 +81,7 @@ function partsOf(root, server, config) {
   page.repeats = new Repeats(page);
   page.stage = new Stage(page);
   page.quiz = new Quiz(page);
+  page.reading = new ReadingMode(page);
   page.view = new View(page);
   page.choosing = new Choosing(page);
   return page;

@@ -324,6 +324,7 @@ interface Asked {
   theme: string | null;
   stage: boolean;
   view: string | null;
+  reading: string | null; // "marks" or "text"
   settings: Record<string, Value>;
   wrong: string[];
 }
@@ -335,6 +336,7 @@ interface PageState {
   theme: string | null;
   stage: boolean;
   view: string | null;
+  reading?: string | null; // "text" where lanes show the text alone
 }
 
 // Plotly, as far as it is used here.
@@ -448,6 +450,7 @@ type Fragment = import("specviz/race/token.js").Fragment;
 type TextState = import("specviz/race/token.js").TextState;
 type TextPlace = import("specviz/race/rows.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
+type ReadingMode = import("specviz/race/reading.js").ReadingMode;
 type Place = import("specviz/words/reasons.js").Place;
 
 /** The parts of the page, as player.js makes them; each is given those that it needs. */
@@ -464,6 +467,7 @@ interface PageParts {
   timeline: Timeline;
   view: View;
   repeats: Repeats;
+  reading: ReadingMode;
   quiz: Quiz;
   choosing: Choosing;
   runs: Run[]; // that were shown, the newest last

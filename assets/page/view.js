@@ -50,7 +50,7 @@ export class View {
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
-    this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
+    this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(page);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
