@@ -3,6 +3,7 @@
 import { controlsFor } from "specviz/run/address.js";
 import { closable, closest, find, once, pause } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
+import { pairTitle } from "specviz/run/controls.js";
 
 const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
@@ -111,8 +112,15 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (session.busy || !preset) return;
   const settings = address.naming;
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
-  if (session.recordings.has(name)) await session.showNamed(name);
-  if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
+  const isShown = session.recordings.has(name) && await session.showNamed(name);
+  const whose = isShown ? otherPair(session, config) : "";
+  if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
+}
+
+// Whose recording it is, if Run would race another pair.
+/** @type {(session: Session, config: Config) => string} */
+function otherPair({ trace, differences }, config) {
+  return trace && differences.has("target") ? `This recording is of another pair: ${pairTitle(trace.header, config)}.` : "";
 }
 
 // Run what the page's controls say, with another gamma.

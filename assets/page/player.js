@@ -9,6 +9,7 @@ import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
+import { Loading } from "specviz/run/loading.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
@@ -51,6 +52,7 @@ export function mount({ element, props, watch, server, config }) {
   view.draw();
   root.dataset.ready = "true";
   session.open();
+  if (config.served) new Loading(page).watch();
 }
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
@@ -131,7 +133,8 @@ function told({ config, address, session, shell, view, choosing }) {
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       const { chosen, state } = address;
-      const isTyped = values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
+      const isGiven = values[0] === given[0]; // by no hand
+      const isTyped = !isGiven && values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
       address.change({ values });
       if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
       shell.summarise(address);

@@ -192,6 +192,14 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
+/** How far the server has loaded the page's own pair, as specviz/page/loads.py says it. */
+interface LoadState {
+  over: boolean;
+  error?: string | null;
+  title?: string;
+  said?: string;
+}
+
 /** What is asked of a run: which one, if the server knows it, one of its lanes, and the run itself. */
 interface RunWish {
   run: string | null;
@@ -222,6 +230,7 @@ interface Server {
   begin_rerun?(asked: RunWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_job?(asked: { id: string }): Promise<ExperimentState>;
+  loading?(asked: object): Promise<LoadState>;
   end_job?(asked: { id: string }): Promise<void>;
 }
 
@@ -297,6 +306,7 @@ interface Config {
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
   pairs: Record<string, PairModels>;
+  pairTitles?: Record<string, string>; // what pairs are called
   drafters: Record<string, string[] | null>; // of the listed pairs, the default first; null if unknown
   drafterLabels: [label: string, value: string][]; // of all drafters, in the panel's order
   whole: string[]; // settings that are whole numbers
@@ -311,8 +321,8 @@ interface Config {
 
 /** Name and parameters of the models of a pair that it has; parameters are null if unknown. */
 interface PairModels {
-  target: [string, number];
-  draft?: [string, number];
+  target: [string, number | null];
+  draft?: [string, number | null];
   head?: [string, number | null];
 }
 

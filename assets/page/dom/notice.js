@@ -5,6 +5,8 @@ const MENTIONED_FOR = 8000; // ms
 export class Notice {
   #node;
   #hiding = 0; // timer
+  #isFree = true; // whether there is nothing else to say
+  #background = ""; // what is said where there is nothing else to say
 
   /** @param {HTMLElement} node */
   constructor(node) {
@@ -14,7 +16,19 @@ export class Notice {
   /** @type {(text: string, isError?: boolean) => void} */
   show(text, isError = false) {
     clearTimeout(this.#hiding);
-    this.#node.textContent = text;
+    this.#isFree = !text;
+    this.#write(text || this.#background, isError);
+  }
+
+  /** What lasts, and is said while there is nothing else to say. @param {string} text */
+  setBackground(text) {
+    this.#background = text;
+    if (this.#isFree) this.#write(text, false);
+  }
+
+  /** @type {(text: string, isError: boolean) => void} */
+  #write(text, isError) {
+    if (this.#node.textContent !== text) this.#node.textContent = text;
     this.#node.hidden = !text;
     this.#node.classList.toggle("is-error", isError);
     this.#node.setAttribute("role", isError ? "alert" : "status");
