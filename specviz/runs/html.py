@@ -41,6 +41,7 @@ PLAYER_SHEETS = (
     "compare.css",
     "whatif.css",
     "lanes.css",
+    "phone.css",
     "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""

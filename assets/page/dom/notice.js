@@ -31,6 +31,7 @@ export class Notice {
     if (this.#node.textContent !== text) this.#node.textContent = text;
     this.#node.hidden = !text;
     this.#node.classList.toggle("is-error", isError);
+    this.#node.classList.toggle("is-background", this.#isFree);
     this.#node.setAttribute("role", isError ? "alert" : "status");
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,20 @@ CODE = (
 )
 LINES = ["``` python", "def f(s):", "    return s", "", "    # end", "```"]
 # The rows of a block of code: what was kept in them, their places and their letters.
-ROWS = """(lane) => [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)].map((row) => ({
-  text: [...row.querySelectorAll(".t:not(.rejected, .ignored)")].map((one) => one.textContent)
-    .join("").replaceAll("\\n", ""),
-  left: row.getBoundingClientRect().left, right: row.getBoundingClientRect().right,
-  top: row.getBoundingClientRect().top, bottom: row.getBoundingClientRect().bottom,
-  indent: [...row.querySelectorAll(".w:not(.blank, .nl)")].map((one) => one.getBoundingClientRect().left)[0],
-  face: getComputedStyle(row.querySelector(".w") ?? row).fontFamily,
-}))"""
+ROWS = """(lane) => {
+  const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
+  return rows.map((row) => {
+    const { left, top, right, bottom } = row.getBoundingClientRect();
+    const kept = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
+    const words = [...row.querySelectorAll(".w:not(.blank, .nl)")];
+    return {
+      left, top, right, bottom,
+      text: kept.map((one) => one.textContent).join("").replaceAll("\\n", ""),
+      indent: words.map((one) => one.getBoundingClientRect().left)[0],
+      face: getComputedStyle(row.querySelector(".w") ?? row).fontFamily,
+    };
+  });
+}"""
 # A lane as it stands, but for which marks are full and which round is the newest.
 DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].map((text) => {
   const copy = text.cloneNode(true);
@@ -76,7 +83,7 @@ def test_code_in_a_lane_reads_as_code(visitor: Visitor, opened: Trace, lane: str
     assert len({(row["left"], row["right"]) for row in rows}) == 1, "one sheet under all of it"
     heights = [row["bottom"] - row["top"] for row in rows]
     assert min(heights) == pytest.approx(max(heights), abs=1), "a blank line is a line"
-    assert all(one["bottom"] == pytest.approx(two["top"]) for one, two in zip(rows, rows[1:]))
+    assert all(one["bottom"] == pytest.approx(two["top"]) for one, two in pairwise(rows))
     assert all("Mono" in row["face"] for row in rows if row["text"])
     assert rows[2]["indent"] > rows[1]["indent"] + 20, "indentation is kept"
     marks = visitor.lane(lane).locator("[data-block] [data-outcome]")

@@ -115,7 +115,7 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     visitor.state("running")
     page = visitor.page
     assert check(page)["lanes"]["speculative"]["gamma"] == 3
-    expect(page.locator("[data-differs]")).to_contain_text("pair smollm2-1.7b-135m")
+    expect(page.locator("[data-differs]")).to_contain_text("pair SmolLM2-1.7B-Instruct + SmolLM2")
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
