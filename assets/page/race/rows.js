@@ -90,7 +90,8 @@ export class Rows {
 
   /** @param {Place} place */
   #extend(place) {
-    const row = this.#add(), part = element("span", place.parts[0].className);
+    const row = this.#add(), part = element("span", "sv-round");
+    part.classList.toggle("is-marked", place.parts[0].matches(".is-marked"));
     row.append(part);
     place.rows.push(row);
     place.parts.push(part);
