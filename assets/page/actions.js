@@ -120,7 +120,8 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
 // Whose recording it is, if Run would race another pair.
 /** @type {(session: Session, config: Config) => string} */
 function otherPair({ trace, differences }, config) {
-  return trace && differences.has("target") ? `This recording is of another pair: ${pairTitle(trace.header, config)}.` : "";
+  if (!trace || !differences.has("target")) return "";
+  return `This recording is of another pair: ${pairTitle(trace.header, config)}.`;
 }
 
 // Run what the page's controls say, with another gamma.

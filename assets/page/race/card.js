@@ -133,7 +133,10 @@ function content(at, isPending, rule) {
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
   const title = titleOf(token, round, visible(token.text), isSpecial(token.text) ? `${where}, id ${token.id}` : where);
   /** @type {HTMLElement[]} */
-  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), ...goneOn(at), two(token), numbers(token, rule), lists(token, rule)];
+  const parts = [
+    title, element("p", "sv-card-reason", reasonBy(rule, token, at)), ...goneOn(at),
+    two(token), numbers(token, rule), lists(token, rule),
+  ];
   const { exact, warning } = verdictKind(rule);
   if (!exact) parts.push(element("p", "sv-inexact", warning));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));

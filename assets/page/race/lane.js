@@ -15,7 +15,8 @@ const MOST_FRESH = 12; // rounds that have them at once
 const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
- * A token and where it stands in the text. @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
+ * A token, and how the text stood before it.
+ * @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
  * @typedef {object} DrawnRound
  * @property {TextPlace} place
  * @property {Round} round
@@ -105,8 +106,10 @@ export class Lane {
       this.#leaving.observe(block);
     }
     // The rest of a word holds its place, or the word would jump to the next line as it grows.
-    const [first, ...later] = next, isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
-    this.#ahead.textContent = first && !isRowDue ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";
+    const [first, ...later] = next;
+    const isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
+    const coming = first ? [...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
+    this.#ahead.textContent = isRowDue ? "" : restOfWord(coming);
     this.#rows.last.append(this.#ahead, this.#caret);
     this.#markNewest();
   }
@@ -215,7 +218,8 @@ export class Lane {
     const first = this.#total - tokens.length; // place of the first in its lane
     let standing = drawn.before;
     drawn.tokens = tokens.map((token, i) => {
-      const old = drawn.tokens[i], before = standing;
+      const old = drawn.tokens[i];
+      const before = standing;
       const { fragments, after } = drawnToken(token, drawn.round, first + i, before);
       standing = after;
       const stays = old?.token.outcome === token.outcome && isSame(old.before, before);
@@ -233,7 +237,10 @@ export class Lane {
   }
 }
 
-/** Whether a token would be drawn alike at both places. @type {(one: TextState, other: TextState) => boolean} */
+/**
+ * Whether a token would be drawn alike at both places.
+ * @type {(one: TextState, other: TextState) => boolean}
+ */
 function isSame(one, other) {
   return one.breaks === other.breaks && one.isDue === other.isDue
     && JSON.stringify(one.reading) === JSON.stringify(other.reading);

@@ -2,7 +2,7 @@
 // guess was rejected. The style sheet does the rest.
 
 import { remember, remembered } from "specviz/dom/kept.js";
-import { closest, element } from "specviz/dom/dom.js";
+import { closest, element, findAll } from "specviz/dom/dom.js";
 
 /** @typedef {"marks" | "text"} Mode */
 
@@ -46,10 +46,11 @@ export class ReadingMode {
 
   /** @param {unknown} mode  anything but "text" means marks */
   #set(mode) {
-    const { root, address } = this.#page, reading = mode === "text" ? "text" : "marks";
+    const { root, address } = this.#page;
+    const reading = mode === "text" ? "text" : "marks";
     root.dataset.reading = reading;
-    for (const button of this.node.children) {
-      button.setAttribute("aria-pressed", String(button instanceof HTMLElement && button.dataset.mode === reading));
+    for (const button of findAll(this.node, "button", HTMLButtonElement)) {
+      button.setAttribute("aria-pressed", String(button.dataset.mode === reading));
     }
     address.change({ reading });
   }

@@ -47,7 +47,8 @@ export class Rows {
 
   /** @returns {Place} of the next round */
   begin() {
-    const row = /** @type {HTMLElement} */ (this.last), part = element("span", "sv-round");
+    const row = /** @type {HTMLElement} */ (this.last);
+    const part = element("span", "sv-round");
     row.append(part);
     return { row, block: row.dataset.block ?? "", parts: [part], rows: [] };
   }
@@ -58,12 +59,14 @@ export class Rows {
    * @type {(place: Place, fragments: Fragment[]) => void}
    */
   fill(place, fragments) {
+    /** @type {Set<Element>} */
     const wanted = new Set(fragments.map(({ node }) => node));
-    for (const part of place.parts) {
-      for (const node of [...part.children]) if (!wanted.has(/** @type {HTMLElement} */ (node))) node.remove();
+    for (const node of place.parts.flatMap((part) => [...part.children])) {
+      if (!wanted.has(node)) node.remove();
     }
     setBlock(place.row, place.block);
-    let count = 0, last = /** @type {Element | null} */ (null);
+    let count = 0; // rows that the round owns, so far
+    let last = /** @type {Element | null} */ (null); // fragment in the row
     for (const { node, opensRow, isSpaced, block } of fragments) {
       if (opensRow) {
         if (count === place.rows.length) this.#extend(place);
@@ -72,7 +75,8 @@ export class Rows {
         place.rows[count - 1].classList.toggle("is-spaced", isSpaced);
         setBlock(place.rows[count - 1], "");
       }
-      const part = place.parts[count], next = last ? last.nextSibling : part.firstChild;
+      const part = place.parts[count];
+      const next = last ? last.nextSibling : part.firstChild;
       if (node !== next) part.insertBefore(node, next);
       if (block) setBlock(count ? place.rows[count - 1] : place.row, block);
       last = node;
@@ -90,7 +94,8 @@ export class Rows {
 
   /** @param {Place} place */
   #extend(place) {
-    const row = this.#add(), part = element("span", "sv-round");
+    const row = this.#add();
+    const part = element("span", "sv-round");
     part.classList.toggle("is-marked", place.parts[0].matches(".is-marked"));
     row.append(part);
     place.rows.push(row);
@@ -99,14 +104,15 @@ export class Rows {
 
   /** @param {Place} place */
   #shorten(place) {
-    const row = place.rows.pop(), block = row?.parentElement;
+    const row = place.rows.pop();
+    const block = row?.parentElement;
     place.parts.pop();
     row?.remove();
     if (block && !block.querySelector(".sv-row")) block.remove();
   }
 
   #add() {
-    const blocks = this.#text.querySelectorAll(".sv-block"), last = blocks[blocks.length - 1];
+    const last = [...this.#text.querySelectorAll(".sv-block")].pop();
     const block = last && countIn(last) < BLOCK ? last : element("div", "sv-block");
     const row = element("div", "sv-row");
     block.append(row);
@@ -123,7 +129,8 @@ function setBlock(row, block) {
   if (block) row.dataset.block = block; else delete row.dataset.block;
 }
 
-// A sign stands at the end of a token, and of accepted ones behind the last: not where a row ends within them.
+// A sign stands at the end of a token, and of accepted ones behind the last: not where a row ends
+// within them.
 /** @param {Fragment[]} fragments */
 function markEnds(fragments) {
   fragments.forEach(({ node }, i) => {

@@ -61,7 +61,8 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  * @returns {{ fragments: Fragment[], after: TextState }}
  */
 export function drawnToken(token, round, index, before) {
-  const isKept = isWritten(token), isRead = isKept || token.outcome === "pending";
+  const isKept = isWritten(token);
+  const isRead = isKept || token.outcome === "pending";
   if (isSpecial(token.text) || !token.text) { // a template's sign is no text: the card tells which it is
     const node = tokenNode(token, round, index, true);
     node.append(element("span", token.text ? "w end" : "w none"));
@@ -75,7 +76,8 @@ export function drawnToken(token, round, index, before) {
   let { breaks, isDue } = before;
   for (const { text, kind, block } of piecesOf(token.text, lead.length, told?.pieces)) {
     const isBreak = text === "\n";
-    // A second break of prose stands beside the first: an empty line would only cost room. In code it is a line.
+    // A second break of prose stands beside the first: an empty line would only cost room. In code it
+    // is a line.
     const opensRow = isDue && !(isBreak && isKept && kind !== "code");
     if (opensRow || !fragments.length) {
       const node = tokenNode(token, round, index, !fragments.length);
@@ -120,7 +122,10 @@ function tokenNode(token, round, index, isFirst) {
  * @returns {Piece[]}
  */
 function piecesOf(text, lead, told) {
-  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "", block: "" }));
+  if (!told) {
+    const lines = text.slice(lead).match(/\n|[^\n]+/g) ?? [];
+    return lines.map((piece) => ({ text: piece, kind: "", block: "" }));
+  }
   let left = lead;
   return told.flatMap((piece) => {
     const rest = piece.text.slice(left);

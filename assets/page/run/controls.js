@@ -19,7 +19,10 @@ export function controlsOf(header, config, now = {}) {
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
   const known = {
-    verdict: "token", ...plainSettings(settings), pair: pairOf(header, config) ?? namedPair(header, now), lanes: comparedIn(header),
+    verdict: "token",
+    ...plainSettings(settings),
+    pair: pairOf(header, config) ?? namedPair(header, now),
+    lanes: comparedIn(header),
   };
   // How a watched server drafts is no control's affair.
   if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
@@ -42,7 +45,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   names.forEach((name, i) => {
     const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
     if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
-    found.set(name === "pair" ? "target" : name, name === "pair" ? `pair ${config.pairTitles?.[String(now[i])] ?? now[i]}` : settingText(name, now[i]));
+    if (name === "pair") found.set("target", `pair ${config.pairTitles?.[String(now[i])] ?? now[i]}`);
+    else found.set(name, settingText(name, now[i]));
   });
   return found;
 }
@@ -57,7 +61,10 @@ function isIdle(name, value) {
 }
 
 const OTHER = "other"; // the pair whose models a visitor names
-/** A name without folders, and without what differs between a file and its model. @param {Value | undefined} name */
+/**
+ * A name without folders, and without what differs between a file and its model.
+ * @param {Value | undefined} name
+ */
 const bare = (name) => String(name ?? "").split("/").pop()?.toLowerCase().replace(/[^a-z0-9]/g, "") ?? "";
 
 // The pair whose models a visitor names, if they are those of a run: a file's name begins with its model's.
@@ -69,11 +76,20 @@ function namedPair({ target, draft }, now) {
   return is(now.target, target) && is(now.draft, draft) ? OTHER : null;
 }
 
-/** Whether a run was made with the pair that the page was started with. @type {(header: Header, config: Config) => boolean} */
+/**
+ * Whether a run was made with the pair that the page was started with.
+ * @type {(header: Header, config: Config) => boolean}
+ */
 export const isOwnPair = (header, config) => pairOf(header, config) === config.defaults.pair;
 
-/** What the pair of a run is called: as the page lists it, or else by its target. @type {(header: Header, config: Config) => string} */
-export const pairTitle = (header, config) => config.pairTitles?.[pairOf(header, config) ?? ""] ?? header.target.name;
+/**
+ * What the pair of a run is called: as the page lists it, or else by its target.
+ * @type {(header: Header, config: Config) => string}
+ */
+export function pairTitle(header, config) {
+  const pair = pairOf(header, config);
+  return (pair && config.pairTitles?.[pair]) ?? header.target.name;
+}
 
 // The name of the listed pair with the models of a run; the page's own where several have them.
 /** @type {(header: Header, config: Config) => string | null} */

@@ -1,4 +1,4 @@
-// The page's own pair while the server loads it: what, how much, how far, and whose recording plays meanwhile.
+// The page's own pair while the server loads it: what, how much, how far, and whose recording plays.
 
 import { pause } from "specviz/dom/dom.js";
 import { isOwnPair, pairTitle } from "specviz/run/controls.js";
@@ -18,7 +18,8 @@ export class Loading {
   async watch() {
     const { notice } = this.#page;
     await pause(FIRST_AFTER);
-    let state = await this.#asked(), wasTold = false;
+    let state = await this.#asked();
+    let wasTold = false;
     while (state && !state.over) {
       wasTold = true;
       notice.setBackground(`${state.said} ${this.#meanwhile()}`.trim());
@@ -37,8 +38,10 @@ export class Loading {
 
   /** Whose recording is seen, if one is: another pair's is never taken for this one's. */
   #meanwhile() {
-    const { config, session } = this.#page, { header } = session.trace ?? {};
+    const { config, session } = this.#page;
+    const { header } = session.trace ?? {};
     if (!header || session.source !== "recording") return "";
-    return isOwnPair(header, config) ? "Meanwhile a recording of it." : `Meanwhile a recording of another pair: ${pairTitle(header, config)}.`;
+    if (isOwnPair(header, config)) return "Meanwhile a recording of it.";
+    return `Meanwhile a recording of another pair: ${pairTitle(header, config)}.`;
   }
 }

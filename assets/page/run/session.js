@@ -108,7 +108,9 @@ export class Session {
   /** What the controls would have to say for the shown run; empty where nothing is shown. */
   get controls() {
     if (!this.trace) return [];
-    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#page.config, this.#page.address.settings);
+    if (this.source === "live") return this.#ran;
+    const { address, config } = this.#page;
+    return controlsOf(this.trace.header, config, address.settings);
   }
 
   /** Where they say something else. */
