@@ -9,9 +9,11 @@ import { closest, find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
+import { Loading } from "specviz/run/loading.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
+import { ReadingMode } from "specviz/race/reading.js";
 import { newest } from "specviz/run/pick.js";
 import { signsIn } from "specviz/words/markdown.js";
 import { signsText } from "specviz/words/words.js";
@@ -52,6 +54,7 @@ export function mount({ element, props, watch, server, config }) {
   view.draw();
   root.dataset.ready = "true";
   session.open();
+  if (config.served) new Loading(page).watch();
 }
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
@@ -82,6 +85,7 @@ function partsOf(root, server, config) {
   page.repeats = new Repeats(page);
   page.stage = new Stage(page);
   page.quiz = new Quiz(page);
+  page.reading = new ReadingMode(page);
   page.view = new View(page);
   page.choosing = new Choosing(page);
   return page;
@@ -137,7 +141,8 @@ function told({ config, address, session, shell, view, choosing, notice }) {
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       const { chosen, state } = address;
-      const isTyped = values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
+      const isGiven = values[0] === given[0]; // by no hand
+      const isTyped = !isGiven && values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
       address.change({ values });
       if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
       shell.summarise(address);

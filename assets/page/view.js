@@ -53,7 +53,7 @@ export class View {
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
-    this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
+    this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(page);
     this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);

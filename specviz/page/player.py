@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from ..core.policy import MOST_GAMMA
-from ..environment import ASSETS
+from ..environment import ASSETS, SERVED
 from ..kinds import drafter_kind, drafter_names
 from ..pairs.spec import is_row
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
@@ -21,10 +21,11 @@ from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
-from .choices import listed_drafters, pair_choices, pair_models
+from .choices import OTHER, listed_drafters, pair_choices, pair_models
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
+from .names import shown_pair
 from .questions import MOST_DRAWS
 from .security.addresses import FILES
 from .sweeps import choose_config
@@ -120,7 +121,10 @@ def make_player(
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
         "choices": {**CHOICES, **listed},
-        "pairs": pair_models(),
+        "pairs": pair_models(own),
+        "pairTitles": {
+            name: shown_pair(name).title for name in pairs if name not in (SERVED, OTHER)
+        },
         "drafters": {name: listed_drafters(name) for name in pairs},
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],

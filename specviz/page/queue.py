@@ -15,6 +15,7 @@ from ..worker.failures import FAILED
 from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Job, Run
+from .loads import Load
 from .probes import Durations, about, expected_whole, kind_of
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
+WAITING = "Your run starts when they are ready."
 FULL = (
     "{} runs are waiting already{}, and the queue is full: play a recording meanwhile, and press "
     "Run again in a minute."
@@ -40,13 +42,15 @@ class RunQueue:
     runs share the device.
 
     limits: of the page. machine: where the models run, once the worker has looked. current: the
-    job that the models are doing. closing: whether the server is about to end. answered: whether
-    the models have loaded a pair or ended a job well.
+    job that the models are doing. load: of the pair that the page was started with, None without
+    one. closing: whether the server is about to end. answered: whether the models have loaded a
+    pair or ended a job well.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self.machine: Host | None = None
+        self.load: Load | None = None
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self.current: Job | None = None
@@ -66,7 +70,10 @@ class RunQueue:
 
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self._thread = threading.Thread(target=self._work, args=(pair,), name="queue", daemon=True)
+        self.load = None if pair is None else Load(pair)
+        self._thread = threading.Thread(
+            target=self._work, args=(self.load,), name="queue", daemon=True
+        )
         self._thread.start()
 
     def submit(self, job: Job) -> None:
@@ -205,9 +212,9 @@ class RunQueue:
             if size > MOST_KEPT and run.over:
                 run.forget()
 
-    def _work(self, pair: str | None) -> None:
-        if pair is not None:
-            self._prepare(pair)
+    def _work(self, load: Load | None) -> None:
+        if load is not None:
+            self._prepare(load)
         self._status = STARTING
         while True:
             with self._wake:
@@ -220,18 +227,23 @@ class RunQueue:
                     self._durations.add(job, time.monotonic() - self._since)
                 self.current = None
 
-    def _prepare(self, pair: str) -> None:
+    def _prepare(self, load: Load) -> None:
+        pair = load.pair
         began = time.monotonic()
         try:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
-                self._status = sentence
+                load.said = sentence
+                self._status = f"{load.sentence} {WAITING}"
             self._load_seconds = time.monotonic() - began
             self.answered = True
+            load.succeed()
         except SpecvizError as error:
             log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
+            load.fail(str(error))
         except Exception:
             log.exception("the pair %r could not be loaded ahead of a run", pair)
+            load.fail(FAILED)
 
     def _do(self, job: Job) -> None:
         try:

@@ -30,8 +30,19 @@ SERVED = "choose"  # the room that needs a server: a run as one file has none of
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
-    *("player.css", "parts.css", "menus.css", "panels.css", "sizes.css", "stage.css"),
-    *("explain.css", "compare.css", "whatif.css", "lanes.css", "print.css"),
+    "player.css",
+    "parts.css",
+    "reading.css",
+    "menus.css",
+    "panels.css",
+    "sizes.css",
+    "stage.css",
+    "explain.css",
+    "compare.css",
+    "whatif.css",
+    "lanes.css",
+    "phone.css",
+    "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")

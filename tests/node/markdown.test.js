@@ -27,7 +27,8 @@ test("code, headings and bold are told from plain text", () => {
   assert.equal(of("code", [ANSWER]), "x# no title\ndef f(s):\n    return s[::-1]  # `a`\n");
   assert.equal(of("head", [ANSWER]), " Title");
   assert.equal(of("strong", [ANSWER]), "y");
-  assert.equal(of("sign", [ANSWER]), "#``****```python```");
+  assert.equal(of("sign", [ANSWER]), "#``****``````");
+  assert.equal(of("info", [ANSWER]), "python");
   assert.ok(of("", [ANSWER]).endsWith("Done."));
 });
 
@@ -62,4 +63,17 @@ test("a prompt's signs of a chat template are found, each once, and no tags of H
   for (const text of ["", "a < b > c", "<div><br></div>", "if (a <|b|> c) d", "x <b>s</b>"]) {
     assert.deepEqual(signsIn(text.replace("<|b|>", "<| b |>")), [], text);
   }
+});
+
+test("a line knows what it is to a block of code as soon as its fence does", () => {
+  let state = START;
+  const blocks = "Say:\n\n``+`py\n  f()\n\n```+\nDone.".split("+").flatMap((token) => {
+    const { pieces, after } = read(token, state);
+    state = after;
+    return pieces.map(({ text, block }) => [text, block]);
+  });
+  assert.deepEqual(blocks, [
+    ["Say:", ""], ["\n", ""], ["\n", ""], ["``", ""], ["`", "open"], ["py", "open"], ["\n", "open"],
+    ["  f()", "code"], ["\n", "code"], ["\n", "code"], ["```", "close"], ["\n", "close"], ["Done.", ""],
+  ]);
 });

@@ -10,6 +10,8 @@ export class Notice {
   #hiding = 0; // timer
   #awaited = ""; // what goes on
   #counting = 0; // timer
+  #isFree = true; // whether there is nothing else to say
+  #background = ""; // what is said where there is nothing else to say
 
   /** @param {HTMLElement} node */
   constructor(node) {
@@ -22,9 +24,22 @@ export class Notice {
     clearInterval(this.#counting);
     this.#awaited = "";
     this.#node.classList.remove("is-waiting");
-    this.#node.textContent = text;
+    this.#isFree = !text;
+    this.#write(text || this.#background, isError);
+  }
+
+  /** What lasts, and is said while there is nothing else to say. @param {string} text */
+  setBackground(text) {
+    this.#background = text;
+    if (this.#isFree) this.#write(text, false);
+  }
+
+  /** @type {(text: string, isError: boolean) => void} */
+  #write(text, isError) {
+    if (this.#node.textContent !== text) this.#node.textContent = text;
     this.#node.hidden = !text;
     this.#node.classList.toggle("is-error", isError);
+    this.#node.classList.toggle("is-background", this.#isFree);
     this.#node.setAttribute("role", isError ? "alert" : "status");
   }
 

@@ -3,7 +3,7 @@
 import { element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
 import { Lane } from "specviz/race/lane.js";
-import { ALONE, draftedLanes, isSeveral, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, isSeveral, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
@@ -20,16 +20,19 @@ const IDLE_ALONE = "The same target, the same prompt and the same clock, with no
 export class LaneGrid {
   lanes = /** @type {Lane[]} */ ([]);
   #root;
+  #mode;
   #choose;
   #box;
   #shown = ""; // the names of the lanes that have a place, and what is said beside them
 
   /**
    * @param {HTMLElement} root
+   * @param {HTMLElement} mode  the switch between marks and text
    * @param {(lane: LaneName) => void} choose  told of the lane that a visitor asks about
    */
-  constructor(root, choose) {
+  constructor(root, mode, choose) {
     this.#root = root;
+    this.#mode = mode;
     this.#choose = choose;
     this.#box = find(root, ".sv-lanes");
     this.arrange();
@@ -51,6 +54,9 @@ export class LaneGrid {
     const drafted = draftedLanes(header);
     const articles = names.map((name, place) => this.#article(name, drafted, place, notes[place]));
     this.#box.replaceChildren(...articles);
+    // The last lane that is seen has room for the switch.
+    const last = articles[hasBaseline(header) ? articles.length - 1 : 0];
+    find(last, ".sv-foot").append(this.#mode);
     this.lanes = articles.map((one) => new Lane(one));
   }
 

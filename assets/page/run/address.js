@@ -5,7 +5,7 @@ const WRITTEN_AFTER = 300; // ms without another change
 const LONGEST_NAME = 300; // characters of a model's name
 const OTHER = "other"; // the pair whose models a visitor names
 const CHOOSE = "choose";
-const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage"]; // all else are settings
+const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage", "reading"]; // all else are settings
 
 /** The name of a setting in an address. @param {string} setting */
 const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
@@ -36,6 +36,7 @@ export function readAddress(search, config) {
     prompt: take("prompt", (text) => text.trim() !== "" && text.length <= config.mostPrompt),
     recording: take("recording", (name) => Object.hasOwn(config.recordings, name)),
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
+    reading: take("reading", (mode) => ["marks", "text"].includes(mode)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
     view: query.get("view"), // Gradio has views of its own
   };
@@ -105,7 +106,7 @@ export function presetFor({ preset, prompt }, { presets }) {
  * The query of the address that shows what is shown now; what is not the page's in it stays.
  * @type {(state: PageState, config: Config, search: string) => string}
  */
-export function queryOf({ values, recording, theme, stage, view }, config, search) {
+export function queryOf({ values, recording, theme, stage, view, reading }, config, search) {
   const query = new URLSearchParams(search);
   const settings = Object.keys(config.defaults);
   for (const name of [...PAGE_NAMES, ...settings.map(nameOf)]) query.delete(name);
@@ -125,6 +126,7 @@ export function queryOf({ values, recording, theme, stage, view }, config, searc
   if (recording && recording !== preset?.name) query.set("recording", recording);
   if (theme) query.set("theme", theme);
   if (stage) query.set("stage", "1");
+  if (reading === "text") query.set("reading", reading);
   if (view === CHOOSE) query.set("view", view);
   return String(query) ? `?${query}` : "";
 }
@@ -138,9 +140,9 @@ export class Address {
   constructor(config) {
     this.#config = config;
     this.asked = readAddress(location.search, config);
-    const { theme, stage, view } = this.asked;
+    const { theme, stage, view, reading } = this.asked;
     /** @type {PageState} */
-    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage, view };
+    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage, view, reading };
   }
 
   /**

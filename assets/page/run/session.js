@@ -6,6 +6,7 @@ import { keep, taken } from "specviz/dom/kept.js";
 import { controlsOf, differences } from "specviz/run/controls.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
+import { FROM_FILE } from "specviz/words/words.js";
 import { Store } from "specviz/run/store.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
@@ -106,7 +107,9 @@ export class Session {
   /** What the controls would have to say for the shown run; empty where nothing is shown. */
   get controls() {
     if (!this.trace) return [];
-    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#page.config);
+    if (this.source === "live") return this.#ran;
+    const { address, config } = this.#page;
+    return controlsOf(this.trace.header, config, address.settings);
   }
 
   /** Where they say something else. */
@@ -159,6 +162,7 @@ export class Session {
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
+    if (origin.includes(FROM_FILE)) shell.adopt(); // prompt and settings of a run that is opened again
   }
 
   /**
