@@ -17,8 +17,8 @@ from specviz.page.look import RECORDINGS
 from specviz.page.player import QUESTIONS, Preset, folder_of, presets_of
 from specviz.runs.recording import file_summary
 
-PAIRS = (BUILTIN, "smollm2-135m")
-MOST = 2**20  # bytes of all recordings together
+PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b")
+MOST = 2**21  # bytes of all recordings together
 
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from .console import escaped
 from .environment import ASSETS, BUILTIN
 from .errors import PromptError
-from .pairs.spec import is_row
+from .pairs.table import own_folder
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair
@@ -59,8 +59,8 @@ OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
     """The prompts that come with the program: three of each kind. pair: one of the table may have
     prompts of its own, questions for a target that was tuned for chat."""
-    own = ASSETS / pair / OWN_SET
-    path = own if own.is_file() and is_row(pair) and pair != BUILTIN else BUILTIN_SET
+    own = own_folder(pair)
+    path = BUILTIN_SET if own is None else own / OWN_SET
     return prompts_from(path.read_bytes(), path.name)
 
 

@@ -14,7 +14,7 @@ import gradio as gr
 from ..core.policy import MOST_GAMMA
 from ..environment import ASSETS, SERVED
 from ..kinds import drafter_kind, drafter_names
-from ..pairs.spec import is_row
+from ..pairs.table import own_folder
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
@@ -60,8 +60,7 @@ class Preset:
 
 def folder_of(pair: str) -> Path:
     """The folder with the presets of a pair; those of the built-in pair serve all others."""
-    own = ASSETS / pair
-    return own if is_row(pair) and (own / PRESETS).is_file() else ASSETS / "pair"
+    return own_folder(pair) or ASSETS / "pair"
 
 
 def presets_of(pair: str) -> tuple[Preset, ...]:

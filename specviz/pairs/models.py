@@ -49,8 +49,9 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         head = read_any_head(draft, metadata) if local_file(draft) is None else None
         if head is None:
             models.append(_metadata(draft, row.draft if row else None, on_cpu, on_progress))
-    drafter = row.drafter if row else None
-    pair = replace(meta_pair(models), name=str(spec), drafter=drafter)
+    pair = replace(meta_pair(models), name=str(spec))
+    if row is not None:
+        pair = replace(pair, drafter=row.drafter, gamma=row.gamma)
     options = asked.options
     if on_cpu:
         dtypes = (row.target_dtype if row else None, None)
