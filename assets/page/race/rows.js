@@ -32,12 +32,17 @@ export class Rows {
     this.#add();
   }
 
+  /** The last block; the text may hold other things behind it for a moment. */
   get lastBlock() {
-    return /** @type {HTMLElement} */ (this.last.parentElement);
+    let node = this.#text.lastElementChild;
+    while (node && !node.matches(".sv-block")) node = node.previousElementSibling;
+    return node ?? /** @type {HTMLElement} */ (this.#add().parentElement);
   }
 
+  /** @returns {HTMLElement} the last row */
   get last() {
-    return [...this.#text.querySelectorAll(".sv-row")].pop() ?? this.#add();
+    const row = this.lastBlock.lastElementChild;
+    return row instanceof HTMLElement ? row : this.#add();
   }
 
   /** Whether the last block has gone on for so long that a row must begin. */
@@ -47,7 +52,7 @@ export class Rows {
 
   /** @returns {Place} of the next round */
   begin() {
-    const row = /** @type {HTMLElement} */ (this.last);
+    const row = this.last;
     const part = element("span", "sv-round");
     row.append(part);
     return { row, block: row.dataset.block ?? "", parts: [part], rows: [] };
@@ -112,11 +117,10 @@ export class Rows {
   }
 
   #add() {
-    const last = [...this.#text.querySelectorAll(".sv-block")].pop();
-    const block = last && countIn(last) < BLOCK ? last : element("div", "sv-block");
     const row = element("div", "sv-row");
-    block.append(row);
-    if (block !== last) this.#text.append(block);
+    const last = [...this.#text.children].filter((node) => node.matches(".sv-block")).pop();
+    if (last && countIn(last) < BLOCK) last.append(row);
+    else this.#text.append(element("div", "sv-block", row));
     return row;
   }
 }

@@ -58,8 +58,12 @@ def opened(visitor: Visitor, tmp_path: Path) -> Trace:
     trace = scripted("Write f.", CODE)
     raw = saved(trace, tmp_path)
     file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
+    visitor.page.wait_for_function("window.specviz.trace")
+    visitor.page.evaluate("window.specviz.trace.isOld = true")
     visitor.page.locator("[data-open]").set_input_files(file)
-    visitor.page.wait_for_function("window.specviz.trace?.header.question === 'Write f.'")
+    visitor.page.wait_for_function(
+        "window.specviz.trace.header.question === 'Write f.' && !window.specviz.trace.isOld"
+    )
     seek(visitor, 10_000)
     return trace
 
