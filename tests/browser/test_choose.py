@@ -49,6 +49,9 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
         expect(chips.filter(has_text=offered)).to_be_visible()
     expect(chips.filter(has_text="Draft model")).to_be_hidden()
     expect(page.locator(".sc-start p")).to_contain_text("25 rows")
+    # Its target was tuned for chat: it gets questions, also from a page of another pair.
+    expect(page.locator("dialog label:has([name=kinds])").first).to_have_text("code 3")
+    expect(page.locator(".sc-start p")).to_contain_text("24 prompts")
 
 
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
