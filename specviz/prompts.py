@@ -264,8 +264,9 @@ def _prompt_of(entry: dict[str, Any]) -> Any:
     if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
         return _first_turn(value)
     more = entry.get("input")
-    is_alpaca = "instruction" in entry and isinstance(value, str) and isinstance(more, str)
-    return f"{value}\n\n{more}" if is_alpaca and more.strip() else value
+    if "instruction" in entry and isinstance(value, str) and isinstance(more, str):
+        return f"{value}\n\n{more}".strip()
+    return value
 
 
 def _first_turn(turns: list[Any]) -> Any:

@@ -132,7 +132,8 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
     page.keyboard.press("d")
     visitor.button("Race with these settings").click()
     expect(page.locator("dialog.sv-choose")).to_be_hidden()
-    page.wait_for_selector("[data-player][data-source=live]")
+    page.wait_for_function("window.specviz.trace?.header")
+    visitor.state("ended")
     settings = page.evaluate("window.specviz.trace.header.settings")
     assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)
 
