@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,16 @@ from typing import Any
 from .console import escaped
 from .environment import ASSETS, BUILTIN
 from .errors import PromptError
-from .pairs.table import own_folder
+from .pairs.table import named_pair
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair
+QUESTIONS = ASSETS / "smollm2-135m" / OWN_SET
+CODE = ASSETS / "prompts" / "code.json"
+COMPLETION = ASSETS / "prompts" / "completion.json"
+# Models of code, and models that were tuned for chat, by how they are called.
+_CODER = re.compile(r"coder|codellama|codegemma|codestral|starcoder|codegen", re.IGNORECASE)
+_CHAT = re.compile(r"instruct|chat|assistant|(^|[-_.])it($|[-_.])", re.IGNORECASE)
 LONGEST = 100_000  # characters of a prompt
 LONGEST_KIND = 40  # characters; longer ones are cut
 FORMS = (
@@ -57,11 +64,28 @@ OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 
 
 def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
-    """The prompts that come with the program: three of each kind. pair: one of the table may have
-    prompts of its own, questions for a target that was tuned for chat."""
-    own = own_folder(pair)
-    path = BUILTIN_SET if own is None else own / OWN_SET
+    """The prompts that come with the program and suit this pair: three of each kind. A pair of the
+    table may have prompts of its own."""
+    path = prompts_for(pair)
     return prompts_from(path.read_bytes(), path.name)
+
+
+def prompts_for(pair: str) -> Path:
+    """The file of the prompts that suit a pair: its own, else questions for a target that was tuned
+    for chat, code for one that writes code, texts to go on from for others. Of a pair that is not
+    in the table, the target's name tells it."""
+    if pair == BUILTIN:
+        return BUILTIN_SET
+    row = named_pair(pair)
+    own = ASSETS / pair / OWN_SET
+    if row is not None and own.is_file():
+        return own
+    target = row.target.name if row is not None else re.split(r"[+@]", pair)[0]
+    target = re.split(r"[/\\#]", target.rstrip("/"))[-1]
+    is_chat = row.target.chat if row is not None else bool(_CHAT.search(target))
+    if _CODER.search(target):
+        return CODE if is_chat else COMPLETION
+    return QUESTIONS if is_chat else BUILTIN_SET
 
 
 def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
@@ -240,8 +264,9 @@ def _prompt_of(entry: dict[str, Any]) -> Any:
     if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
         return _first_turn(value)
     more = entry.get("input")
-    is_alpaca = "instruction" in entry and isinstance(value, str) and isinstance(more, str)
-    return f"{value}\n\n{more}" if is_alpaca and more.strip() else value
+    if "instruction" in entry and isinstance(value, str) and isinstance(more, str):
+        return f"{value}\n\n{more}".strip()
+    return value
 
 
 def _first_turn(turns: list[Any]) -> Any:

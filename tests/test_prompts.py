@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from specviz.errors import PromptError
-from specviz.prompts import OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
+from specviz.prompts import (
+    BUILTIN_SET,
+    CODE,
+    COMPLETION,
+    OF_A_SWEEP,
+    QUESTIONS,
+    builtin_prompts,
+    prompts_file,
+    prompts_for,
+    prompts_from,
+)
 
 
 def read(text: str, name: str) -> list[tuple[str, str]]:
@@ -148,4 +159,26 @@ def test_a_vast_file_is_not_read(tmp_path):
 def test_a_pair_for_chat_has_questions_of_eight_kinds():
     own = builtin_prompts("smollm2-135m")
     assert len({one.kind for one in own}) == 8 and len(own) == 24
-    assert builtin_prompts("../pair") == builtin_prompts("qwen3-8b-0.6b") == builtin_prompts()
+    assert builtin_prompts("../pair") == builtin_prompts()
+
+
+@pytest.mark.parametrize(
+    ("pair", "file"),
+    [
+        ("builtin", BUILTIN_SET),
+        ("qwen3-8b-0.6b", QUESTIONS),
+        ("pythia-2.8b-70m", BUILTIN_SET),
+        ("owner/Llama-3.2-3B-Instruct+owner/draft", QUESTIONS),
+        ("google/gemma-3-4b-it+none", QUESTIONS),
+        ("owner/gpt2-italian+none", BUILTIN_SET),
+        ("/home/chat/gpt2+/home/instruct/draft", BUILTIN_SET),
+        ("/files/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf+/files/draft.gguf", CODE),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct+none@4bit", CODE),
+        ("bigcode/starcoder2-3b+none", COMPLETION),
+        ("http://127.0.0.1:8000/v1#Qwen2.5-Coder-7B-Instruct+draft", CODE),
+    ],
+)
+def test_a_pair_gets_prompts_that_suit_it(pair: str, file: Path):
+    assert prompts_for(pair) == file
+    kinds = [one.kind for one in builtin_prompts(pair)]
+    assert min(kinds.count(kind) for kind in kinds) >= 3

@@ -212,7 +212,8 @@ def _add_sweep(runs: RunQueue, own: str) -> inspect.Signature:
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
     try:
-        job = sweep_of(asked_pair(pair, own=own), asked_request(asked, own))
+        name = asked_pair(pair, own=own)
+        job = sweep_of(name, asked_request(asked, name))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     with closing(_without_errors(states(runs, job))) as stream:

@@ -132,7 +132,7 @@ def make_player(
         "mostPacked": MOST_PACKED,
         "mostGamma": MOST_GAMMA,
         "draws": MOST_DRAWS,
-        "choose": choose_config(own),
+        "choose": choose_config(own, pairs),
     }
     return gr.HTML(
         value=None,

@@ -4,7 +4,7 @@ job in the queue, which comes and goes in pieces and keeps what it has found."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -60,14 +60,17 @@ def sweeps_allowed() -> bool:
     return SWEEP.read() and not on_zerogpu()
 
 
-def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
-    """What the view offers, for the browser; None if there are no sweeps here."""
+def choose_config(own: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, Any] | None:
+    """What the view offers, for the browser; None if there are no sweeps here. own: the pair that
+    the page was started with. pairs: all that the page lists."""
     if not sweeps_allowed():
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
+    kinds = {pair: kinds_of(builtin_prompts(pair)) for pair in (own, *pairs)}
     seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
     return {
-        "kinds": kinds_of(builtin_prompts(own)),
+        "kinds": kinds[own],
+        "kindsOf": {pair: suited for pair, suited in kinds.items() if suited != kinds[own]},
         "drafters": {name: drafter_kind(name).choice for name in swept_drafters()},
         "policies": {name: words["choice"] for name, words in POLICIES.items()},
         "gammas": GAMMAS,
@@ -92,7 +95,7 @@ def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any
         naming = dict(asked["naming"])
         names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
         pair = chosen_pair(*names, own=own)
-        return begun(runs, sweep_of(pair, asked_request(asked, own)))
+        return begun(runs, sweep_of(pair, asked_request(asked, pair)))
 
     return [begin_sweep]
 
@@ -105,16 +108,17 @@ def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
     return SweepJob(f"sweep-{uuid4().hex}", pair, request)
 
 
-def asked_request(asked: dict[str, Any], own: str = BUILTIN) -> SweepRequest:
+def asked_request(asked: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
-    pairs of a kind and a text. own: the pair that the page was started with, whose prompts are
-    taken where there are none. Raises `SpecvizError`."""
+    pairs of a kind and a text; where there are none, they are those that suit the pair, of the
+    kinds that are asked for as far as there are some. Raises `SpecvizError`."""
     bounds = Bounds.here()
     if asked.get("prompts"):
         prompts = tuple(map(_own_prompt, list(asked["prompts"])[:MOST]))
     else:
         kinds = _texts(asked.get("kinds"))
-        prompts = tuple(one for one in builtin_prompts(own) if not kinds or one.kind in kinds)
+        suited = builtin_prompts(pair)
+        prompts = tuple(one for one in suited if one.kind in kinds) or suited
     length, seconds = int(asked["length"]), float(asked["seconds"])
     if not 2 <= length <= MAX_LENGTH:
         raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")

@@ -62,6 +62,9 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
         expect(chips.filter(has_text=offered)).to_be_visible()
     expect(chips.filter(has_text="Draft model")).to_be_hidden()
     expect(page.locator(".sc-start p")).to_contain_text("25 rows")
+    # Its target was tuned for chat: it gets questions, also from a page of another pair.
+    expect(page.locator("dialog label:has([name=kinds])").first).to_have_text("code 3")
+    expect(page.locator(".sc-start p")).to_contain_text("24 prompts")
 
 
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
@@ -145,7 +148,8 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
     page.keyboard.press("d")
     visitor.button("Race with these settings").click()
     expect(page.locator("dialog.sv-choose")).to_be_hidden()
-    page.wait_for_selector("[data-player][data-source=live]")
+    page.wait_for_function("window.specviz.trace?.header")
+    visitor.state("ended")
     settings = page.evaluate("window.specviz.trace.header.settings")
     assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)
 

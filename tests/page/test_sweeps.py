@@ -151,6 +151,18 @@ def test_a_space_bounds_a_sweep(
         asked_request({**WISH, **change})
 
 
+def test_a_sweep_takes_the_prompts_that_suit_its_pair() -> None:
+    coder = "/files/a-coder-instruct.gguf+none"
+    wish = {name: value for name, value in WISH.items() if name != "prompts"}
+    kinds = {one.kind for one in asked_request({**wish, "kinds": ["tests"]}, coder).prompts}
+    assert kinds == {"tests"}
+    # Kinds of another pair's prompts say nothing of this one's.
+    kinds = {one.kind for one in asked_request({**wish, "kinds": ["prose"]}, coder).prompts}
+    assert "functions" in kinds and "prose" not in kinds
+    config = choose_config("builtin", ["builtin", coder]) or {}
+    assert list(config["kindsOf"]) == [coder] and "functions" in config["kindsOf"][coder]
+
+
 def prompts_of(reader: FileReader, raw: bytes, form: str = "prompts") -> dict[str, Any]:
     """What the browser is told about a file of prompts."""
     found: dict[str, Any] = json.loads(reader.answer(form, raw))

@@ -19,6 +19,7 @@ export class Form {
   #config;
   #server;
   #changed;
+  #kinds = /** @type {Record<string, number>} */ ({}); // of prompts, with their counts
   #found = /** @type {[kind: string, text: string][]} */ ([]); // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
@@ -35,6 +36,7 @@ export class Form {
    */
   constructor(config, server, on) {
     this.#config = config;
+    this.#kinds = config.kinds;
     this.#server = server;
     this.#changed = on.changed;
     this.node.append(
@@ -57,7 +59,7 @@ export class Form {
   /** The number of prompts. */
   get prompts() {
     if (this.#isOwn) return this.#found.length;
-    return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#config.kinds[kind] ?? 0), 0);
+    return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#kinds[kind] ?? 0), 0);
   }
 
   /** What is to be swept, without the models. */
@@ -82,10 +84,17 @@ export class Form {
   }
 
   /**
-   * Show only the drafters that the pair has.
+   * Show only the drafters that the pair has, and the kinds of prompts that suit it.
    * @param {string[] | null} [drafters]  null or undefined if nobody knows
+   * @param {Record<string, number>} [kinds]  how many prompts there are of each; else the page's first pair's
    */
-  offer(drafters) {
+  offer(drafters, kinds = this.#config.kinds) {
+    if (JSON.stringify(kinds) !== JSON.stringify(this.#kinds)) {
+      this.#kinds = kinds;
+      const chips = this.#kindChips();
+      chips.hidden = this.#isOwn;
+      find(this.node, "[data-source=built-in]").replaceWith(chips);
+    }
     for (const box of this.#boxes("drafters")) {
       box.disabled = !(drafters?.includes(box.value) ?? true);
       box.parentElement?.toggleAttribute("hidden", box.disabled);
@@ -135,13 +144,18 @@ export class Form {
   }
 
   #prompts() {
-    const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
-    const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
+    const builtIn = this.#kindChips();
     const source = { type: "radio", name: "source" };
-    builtIn.dataset.source = "built-in";
     return element("fieldset", "", element("legend", "", "Prompts"), element("div", "sc-chips",
       chip("Built-in set", { ...source, value: "built-in", checked: true }),
       chip("My own", { ...source, value: "own" })), builtIn, this.#ownPrompts());
+  }
+
+  #kindChips() {
+    const kinds = Object.entries(this.#kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
+    const chips = this.#chips("kinds", "Kinds of prompt", "", kinds);
+    chips.dataset.source = "built-in";
+    return chips;
   }
 
   #ownPrompts() {

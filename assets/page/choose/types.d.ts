@@ -132,7 +132,8 @@ interface SweepWish {
 
 /** What may be chosen. The lists of numbers begin with what is chosen at first, in `usual`. */
 interface ChooseConfig {
-  kinds: Record<string, number>; // prompts of the built-in set
+  kinds: Record<string, number>; // prompts that suit the page's first pair
+  kindsOf: Record<string, Record<string, number>>; // and other pairs, where these are others
   drafters: Record<string, string>; // labels by name
   policies: Record<string, string>;
   gammas: number[];

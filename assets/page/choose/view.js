@@ -75,7 +75,7 @@ export class ChooseView {
     const listed = known ? [known.target[0], ...(known.draft ? [known.draft[0]] : [])] : [pair];
     const names = pair === "other" ? [target, draft || "no draft"] : pair === "builtin" ? ["Built-in pair"] : listed;
     find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
-    this.#form.offer(this.#page.config.drafters[pair ?? ""]);
+    this.#form.offer(this.#page.config.drafters[pair ?? ""], this.#choose.kindsOf[pair ?? ""]);
     this.#dialog.showModal();
     this.#offer();
     this.#show();

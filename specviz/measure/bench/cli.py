@@ -14,8 +14,7 @@ from ...errors import SpecvizError
 from ...options import add_settings, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
 from ...pairs.spec import address_of
-from ...pairs.table import own_folder
-from ...prompts import OWN_SET, in_turn, prompts_file
+from ...prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
 from .batch import LARGEST, batch_report
 from .lanes import lanes_report
 from .random_models import SHAPES, shaped_pair
@@ -77,10 +76,11 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
-    """Those of the file; else the pair's own, one of each kind first, or the held-out ones."""
-    own = own_folder(options.pair)
-    if options.prompts is None and own is not None and (own / OWN_SET).is_file():
-        return [one.text for one in in_turn(prompts_file(own / OWN_SET))]
+    """Those of the file; else those that suit the pair, one of each kind first, or the held-out
+    ones."""
+    suited = prompts_for(options.pair)
+    if options.prompts is None and suited != BUILTIN_SET:
+        return [one.text for one in in_turn(prompts_file(suited))]
     return [one.text for one in prompts_file(options.prompts or ASSETS / "pair" / "prompts.json")]
 
 

@@ -213,8 +213,8 @@ def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, st
 def _instead(engine: str, best: Row, row: Row) -> str:
     """Why an engine gets another row than the best one."""
     return (
-        f"These settings are those of {row.configuration.label}, {_speed(row):.2f} times as fast "
-        f"as the target alone: {engine} cannot run {best.configuration.label}."
+        f"{engine} cannot run the best row ({best.configuration.label}): these settings are those "
+        f"of {row.configuration.label}, {_speed(row):.2f} times as fast as the target alone."
     )
 
 

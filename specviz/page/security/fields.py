@@ -82,9 +82,11 @@ def check_fields(
         return
     call = _CALL.fullmatch(path)
     number = body.get("fn_index")
-    endpoint = call["endpoint"] if call else None
-    if isinstance(number, int) and not call:
-        endpoint = names.get(number)
+    endpoint = ""
+    if call:
+        endpoint = call["endpoint"]
+    elif isinstance(number, int):
+        endpoint = names.get(number, "")
     if endpoint not in programs:
         return
     parameters = programs[endpoint].parameters
