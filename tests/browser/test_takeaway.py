@@ -40,6 +40,20 @@ FRAMES_UNTIL_REST = """async () => {
   }
   return counts;
 }"""
+# What is cut off in the verdict's place, and in the control of the speed.
+CUT_OFF = """() => {
+  const verdict = document.querySelector(".sv-verdict");
+  const select = document.querySelector("[data-speed]");
+  const { font, paddingLeft, paddingRight } = getComputedStyle(select);
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = font;
+  const words = context.measureText(select.selectedOptions[0].textContent).width;
+  const room = select.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  return [
+    ...(verdict.scrollHeight > verdict.clientHeight + 1 ? ["verdict"] : []),
+    ...(words > room + 1 ? ["speed"] : []),
+  ];
+}"""
 CAN_MP4 = "MediaRecorder.isTypeSupported('video/mp4;codecs=avc1.42E01E')"
 # What each picture of a film writes; one begins where the last ends, with its title.
 NOTED_WORDS = """() => {
@@ -118,6 +132,12 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     headline = visitor.page.locator("[data-headline]").inner_text()
     expect(offline.locator("[data-headline]")).to_have_text(headline)
     expect(offline.locator("[data-line=tokens] svg").first).to_be_visible()
+
+    for width, height in ((1440, 900), (1280, 720)):
+        offline.set_viewport_size({"width": width, "height": height})
+        for speed in ("0.005", "10"):
+            offline.get_by_label("Playing speed").select_option(speed)
+            assert offline.evaluate(CUT_OFF) == [], (width, speed)
 
     picture = taken_on(offline, "picture", tmp_path).read_bytes()
     assert picture.startswith(b"\x89PNG")

@@ -92,7 +92,7 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
     said = notice.inner_text()
     assert all(name in said for name in bad) and "img" not in said
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute(
-        "title", "γ 5 · T 0.7 · 128 tokens"
+        "title", "γ 5 · greedy · 128 tokens"
     )
     expect(visitor.page.locator("#topbar")).to_be_visible()
     visitor.page.wait_for_function("""() => {

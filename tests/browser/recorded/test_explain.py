@@ -216,7 +216,7 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
 
     open_round(visitor, r)
     assert "Correct" in walk(visitor, check)
-    page.get_by_role("button", name="target alone").click()
+    page.get_by_role("button", name="target alone", exact=True).click()
     before = sum(len(one.emitted) for one in trace.lane("speculative")[: r.index])
     alone = trace.lane("baseline")[before]
     dialog = page.get_by_role("dialog", name=re.compile(f"Pass {before + 1} of"))
