@@ -101,6 +101,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "an unknown value": (header([pair_of("a", 99, b"")], []), "damaged"),
     "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "damaged"),
     "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "cut off"),
+    "no dimensions": (header([LLAMA], [tensor(())]) + bytes(99), "cut off"),
+    "a tensor between two places": (
+        header([LLAMA], [tensor((1,), start=2)]) + bytes(99),
+        "cut off",
+    ),
     "a tensor past the end": (header([LLAMA], [tensor((HUGE, HUGE))]), "cut off"),
     "no tensors": (header([LLAMA], []), "no model"),
     "no architecture": (header([], [tensor((1,))]) + bytes(99), "no model"),
