@@ -163,7 +163,8 @@ def config_of(header: GgufHeader) -> Any:
             f"{header.path.name} does not say how its model is built: download it again, or name "
             "the model's own repository."
         )
-    heads = sizes["num_attention_heads"]
+    heads = int(sizes["num_attention_heads"] or 0)
+    width = int(sizes["hidden_size"] or 0)
     values = header.values
     rope: dict[str, Any] = {
         "rope_type": "default",
@@ -179,7 +180,7 @@ def config_of(header: GgufHeader) -> Any:
         **sizes,
         vocab_size=table.shape[0],
         num_key_value_heads=number("attention.head_count_kv") or heads,
-        head_dim=number("attention.key_length") or sizes["hidden_size"] // heads,
+        head_dim=number("attention.key_length") or width // heads,
         rms_norm_eps=eps,
         rope_parameters=rope,
         tie_word_embeddings=header.tied,

@@ -44,7 +44,7 @@ OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_
 
 # Where the scales of a block of these kinds lie, fp16: bytes from its begin on. The package `gguf`
 # reads such blocks, but makes none.
-RANDOM_KINDS = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
+RANDOM_KINDS = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q3_K": (108,), "IQ4_NL": (0,)}
 # Of those that have minima.
 MEAN_CODES = {"Q4_K": 7.5, "Q5_K": 15.5}
 
@@ -84,8 +84,9 @@ def write_packed(
     without: str = "",
     seed: int = 0,
 ) -> None:
-    """Write a Llama, Qwen2 or Qwen3 with matrices of a kind, such as "Q4_K", and make `model` the
-    model of that file: its matrices become the numbers that the package `gguf` reads there.
+    """Write a model of an architecture of `tiny_files` with matrices of a kind, such as "Q4_K", and
+    make `model` the model of that file: its matrices become the numbers that the package `gguf`
+    reads there.
 
     Kinds that the package cannot make get random blocks of the same spread. kinds: other kinds, by
     names in transformers. split, fields: of the tokenizer, and other fields, by their keys.
@@ -162,9 +163,14 @@ def _write(
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    else:
+        writer.add_layer_norm_eps(config.layer_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
+    partial = config.rope_parameters.get("partial_rotary_factor", 1.0)
+    writer.add_rope_dimension_count(int(layer.head_dim * partial))
+    for add in (writer.add_key_length, writer.add_value_length):
         add(layer.head_dim)
     _add_tokenizer(writer, tokenizer, logit_width(model), split)
     for key, value in (fields or {}).items():

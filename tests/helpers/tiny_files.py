@@ -27,6 +27,9 @@ CONFIGS = {
 }
 """All architectures whose files run as they are."""
 
+UNPACKED = {"stablelm": transformers.StableLmConfig}
+"""An architecture whose files are unpacked."""
+
 SIZES = dict(
     hidden_size=256,
     # More than the inputs of which weights are unpacked at a time, and no multiple of them.
@@ -60,7 +63,7 @@ class TinyFile(NamedTuple):
 def tiny_model(architecture: str = "llama", *, seed: int = 0, **config: Any) -> Any:
     """A random model whose norms and biases matter, with rows for padding."""
     torch.manual_seed(seed)
-    kind: Any = CONFIGS[architecture]
+    kind: Any = (CONFIGS | UNPACKED)[architecture]
     values = {"vocab_size": PADDED, **SIZES, **config}
     if architecture == "mistral":
         values["sliding_window"] = None
