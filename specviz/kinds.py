@@ -95,8 +95,8 @@ on a server brings its own engine."""
 
 PAIR_SOURCES = (
     PairSource("builtin", ".pairs.load:load_builtin", ".pairs.doctor:examine"),
-    PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine"),
-    PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine"),
+    PairSource("table", ".pairs.fetch:load_fetched", ".pairs.doctor:examine"),
+    PairSource("models", ".pairs.fetch:load_fetched", ".pairs.doctor:examine"),
     PairSource("served", ".pairs.served:load_served", ".pairs.served:examine"),
     PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine"),
 )

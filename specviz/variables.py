@@ -74,7 +74,7 @@ PAIR: Variable[str | None] = Variable(
     "The pair that the page starts with.",
     (str, "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served"),
     None,
-    "smollm2-135m where its file is at hand, else builtin",
+    "the first of qwen2.5-coder-1.5b, smollm2-135m and builtin whose files are at hand",
 )
 ANY_MODEL = _whether(
     "SPECVIZ_ANY_MODEL",
@@ -121,10 +121,17 @@ REMOTE_KEY: Variable[str | None] = Variable(
 )
 CACHE: Variable[Path | None] = Variable(
     "SPECVIZ_CACHE",
-    "Where GGUF files are kept unpacked.",
+    "Where GGUF files are kept unpacked, and fetched models.",
     (_folder, "a folder's whole path"),
     None,
     "`~/.cache/specviz`",
+)
+MODELS: Variable[Path | None] = Variable(
+    "SPECVIZ_MODELS",
+    "Where the GGUF files of named pairs lie, and where `python -m specviz fetch` puts them.",
+    (_folder, "a folder's whole path"),
+    None,
+    "`models` in the folder of SPECVIZ_CACHE",
 )
 MCP = _whether(
     "SPECVIZ_MCP",
@@ -182,7 +189,8 @@ LOG = Variable(
 )
 
 VARIABLES: tuple[Variable[Any], ...] = (
-    *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY, CACHE, MCP),
+    *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY),
+    *(CACHE, MODELS, MCP),
     *(MOST_SECONDS, MOST_WAITING, MOST_PER_CLIENT, SWEEP, SWEEP_SECONDS),
     *(STOP_SECONDS, SILENT_SECONDS, DRAIN_SECONDS),
     *(THREADS, FORM, PLUGINS, LOG),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import compile_passes
+import fetched_pair
 import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
@@ -19,6 +20,9 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = os.devnull
 # Pages that tests start as programs open at once, also where a larger pair is installed.
 os.environ.setdefault("SPECVIZ_PAIR", "builtin")
+# Nor does it matter whether a pair was fetched: those that want one ask `fetched_pair`.
+os.environ.setdefault(fetched_pair.OWN, str(fetched_pair.own_folder()))
+os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)
 
 # Its fixtures start a real engine once per run, for tests of any folder.
 pytest_plugins = ["llama_server"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
-from specviz.pairs.table import facts
+from specviz.pairs.table import facts, named_pairs
 from specviz.variables import variables_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,28 @@ def test_the_front_matter_is_complete() -> None:
 def test_the_space_names_only_models_that_need_no_licence_accepted() -> None:
     for name in FRONT["models"]:
         assert facts("models")[name].gated is False, name
+
+
+def test_the_space_is_built_with_the_files_of_the_pair_that_it_opens_with() -> None:
+    first = next(pair for pair in named_pairs() if pair.is_packed)
+    for file in first.files:
+        assert f"{file.repository} {file.name} {file.revision}" in FRONT["preload_from_hub"]
+
+
+def test_make_run_fetches_the_pair_that_it_is_told_to_open() -> None:
+    # What `make test` was told is not meant for this one.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+    def commands(*arguments: str) -> list[str]:
+        told = ["make", "--dry-run", "run", "VENV=venv", "ARGS=", *arguments]
+        done = subprocess.run(told, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if line.startswith(("venv", "SPECVIZ"))]
+
+    assert commands("PAIR=") == ["venv/bin/python app.py "]
+    assert commands("PAIR=qwen2.5-coder-1.5b") == [
+        'venv/bin/python -m specviz fetch "qwen2.5-coder-1.5b" --or-wheels',
+        'SPECVIZ_PAIR="qwen2.5-coder-1.5b" venv/bin/python app.py ',
+    ]
 
 
 def test_what_links_of_the_document_lead_to_exists() -> None:

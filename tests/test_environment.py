@@ -29,6 +29,7 @@ ALLOWED = [
     (variables.ANY_MODEL, "false", False),
     (variables.ANY_WITH_TOKEN, "1", True),
     (variables.CACHE, "/var/cache/x", Path("/var/cache/x")),
+    (variables.MODELS, "/srv/models", Path("/srv/models")),
     (variables.MCP, "0", False),
     (variables.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (
@@ -53,6 +54,7 @@ ALLOWED = [
 ]
 REFUSED = [
     (variables.CACHE, "relative/folder"),
+    (variables.MODELS, "models"),
     (variables.ANY_MODEL, "maybe"),
     (variables.MCP, "2"),
     (variables.AUTH, "sesame"),

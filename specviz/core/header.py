@@ -113,13 +113,15 @@ def described(model: LanguageModel | DraftHead, form: str, context: int | None) 
     """What a header says of a model. context: the most tokens that it can see, None if nothing
     limits them."""
     config = model.config
-    return {
+    about = {
         "name": model_name(model),
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(config, "_commit_hash", None) or getattr(config, "gguf_digest", None),
         "context": context,
     }
+    packed_as = getattr(model, "packed_as", None)
+    return about | ({"weights": packed_as} if packed_as else {})
 
 
 def _device_name(pair: Pair) -> str:

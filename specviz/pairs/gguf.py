@@ -187,7 +187,21 @@ class _Reader:
             code = _NUMBERS[kind]
             data = self.bytes(count * struct.calcsize(code))
             return list(struct.unpack(f"<{count}{code}", data))
-        return [self.string() for _ in range(count)]
+        return self.strings(count)
+
+    def strings(self, count: int) -> list[str]:
+        """So many texts: `string` for lists of hundreds of thousands."""
+        texts = []
+        read = self.file.read
+        for _ in range(count):
+            prefix = read(8)
+            length = int.from_bytes(prefix, "little")
+            self.left -= 8 + length
+            data = read(length) if self.left >= 0 else b""
+            if len(prefix) < 8 or len(data) < length:
+                raise EOFError
+            texts.append(data.decode("utf-8", "replace"))
+        return texts
 
     def string(self) -> str:
         return self.bytes(self.number("Q")).decode("utf-8", "replace")

@@ -64,9 +64,12 @@ def load_pair(
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
     "+DRAFT" the server speculates by itself, and what is returned is a `Watched`, which only
-    `race` takes. docs/pairs.md has all forms of names.
-    dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
-    checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
+    `race` takes. A name of the table may stand for GGUF files: those that are not here are fetched
+    if the hub answers. docs/pairs.md has all forms of names.
+    dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
+    where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
+    quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of
+    32 that compiled passes read.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
     on_progress: called with each new `Progress`, in this thread or in one of the hub's client.

@@ -60,7 +60,7 @@ class MemoryNeed:
     quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
     cache grows with the text. copies: the number of caches, one in each lane that runs the model.
     context: the most tokens that the model sees, or None. stored: bytes of its weights as its file
-    holds them, if it can be kept so.
+    holds them, if it can be kept so. smaller: bytes of its weights in 8 or 4 bits on a processor.
     """
 
     parameters: int
@@ -69,11 +69,14 @@ class MemoryNeed:
     copies: int = 1
     context: int | None = None
     stored: int | None = None
+    smaller: int | None = None
 
     def bytes(self, precision: str, tokens: int) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
         if precision == STORED:
             return (self.stored or 0) + self.cached(precision, tokens)
+        if precision in QUANTIZED and self.smaller is not None:
+            return self.smaller + self.cached(precision, tokens)
         small = self.quantizable if precision in QUANTIZED else self.parameters
         weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
         return weights + self.cached(precision, tokens)

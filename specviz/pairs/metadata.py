@@ -65,6 +65,8 @@ class ModelMetadata:
 
     @cached_property
     def caches(self) -> Caches:
+        if self.packed is not None:  # of an architecture that is known
+            return configured_caches(text_config(self.model))
         return probed_caches(self.model)
 
 

@@ -28,7 +28,7 @@ from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import Facts, NamedPair, named_pair, wheel_file
+from .table import Facts, NamedPair, file_place, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
 
 
@@ -42,19 +42,19 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         raise PairError(closed)
     devices = device_memory(asked.device)
     on_cpu = devices[0].device.type == "cpu"
-    rows = (row.target, row.draft) if row else (None, None)
-    metadata = _metadata(target, rows[0], on_cpu, on_progress)
+    metadata = _metadata(target, row and row.target, on_cpu, on_progress)
     models = [metadata]
     head = None
     if draft is not None:
         head = read_any_head(draft, metadata) if local_file(draft) is None else None
         if head is None:
-            models.append(_metadata(draft, rows[1], on_cpu, on_progress))
+            models.append(_metadata(draft, row and row.draft, on_cpu, on_progress))
     drafter = row.drafter if row else None
     pair = replace(meta_pair(models), name=str(spec), drafter=drafter)
     options = asked.options
     if on_cpu:
-        options = tuple(map(_as_stored, options, models, rows))
+        dtypes = (row.target_dtype if row else None, None)
+        options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
     device, most = place_target(loads, devices)
     try:
@@ -73,9 +73,10 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
 
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
     """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose file may be that of an installed package.
+    that names the target, whose files may be those of an installed package or fetched ones.
 
-    A row's name may stand before a plus as well, where no folder here has it.
+    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
+    a file of the row is not here.
     """
     if isinstance(spec, ModelsSpec):
         row = None if local_path(spec.target) else named_pair(spec.target)
@@ -84,7 +85,11 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
         row = named_pair(spec.name)
         assert row is not None, "the parser has seen it"
         draft = row.parts[0].place if row.parts else None
-    if row is not None:
+        if row.draft_file is not None:
+            draft = file_place(row, row.draft_file)
+    if row is not None and row.target_file is not None:
+        target = file_place(row, row.target_file)
+    elif row is not None:
         target = str(wheel_file(row) or row.target.place)
     return target, draft, row
 
@@ -107,13 +112,14 @@ def _metadata(
     return read_metadata(str(unpacked(file, called, on_progress)))
 
 
-def _as_stored(options: LoadOptions, model: ModelMetadata, row: Facts | None) -> LoadOptions:
-    """On a processor, weights that compiled passes read in place keep the dtype that they have:
-    all is computed in fp32, and fewer bytes are read. row: what the table says of the model."""
+def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
+    """On a processor, weights that compiled passes read in place keep the form that they have: all
+    is computed in fp32, and fewer bytes are read. dtype: in which the table has a model of a GGUF
+    file unpacked; None is as the file has it."""
     if options.dtype is not None or options.quantize is not None or not has_numba():
         return options
     if model.packed is not None:
-        return replace(options, dtype=DTYPES.get(row.dtype) if row else None)
+        return replace(options, dtype=DTYPES[dtype] if dtype else None)
     if model.quantized:
         return options
     from ..sides.fast_cpu.support import is_read_in_place
@@ -146,6 +152,11 @@ def planned_loads(
         copies = DRAFTING_LANES if loads else LANES
         need = memory_need(one.model, one.caches.layers, copies=copies)
         precision = how.quantize or loading_precision(one.config, device, how.dtype)
+        if how.quantize is not None and device.type == "cpu":
+            from .quantize import check_quantizable, quantized_bytes
+
+            check_quantizable(one.model, one.source.shown)
+            need = replace(need, smaller=quantized_bytes(one.model, how.quantize))
         if one.packed is not None:
             need = replace(need, stored=one.packed.stored)
             precision = how.quantize or (STORED if how.dtype is None else precision)
@@ -174,8 +185,27 @@ def _loaded(
 
 
 def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
+    on_processor = options.device is not None and options.device.type == "cpu"
+    bits = options.quantize if on_processor else None
+    if bits is not None:
+        options = replace(options, quantize=None, dtype=_before_quantizing(model, options))
     if model.packed is None:
-        return load_model(model.source, options, on_progress)
-    from .packed import load_packed
+        loaded = load_model(model.source, options, on_progress)
+    else:
+        from .packed import load_packed
 
-    return load_packed(model.packed, model.source.name, options.dtype, on_progress)
+        name = model.source.name
+        loaded = load_packed(model.packed, name, options.dtype, on_progress)
+    if bits is not None:
+        from .quantize import quantize_on_processor
+
+        quantize_on_processor(loaded, model.source.shown, bits, on_progress)
+    return loaded
+
+
+def _before_quantizing(model: ModelMetadata, options: LoadOptions) -> torch.dtype | None:
+    """The dtype in which weights are read that are made smaller then: as they are stored."""
+    if model.packed is not None:
+        return None
+    stored = getattr(model.config, "dtype", None)
+    return options.dtype or (stored if stored in DTYPES.values() else None)

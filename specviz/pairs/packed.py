@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoConfig
 
@@ -36,8 +38,9 @@ PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
 
-CHUNK = 1 << 24  # bytes that are read at a time, between two looks at the progress
 PIECE = 1 << 22  # weights that are unpacked at a time
+COMPARED = 64  # rows of the embedding table and of the output layer
+ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
 UNIT = 32  # widths of matrices must be multiples of it
 
 _ATTENTION = {
@@ -205,6 +208,7 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
     except Exception as error:  # what a header says wrongly makes the libraries raise anything
         raise PairError(unreadable(header)) from error
     model.generation_config.eos_token_id = end_ids_of(header)
+    model.stores_tied_apart = stores_tied_apart(header)
     source = ModelSource(name or header.name, header.path)
     return ModelMetadata(source, model, tokenizer, header)
 
@@ -238,6 +242,32 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
         )
 
 
+def stores_tied_apart(header: GgufHeader) -> bool:
+    """Whether a file stores the embedding table twice, the second time as the output layer, which
+    is often kept with more bits: a few rows of both are alike but for rounding. Raises
+    `PairError`."""
+    names = ("token_embd.weight", "output.weight")
+    tensors = [header.tensors[name] for name in names if name in header.tensors]
+    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape:
+        return False
+    try:
+        with header.path.open("rb") as file:
+            first, second = (_first_rows(file, header.begin, tensor) for tensor in tensors)
+    except OSError as error:
+        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return lengths > 0 and float((first * second).sum()) > ALIKE * lengths
+
+
+def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
+    rows = min(COMPARED, tensor.shape[0])
+    length = tensor.bytes // tensor.shape[0] * rows
+    file.seek(begin + tensor.start)
+    blocks = np.frombuffer(file.read(length), np.uint8).reshape(rows, -1)
+    numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
+    return np.nan_to_num(numbers)
+
+
 def load_packed(
     header: GgufHeader,
     name: str,
@@ -251,55 +281,57 @@ def load_packed(
     """
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(sha256, header.path)
-        blocks = _read(header, name, on_progress)
-        model = _assembled(header, blocks, dtype)
+        model = _assembled(header, _tensors(header, name, on_progress), dtype)
         model.config.gguf_digest = f"sha256:{digest.result()}"
     model.config.dtype = dtype or torch.float32
     model.config._name_or_path = name
     model.name_or_path = name
     model.generation_config.eos_token_id = end_ids_of(header)
     model.packed_as = header.quantization if dtype is None else None
+    model.stores_tied_apart = stores_tied_apart(header)
     return model.eval()
 
 
-def _read(header: GgufHeader, name: str, on_progress: Watcher | None) -> Tensor:
-    """All tensors of a file in one memory: uint8 [bytes]."""
-    blocks = torch.empty(header.stored, dtype=torch.uint8)
-    view = memoryview(blocks.numpy())
+def _tensors(
+    header: GgufHeader, name: str, on_progress: Watcher | None
+) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
     sentence = f"reading {name} ({shown_bytes(header.stored)})"
+    done = 0
     try:
         with header.path.open("rb") as file:
-            file.seek(header.begin)
-            for begin in range(0, header.stored, CHUNK):
-                part = view[begin : begin + CHUNK]
-                if file.readinto(part) != len(part):
+            for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
+                data = torch.empty(tensor.bytes, dtype=torch.uint8)
+                file.seek(header.begin + tensor.start)
+                if file.readinto(memoryview(data.numpy())) != tensor.bytes:
                     raise PairError(f"{header.path.name} is cut off: download it again.")
+                yield key, data.view(tensor.shape[0], -1)
+                done += tensor.bytes
                 if on_progress is not None:
-                    on_progress(Progress(sentence, (begin + len(part)) / header.stored))
+                    on_progress(Progress(sentence, done / header.stored))
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-    return blocks
 
 
-def _assembled(header: GgufHeader, blocks: Tensor, dtype: torch.dtype | None) -> Any:
+def _assembled(
+    header: GgufHeader, tensors: Iterator[tuple[str, Tensor]], dtype: torch.dtype | None
+) -> Any:
     config = config_of(header)
     model = meta_model(config)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    paths = dict(_named(header))
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    for name, path in _named(header):
+    for name, data in tensors:
         tensor = header.tensors[name]
-        data = blocks[tensor.start : tensor.start + tensor.bytes].view(tensor.shape[0], -1)
+        if name == FREQUENCIES:
+            model.model.rotary_emb.inv_freq /= data.view(torch.float32).flatten()
+            continue
         part = name.split(".")[-2]
         if header.architecture == "llama" and part in heads:
-            data.copy_(_halves_apart(data, heads[part]))
-        _place(model, path, name.rpartition(".")[2], tensor, data, dtype)
+            data = _halves_apart(data, heads[part])
+        _place(model, paths[name], name.rpartition(".")[2], tensor, data, dtype)
     if header.tied:
         _tie(model)
-    inner = model.model
-    inner.rotary_emb = type(inner.rotary_emb)(config=config)
-    if FREQUENCIES in header.tensors:
-        factors = header.tensors[FREQUENCIES]
-        data = blocks[factors.start : factors.start + factors.bytes]
-        inner.rotary_emb.inv_freq /= data.view(torch.float32)
     left = [name for name, p in model.named_parameters() if p.device.type == "meta"]
     if left:
         raise PairError(
@@ -349,10 +381,22 @@ def _place(
         module.weight = _parameter(numbers if dtype is None else numbers.to(dtype))
     elif dtype is not None:
         module.weight = _parameter(_unpacked_as(data, tensor.kind, width, dtype))
-    elif isinstance(module, nn.Embedding):
-        setattr(parent, attribute, PackedEmbedding(_parameter(data), tensor.kind, width))
     else:
-        setattr(parent, attribute, PackedLinear(_parameter(data), tensor.kind, width, bias))
+        kind, data = _fastest(tensor.kind, data)
+        packed = _parameter(data)
+        if isinstance(module, nn.Embedding):
+            setattr(parent, attribute, PackedEmbedding(packed, kind, width))
+        else:
+            setattr(parent, attribute, PackedLinear(packed, kind, width, bias))
+
+
+def _fastest(kind: str, blocks: Tensor) -> tuple[str, Tensor]:
+    """The kind in which passes read these weights fastest, and their blocks in it."""
+    if kind != "Q5_0":
+        return kind, blocks
+    from ..sides.fast_cpu.products import as_q8_0  # which imports numba
+
+    return "Q8_0", torch.from_numpy(as_q8_0(blocks.numpy()))
 
 
 def _parameter(data: Tensor) -> nn.Parameter:

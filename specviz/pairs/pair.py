@@ -248,11 +248,15 @@ def context_length(model: LanguageModel) -> int | None:
 
 
 def parameter_count(model: LanguageModel | DraftHead) -> int:
-    """The number of parameters, tied ones once; of packed weights as many as their blocks hold."""
+    """The number of parameters, tied ones once, also where a file stores them apart; of packed
+    weights as many as their blocks hold."""
     counts = {id(p): p.numel() for p in model.parameters()}
     for module in getattr(model, "modules", list)():
         if hasattr(module, "numbers"):
             counts[id(module.weight)] = module.numbers
+    if getattr(model, "stores_tied_apart", False):
+        head: Any = model.get_output_embeddings()  # type: ignore[union-attr]
+        del counts[id(head.weight)]
     return sum(counts.values())
 
 

@@ -17,14 +17,30 @@ from .memory import shown_bytes
 
 @dataclass(frozen=True)
 class Progress:
-    """What is being done, and which fraction of it is done, 0 to 1; None if it is unknown."""
+    """What is being done, and which fraction of it is done, 0 to 1; None if it is unknown.
+
+    seconds_left: until all of it is done, estimated; None if nothing can be said.
+    """
 
     sentence: str
     fraction: float | None = None
+    seconds_left: float | None = None
+
+    @property
+    def left(self) -> str:
+        """How long it will take, as the end of a sentence; empty if that is not known."""
+        return "" if self.seconds_left is None else f", {shown_time(self.seconds_left)} left"
 
 
 Watcher = Callable[[Progress], None]
 """A function that is called with each new `Progress`."""
+
+
+def shown_time(seconds: float) -> str:
+    """A time that was estimated, as text: "about 40 s", "about 3 min"."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {round(seconds / 60)} min"
 
 
 def terminal_watcher(stream: TextIO | None = None) -> Watcher:
@@ -44,7 +60,8 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
         last[:] = now
         line = f"{progress.sentence}\n"
         if drawn:
-            line = f"\r\x1b[K{'█' * (percent // 5):░<20} {percent:3d} % {progress.sentence}"
+            bar = f"{'█' * (percent // 5):░<20} {percent:3d} %"
+            line = f"\r\x1b[K{bar} {progress.sentence}{progress.left}"
             line += "\r\x1b[K" if progress.fraction == 1.0 else ""
         out.write(line)
         out.flush()

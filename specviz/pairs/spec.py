@@ -23,6 +23,7 @@ OWN_LAYERS = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
 
 GGUF = ".gguf"
+MAGIC = b"GGUF"
 MOST_NAME = 300  # characters of a name that a visitor gives
 MOST_SHOWN = 100  # of a name in a sentence
 SHOWN = 4  # names of the table in a sentence
@@ -268,10 +269,17 @@ def local_path(name: str) -> Path | None:
     """The folder or the GGUF file with this name, if there is one."""
     try:
         path = Path(name).expanduser()
-        is_packed = path.suffix.lower() == GGUF and path.is_file()
-        return path if is_packed or path.is_dir() else None
+        return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None
     except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
         return None
+
+
+def _is_gguf(path: Path) -> bool:
+    """Whether a file is called so or begins so: what Ollama keeps has no such name."""
+    if path.suffix.lower() == GGUF:
+        return True
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def local_file(name: str) -> Path | None:

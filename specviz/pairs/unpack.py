@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 from .load import check_files, sha256, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
+from .model_files import cache_folder
 from .progress import Progress, Watcher, watched
 from .weights import ModelSource
 
@@ -35,12 +35,6 @@ ARCHITECTURES = (
 """Of the architectures that transformers reads from GGUF, those of plain causal language models."""
 
 _one_at_a_time = Lock()
-
-
-def cache_folder() -> Path:
-    """Where unpacked models lie: SPECVIZ_CACHE, or the user's folder for such files."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return CACHE.read() or Path(base) / "specviz"
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:

@@ -120,7 +120,8 @@ def checked_device(device: object) -> torch.device | None:
 
 
 def checked_quantization(quantize: str | None) -> str | None:
-    """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
+    """`quantize` itself; raises `PairError` if it is unknown, or if it needs bitsandbytes and that
+    is missing. Without a GPU compiled passes read such weights."""
     if quantize is None:
         return None
     from .memory import QUANTIZED
@@ -129,7 +130,7 @@ def checked_quantization(quantize: str | None) -> str | None:
         raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
     kind = quantize.replace("bit", "-bit")
     if not torch.cuda.is_available():
-        raise PairError(f"{kind} weights need an NVIDIA GPU, and there is none: load without them.")
+        return quantize
     if find_spec("bitsandbytes") is None:
         raise PairError(
             f"{kind} weights need the package bitsandbytes: pip install -r "

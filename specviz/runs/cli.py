@@ -166,7 +166,7 @@ def pair_named(header: Header) -> str:
     if target == BUILTIN_TARGET:
         return "builtin"
     for row in named_pairs():
-        if row.wheel is not None and row.target.name.endswith(f"/{target}"):
+        if row.is_packed and row.target.name.endswith(f"/{target.partition(',')[0]}"):
             return row.name
     raise TraceError(
         "this recording names its target by a folder or a server: say which with --pair."

@@ -85,7 +85,11 @@ NAME, CHANCE = _up_to(200), _from(0, 1 + SLACK, float)
 MODEL = _record(
     "Model",
     {"name": NAME, "parameters": _from(0, 10**15), "form": NAME, "shared": NotRequired[COUNT]}
-    | {"revision": NotRequired[NAME | None], "context": NotRequired[COUNT | None]},
+    | {
+        "revision": NotRequired[NAME | None],
+        "context": NotRequired[COUNT | None],
+        "weights": NotRequired[NAME],
+    },
 )
 BY_TYPE: dict[Any, Any] = {
     int: COUNT,

@@ -75,7 +75,7 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
 
 def _sentence(progress: Progress) -> str:
     done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
-    return f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}."
+    return f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}{progress.left}."
 
 
 WEIGHTS: dict[str, dict[str, str]] = {

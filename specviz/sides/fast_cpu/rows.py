@@ -162,7 +162,7 @@ def norm(x, weight, eps, scale, out):
     square = np.empty(1, np.float32)
     for r in range(n):
         row = x.ctypes.data + r * x.strides[0]
-        multiply(FLOAT32, 1, row, 0, row, 0, width, 1, square.ctypes.data, 0)
+        multiply(FLOAT32, row, row, 0, width, 1, square.ctypes.data)
         factor = scale / np.float32(math.sqrt(square[0] / np.float32(width) + eps))
         for i in range(width):
             out[r, i] = x[r, i] * factor * line[i]

@@ -9,22 +9,13 @@ a tree of additions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
-from .blocks import (
-    BFLOAT16,
-    FLOAT32,
-    KINDS,
-    PACKED,
-    PLAIN,
-    step_bytes,
-    step_weights,
-    unpacked,
-)
+from .blocks import BFLOAT16, FLOAT32, KINDS, LAYOUTS, PACKED, Layout
 from .ir import (
     I8,
     I32,
@@ -40,6 +31,7 @@ from .ir import (
     i64,
     joined,
     load,
+    memory_of,
     operation,
     splat,
     spread,
@@ -48,8 +40,10 @@ from .ir import (
 
 LINE = 64  # bytes that a processor brings from memory at a time
 AHEAD = 8192  # bytes that weights are fetched ahead: more than arrive during an access
-LINES = 8  # of weights that are unpacked together
-MOST_ROWS = 6  # that one call multiplies: a verify pass of gamma = 5
+
+
+MOST_COMBINED = 6
+"""Rows that `combine` takes."""
 
 
 @operation(kind=tuple(KINDS.values()))
@@ -65,21 +59,28 @@ def widen_as_met(b, kind, source, target, count):
 
 
 def _widen(b, kind, source, target, count, *, in_order):
-    loop = Loop(b, count, step_weights(kind), [source])
-    address = loop.carried[0]
-    _prefetch_step(b, kind, address, AHEAD)
-    vectors = unpacked(b, kind, address)
+    layout = LAYOUTS[kind]
+    scales = memory_of(b, LANES)
+    loop = Loop(b, count, layout.weights, [source])
+    step = loop.carried[0]
+    _prefetch_step(b, layout, step, AHEAD)
+    if layout.scales is not None:
+        layout.scales(b, step, scales)
+    parts = Loop(b, i64(layout.parts), 1, [])
+    vectors = layout.unpack(b, step, scales, parts.index)
     if kind == BFLOAT16 and in_order:
         order = [p for i in range(LANES) for p in (i, LANES + i)]
         even, odd = vectors
         vectors = (
-            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, part))
-            for part in (order[:LANES], order[LANES:])
+            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, places))
+            for places in (order[:LANES], order[LANES:])
         )
-    here = b.add(target, b.mul(loop.index, i64(4)))
+    done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
+    here = b.add(target, b.mul(done, i64(4)))
     for index, vector in enumerate(vectors):
         store(b, vector, b.add(here, i64(4 * LANES * index)))
-    loop.end([b.add(address, i64(step_bytes(kind)))])
+    parts.end([])
+    loop.end([b.add(step, i64(layout.bytes))])
 
 
 @operation()
@@ -119,151 +120,145 @@ def gate_by_silu(b, gate, up, count):
     loop.end([])
 
 
-class Tile(NamedTuple):
-    """What one loop over inputs sums. groups: the rows, in groups that go through the loop one
-    after the other. outputs: side by side. lanes: of a vector that fits a register."""
-
-    groups: tuple[range, ...]
-    outputs: int
-    lanes: int
-
-
-def _tile(rows: int) -> Tile:
-    """A tile whose sums stay in the vector registers of this processor, with one vector of weights
-    for each output and one of inputs."""
-    features = llvm.get_host_cpu_features()
-    registers, lanes = 16, 4
-    if features.get("avx512f"):
-        registers, lanes = 32, 16
-    elif features.get("avx"):
-        registers, lanes = 16, 8
-    sums = LANES // lanes  # vectors for the sums of a row and an output
+def _outputs(kind: int, rows: int) -> int:
+    """How many outputs are summed side by side without running out of vector registers."""
     if rows == 1:  # few streams of weights at a time: such a product waits for memory only
-        return Tile((range(1),), 2, lanes)
-    # A vector of inputs is loaded once for all outputs, so two outputs halve what is loaded.
-    most = max(1, (registers - 3) // (2 * sums))
-    count = -(-rows // most)
-    each = -(-rows // count)
-    groups = tuple(range(first, min(first + each, rows)) for first in range(0, rows, each))
-    fitting = [n for n in (8, 4, 2) if sums * each * n + n + 1 <= registers]
-    return Tile(groups, fitting[0] if fitting else 1, lanes)
+        return 2
+    lanes, registers = _registers()
+    sums = LANES // lanes  # registers for the sums of a row and an output
+    # Unpacking takes some for itself; a vector of inputs takes one.
+    own = sums if kind in PACKED else 1
+    fitting = [n for n in (8, 4, 2) if sums * rows * n + own * n + 1 <= registers]
+    return fitting[0] if fitting else 1
 
 
-@operation(kind=PLAIN, rows=range(1, MOST_ROWS + 1))
-def multiply(b, kind, rows, x, x_step, w, w_step, inputs, outputs, y, y_step):
-    """y[r, o] = x[r] . w[o] for `rows` rows (1 to `MOST_ROWS`) and all outputs.
+def _registers() -> tuple[int, int]:
+    """How many fp32 numbers a vector register of this processor holds, and how many there are."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16, 32
+    if features.get("avx"):
+        return 8, 16
+    return 4, 32
 
-    x, y: fp32, x in the order of `rows.arranged_rows`. w: of a `kind` that is not packed. inputs: a
-    multiple of `STEP`.
+
+MOST_ROWS = 6 if _registers()[1] == 32 else 4
+"""Rows that `accumulate` takes: more of them leave no registers for unpacking."""
+
+MOST_PLAIN_ROWS = 6 if _registers()[1] == 32 else 3
+"""Rows of which it sums two outputs side by side, if weights need no unpacking."""
+
+
+@operation(kind=tuple(KINDS.values()))
+def multiply(b, kind, x, w, w_step, inputs, outputs, y):
+    """y[o] = x . w[o] for one row and all outputs.
+
+    x, y: fp32, x in the order of `rows.in_both_orders` that suits the kind. w: of `kind`. inputs: a
+    multiple of the weights of a step.
     """
-    tile = _tile(rows)
-    whole = b.and_(outputs, i64(-tile.outputs))
-    _tiles(b, kind, tile, x, x_step, w, w_step, inputs, whole, y, y_step)
-    if tile.outputs > 1:
-        rest = b.sub(outputs, whole)
-        w_rest = b.add(w, b.mul(w_step, whole))
-        y_rest = b.add(y, b.mul(whole, i64(4)))
-        single = tile._replace(outputs=1)
-        _tiles(b, kind, single, x, x_step, w_rest, w_step, inputs, rest, y_rest, y_step)
-
-
-@operation(kind=PACKED)
-def multiply_row(b, kind, x, w, w_step, inputs, outputs, y):
-    """The same for one row and packed weights; inputs: a multiple of what a block holds."""
-    tile = _tile(1)
-    whole = b.and_(outputs, i64(-tile.outputs))
-    step = i64(0)
-    _tiles(b, kind, tile, x, step, w, w_step, inputs, whole, y, step)
+    width = _outputs(kind, 1)
+    whole = b.and_(outputs, i64(-width))
+    _tiles(b, kind, width, x, w, w_step, inputs, whole, y)
     rest = b.sub(outputs, whole)
     w_rest = b.add(w, b.mul(w_step, whole))
-    y_rest = b.add(y, b.mul(whole, i64(4)))
-    _tiles(b, kind, tile._replace(outputs=1), x, step, w_rest, w_step, inputs, rest, y_rest, step)
+    _tiles(b, kind, 1, x, w_rest, w_step, inputs, rest, b.add(y, b.mul(whole, i64(4))))
 
 
-def _tiles(b, kind, tile, x, x_step, w, w_step, inputs, outputs, y, y_step):
-    """All outputs, a multiple of those of a tile."""
+def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
+    """All outputs, a multiple of `width`, so many side by side."""
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
-        loop = Loop(b, outputs, tile.outputs, [w])
-        ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(tile.outputs)]
+        loop = Loop(b, outputs, width, [w])
+        ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
+        sums = _dot_products(b, kind, [x], ws, inputs, [splat(0.0)] * width, AHEAD)
         out = b.add(y, b.mul(loop.index, i64(4)))
-        for rows in tile.groups:
-            xs = [b.add(x, b.mul(x_step, i64(r))) for r in rows]
-            ahead = 0
-            if rows.start == 0:  # later groups find the weights in the cache
-                ahead = AHEAD if rows.stop == 1 else 3 * AHEAD
-            start = [splat(0.0)] * (len(xs) * len(ws))
-            sums = _dot_products(b, kind, tile.lanes, xs, ws, inputs, start, ahead)
-            for r, totals in zip(rows, batched(sums, len(ws)), strict=True):
-                line = b.add(out, b.mul(y_step, i64(r)))
-                for o, total in enumerate(totals):
-                    store(b, fold(b, total, b.fadd), b.add(line, i64(4 * o)))
-        loop.end([b.add(loop.carried[0], b.mul(w_step, i64(tile.outputs)))])
+        for o, total in enumerate(sums):
+            store(b, fold(b, total, b.fadd), b.add(out, i64(4 * o)))
+        loop.end([b.add(loop.carried[0], b.mul(w_step, i64(width)))])
 
 
-@operation(rows=range(1, MOST_ROWS + 1))
-def accumulate(b, rows, x, x_step, w, w_step, inputs, sums):
-    """Add products of `rows` rows with `LINES` lines of weights, all fp32, to their running sums.
+@operation(kind=tuple(KINDS.values()), rows=range(1, MOST_ROWS + 1))
+def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
+    """Add the products of rows with all outputs to their running sums, as `multiply` sums them.
 
-    sums: fp32 [rows, LINES, LANES]. inputs: a multiple of `STEP`.
+    sums: fp32 [outputs, rows, LANES]; sums_step: bytes from an output to the next. outputs: a
+    multiple of those that are summed side by side.
     """
-    tile = _tile(rows)
-    loop = Loop(b, i64(LINES), tile.outputs, [])
-    ws = [b.add(w, b.mul(w_step, b.add(loop.index, i64(o)))) for o in range(tile.outputs)]
-    for group in tile.groups:
-        xs = [b.add(x, b.mul(x_step, i64(r))) for r in group]
-        places = [
-            b.add(sums, b.mul(b.add(loop.index, i64(r * LINES + o)), i64(4 * LANES)))
-            for r in group
-            for o in range(tile.outputs)
-        ]
-        start = [load(b, place) for place in places]
-        for place, total in zip(
-            places, _dot_products(b, FLOAT32, tile.lanes, xs, ws, inputs, start, 0), strict=True
-        ):
-            store(b, total, place)
-    loop.end([])
+    # Of several rows more bytes arrive during an access than of one.
+    given = rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step
+    _accumulate(b, kind, *given, ahead=3 * AHEAD)
+
+
+@operation(rows=range(1, MOST_PLAIN_ROWS + 1))
+def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
+    """The same with weights in fp32 that are in the processor's cache already."""
+    given = rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step
+    _accumulate(b, FLOAT32, *given, ahead=0)
+
+
+def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, *, ahead):
+    width = _outputs(kind, rows)
+    xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
+    loop = Loop(b, outputs, width, [w, sums])
+    ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
+    places = [
+        b.add(b.add(loop.carried[1], b.mul(sums_step, i64(o))), i64(4 * LANES * r))
+        for r in range(rows)
+        for o in range(width)
+    ]
+    start = [load(b, place) for place in places]
+    totals = _dot_products(b, kind, xs, ws, inputs, start, ahead)
+    for place, total in zip(places, totals, strict=True):
+        store(b, total, place)
+    following = b.add(loop.carried[0], b.mul(w_step, i64(width)))
+    loop.end([following, b.add(loop.carried[1], b.mul(sums_step, i64(width)))])
 
 
 @operation()
-def fold_sums(b, sums, count, y):
-    """y[i] = the total of the running sums i, of `count`."""
+def fold_sums(b, sums, sums_step, count, y):
+    """y[i] = the total of the running sums i, of `count`; sums_step: bytes between them."""
     loop = Loop(b, count, 1, [])
-    total = fold(b, load(b, b.add(sums, b.mul(loop.index, i64(4 * LANES)))), b.fadd)
+    total = fold(b, load(b, b.add(sums, b.mul(loop.index, sums_step))), b.fadd)
     store(b, total, b.add(y, b.mul(loop.index, i64(4))))
     loop.end([])
 
 
-def _dot_products(b, kind, lanes, xs, ws, inputs, start, ahead):
+def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     """`start`, a vector for each row of inputs and row of weights, plus their products: running
-    sums, to be folded.
-
-    xs, ws: addresses of the rows. lanes: of the vectors to compute with. ahead: how many bytes
-    further on weights are fetched from memory: more than arrive during an access; 0 if they are
-    not.
-    """
+    sums, to be folded. xs, ws: addresses of the rows. ahead: how many bytes further on weights are
+    fetched from memory; 0 if they are not."""
+    layout = LAYOUTS[kind]
+    lanes, _ = _registers()
     pieces = LANES // lanes
+    scales = [memory_of(b, LANES) for _ in ws]
     sums = [cut(b, vector, lanes, piece) for vector in start for piece in range(pieces)]
-    loop = Loop(b, inputs, step_weights(kind), [i64(0), *sums])
-    w_place = loop.carried[0]
-    x_place = b.mul(loop.index, i64(4))
-    sums = list(loop.carried[1:])
-    streams = []
-    for address in ws:
-        here = b.add(address, w_place)
-        streams.append(unpacked(b, kind, here))
+    loop = Loop(b, inputs, layout.weights, [i64(0), *sums])
+    steps = [b.add(address, loop.carried[0]) for address in ws]
+    for step, memory in zip(steps, scales, strict=True):
         if ahead:
-            _prefetch_step(b, kind, here, ahead)
-    for part, weights in enumerate(zip(*streams, strict=True)):
+            _prefetch_step(b, layout, step, ahead)
+        if layout.scales is not None:
+            layout.scales(b, step, memory)
+    parts = Loop(b, i64(layout.parts), 1, loop.carried[1:])
+    sums = list(parts.carried)
+    done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
+    x_place = b.mul(done, i64(4))
+    streams = [
+        layout.unpack(b, step, memory, parts.index)
+        for step, memory in zip(steps, scales, strict=True)
+    ]
+    for place, weights in enumerate(zip(*streams, strict=True)):
         for piece in range(pieces):
             pieces_of_weights = [cut(b, vector, lanes, piece) for vector in weights]
-            offset = i64(4 * (LANES * part + lanes * piece))
+            offset = i64(4 * (LANES * place + lanes * piece))
             for r, address in enumerate(xs):
                 x_piece = load(b, b.add(b.add(address, x_place), offset), lanes)
                 for o, w_piece in enumerate(pieces_of_weights):
                     at = (r * len(ws) + o) * pieces + piece
                     sums[at] = fma(b, x_piece, w_piece, sums[at])
-    loop.end([b.add(w_place, i64(step_bytes(kind))), *sums])
-    return [joined(b, each) for each in batched(sums, pieces)]
+    parts.end(sums)
+    sums = list(parts.carried_out)
+    loop.end([b.add(loop.carried[0], i64(layout.bytes)), *sums])
+    return [joined(b, each) for each in batched(loop.carried_out[1:], pieces)]
 
 
 def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
@@ -271,9 +266,9 @@ def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [values[i : i + size] for i in range(0, len(values), size)]
 
 
-def _prefetch_step(b: ir.IRBuilder, kind: int, address: Any, ahead: int) -> None:
+def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
     """Fetch what lies so many bytes behind the weights of one step."""
-    for line in range(0, step_bytes(kind), LINE):
+    for line in range(0, layout.bytes, LINE):
         _prefetch(b, b.add(address, i64(line + ahead)))
 
 
@@ -287,11 +282,11 @@ def _prefetch(b: ir.IRBuilder, address: Any) -> None:
     b.call(prefetch, [b.inttoptr(address, I8.as_pointer()), *hints])
 
 
-@operation(rows=range(1, MOST_ROWS + 1))
+@operation(rows=range(1, MOST_COMBINED + 1))
 def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
     """y[r] = sum over i of a[r, i] * m[i], of the first `count` lines of m; all fp32.
 
-    rows: 1 to `MOST_ROWS`. width: columns of m, a multiple of `LANES`.
+    rows: 1 to `MOST_COMBINED`. width: columns of m, a multiple of `LANES`.
     """
     for vectors in (4, 1):
         size = vectors * LANES
