@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .console import degrade_signs, escaped
 from .core.kinds import resolved
 from .errors import SpecvizError
 from .options import Parser
@@ -66,6 +67,7 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do one verb; returns the exit status. A user's mistake is one line on stderr."""
+    degrade_signs()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:  # also after --help
             sys.stdout.flush()
     except SpecvizError as error:
-        print(f"specviz: {error}", file=sys.stderr)
+        print(f"specviz: {escaped(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

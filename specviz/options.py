@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,6 +17,9 @@ from .errors import SettingsError, TraceError
 from .kinds import drafter_names
 from .settings import CHOICES, Settings
 
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+_ESCAPE = re.compile(r"\\([ntr\\])")
+_STOP = r"end at this text (repeatable); \n is the end of a line, \t a tab, \\ a backslash"
 MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
 
 
@@ -55,6 +59,12 @@ def _typed(form: Form[T]) -> Callable[[str], T]:
     return parsed
 
 
+def unescaped(text: str) -> str:
+    """A text of the command line with its escapes read: \\n, \\t, \\r and \\\\ are what they are in
+    Python. A backslash before anything else is one."""
+    return _ESCAPE.sub(lambda escape: _ESCAPES[escape.group(1)], text)
+
+
 def add_color(parser: argparse.ArgumentParser) -> None:
     """The option that `colored` reads."""
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
@@ -72,7 +82,7 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     for field in fields(Settings):
         flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
         if field.name == "stop":
-            parser.add_argument(flag, action="append", default=[], help="end at this text")
+            parser.add_argument(flag, action="append", type=unescaped, default=[], help=_STOP)
         elif field.name == "ignore_eos":
             parser.add_argument(flag, action="store_true", help="decode past the end of text")
         elif field.name == "drafter":

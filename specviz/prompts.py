@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,18 +12,27 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from .console import escaped
 from .environment import ASSETS, BUILTIN
 from .errors import PromptError
-from .pairs.spec import is_row
+from .pairs.table import own_folder
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair
 LONGEST = 100_000  # characters of a prompt
 LONGEST_KIND = 40  # characters; longer ones are cut
 FORMS = (
-    "use a file of text with one prompt in each line, a JSON list of prompts, or JSONL with "
-    "'prompt' or 'turns'"
+    "use a file of text with one prompt in each line, a JSON list, JSONL with 'prompt', 'turns' or "
+    "'messages', or CSV with a column 'prompt'"
 )
+SINGLE = ("prompt", "instruction", "question", "text")
+"""Fields, and columns of a table, that hold a prompt; the first that is there is taken."""
+OF_TURNS = ("turns", "messages", "conversations")
+"""Fields that hold the turns of a conversation, as MT-Bench, OpenAI and ShareGPT write them."""
+KINDS = ("category", "kind")
+USERS = ("user", "human")
+TABLES = (".csv", ".tsv")
+SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,8 @@ OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
     """The prompts that come with the program: three of each kind. pair: one of the table may have
     prompts of its own, questions for a target that was tuned for chat."""
-    own = ASSETS / pair / OWN_SET
-    path = own if own.is_file() and is_row(pair) and pair != BUILTIN else BUILTIN_SET
+    own = own_folder(pair)
+    path = BUILTIN_SET if own is None else own / OWN_SET
     return prompts_from(path.read_bytes(), path.name)
 
 
@@ -79,12 +90,17 @@ def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Q
     return prompts_from(raw, path.name, limits)
 
 
-def prompts_from(raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
-    """The prompts in the bytes of a file. name: of the file, for its suffix and for messages.
+def prompts_from(
+    raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP, *, suffix: str | None = None
+) -> tuple[Question, ...]:
+    """The prompts in the bytes of a file. name: of the file, for messages. suffix: such as ".csv";
+    that of the name if None.
 
     A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
-    object or a text in each line. Objects have "prompt" or "turns" (of which the first is used),
-    and perhaps "category". Any other file is text with a prompt in each line. Raises `PromptError`.
+    object or a text in each line. Objects have one of `SINGLE` (and perhaps an "input", as Alpaca
+    has it), or one of `OF_TURNS`, of which the user's first is used; and perhaps a "category". A
+    table has such columns, named in its first line. Any other file is text with a prompt in each
+    line. Raises `PromptError`.
     """
     if len(raw) > limits.bytes:
         raise PromptError(
@@ -98,7 +114,9 @@ def prompts_from(raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP) -> tu
         raise PromptError(f"{name} holds bytes that are no text: {FORMS}.")
     if not text.strip():
         raise PromptError(f"{name} is empty: {FORMS}.")
-    entries = _entries(text, name)
+    if suffix is None:
+        suffix = Path(name).suffix
+    entries = _entries(text, name, suffix.lower())
     if len(entries) > limits.prompts:
         raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
     return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
@@ -107,11 +125,12 @@ def prompts_from(raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP) -> tu
 Entry = tuple[str, str | None, Any]  # where it is, its kind if the file says so, its value
 
 
-def _entries(text: str, name: str) -> list[Entry]:
-    suffix = Path(name).suffix.lower()
+def _entries(text: str, name: str, suffix: str) -> list[Entry]:
     first = text.lstrip()[0]
     if suffix == ".json" or (suffix != ".jsonl" and first in "[{" and _is_json(text)):
         return _from_json(text, name)
+    if suffix in TABLES or (not suffix and _begins_as_table(text)):
+        return _from_table(text, name)
     lines = [(f"line {n}", line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
         return [(place, None, _parsed(line, f"{place} of {name}")) for place, line in lines]
@@ -128,7 +147,7 @@ def _is_json(text: str) -> bool:
 
 def _from_json(text: str, name: str) -> list[Entry]:
     value = _parsed(text, name)
-    if isinstance(value, dict) and not {"prompt", "turns"} & value.keys():
+    if isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
         if not value or not all(isinstance(group, list) for group in value.values()):
             raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
         entries: list[Entry] = [
@@ -139,6 +158,52 @@ def _from_json(text: str, name: str) -> list[Entry]:
     else:
         listed = value if isinstance(value, list) else [value]
         entries = [(f"prompt {n}", None, entry) for n, entry in enumerate(listed, 1)]
+    if not entries:
+        raise PromptError(f"{name} has no prompts: {FORMS}.")
+    return entries
+
+
+def _begins_as_table(text: str) -> bool:
+    """Whether the first line of a file without a suffix is that of a table, and no prompt."""
+    first = text.lstrip().splitlines()[0]
+    headers = [first.split(separator) for separator in SEPARATORS]
+    return any("prompt" in header and len(header) > 1 for header in headers)
+
+
+def _separator(text: str) -> str:
+    """What parts the cells of a table whose first line names a column of prompts; empty if none
+    does."""
+    first = text.lstrip().splitlines()[0]
+    for separator in SEPARATORS:
+        header = next(csv.reader([first], delimiter=separator))
+        if set(SINGLE) & set(_column_names(header)):
+            return separator
+    return ""
+
+
+def _column_names(header: Iterable[str]) -> list[str]:
+    return [name.strip().lower() for name in header]
+
+
+def _from_table(text: str, name: str) -> list[Entry]:
+    separator = _separator(text)
+    if not separator:
+        raise PromptError(
+            f"{name} is a table whose first line names no column of prompts: call one 'prompt', "
+            "and perhaps another 'category'."
+        )
+    table = csv.reader(io.StringIO(text.lstrip(), newline=""), delimiter=separator)
+    entries: list[Entry] = []
+    try:
+        columns = _column_names(next(table))
+        for cells in table:
+            if any(cell.strip() for cell in cells):
+                row = dict(zip(columns, cells, strict=False))
+                entries.append((f"line {table.line_num}", None, row))
+    except csv.Error as error:
+        raise PromptError(
+            f"line {table.line_num} of {name} is no row of a table: {FORMS}."
+        ) from error
     if not entries:
         raise PromptError(f"{name} has no prompts: {FORMS}.")
     return entries
@@ -155,16 +220,40 @@ def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
     where = f"{place} of {name}"
     prompt = entry
     if isinstance(entry, dict):
-        named = entry.get("category", entry.get("kind"))
+        named = next((entry[field] for field in KINDS if field in entry), None)
         kind = kind or (named if isinstance(named, str) else None)
-        prompt, turns = entry.get("prompt"), entry.get("turns")
-        if prompt is None and isinstance(turns, list) and turns:
-            prompt = turns[0]
+        prompt = _prompt_of(entry)
     if not isinstance(prompt, str) or not prompt.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
     if len(prompt) > LONGEST:
         raise PromptError(
             f"{where} has {len(prompt):,} characters: use prompts of up to {LONGEST:,}."
         )
-    shown = "".join(c for c in (kind or "prompts") if c.isprintable()).strip()
-    return Question(shown[:LONGEST_KIND] or "prompts", prompt)
+    shown = escaped(kind or "").strip()[:LONGEST_KIND]
+    return Question(shown or "prompts", prompt)
+
+
+def _prompt_of(entry: dict[str, Any]) -> Any:
+    """What an object holds as its prompt; None if it has none."""
+    field = next((field for field in (*SINGLE, *OF_TURNS) if entry.get(field)), "")
+    value = entry.get(field)
+    if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
+        return _first_turn(value)
+    more = entry.get("input")
+    is_alpaca = "instruction" in entry and isinstance(value, str) and isinstance(more, str)
+    return f"{value}\n\n{more}" if is_alpaca and more.strip() else value
+
+
+def _first_turn(turns: list[Any]) -> Any:
+    """The text of the first turn, or of the user's first where turns say whose they are; None if
+    there is none."""
+    for turn in turns:
+        if not isinstance(turn, dict):
+            return turn
+        if turn.get("role", turn.get("from")) in USERS:
+            content = turn.get("content", turn.get("value"))
+            # OpenAI's may be in parts, of which some are pictures.
+            parts = content if isinstance(content, list) else [content]
+            texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+            return "".join(text for text in texts if isinstance(text, str))
+    return None

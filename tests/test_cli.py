@@ -14,10 +14,11 @@ from forked_process import run_forked
 from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.__main__ import main
+from specviz.__main__ import main, parser_of
 from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE
 from specviz.measure.bench.random_models import scripted
+from specviz.options import settings_from
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,6 +80,23 @@ def test_an_error_is_one_sentence_and_an_exit_status(
     assert main(named) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert says in message and message.startswith("specviz: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"\n", "\n"),
+        (r"\n\n###", "\n\n###"),
+        (r"\t\r", "\t\r"),
+        (r"\\n", r"\n"),
+        (r"\section", r"\section"),
+        ("\n", "\n"),
+    ],
+)
+def test_a_stop_text_is_written_with_escapes(written: str, meant: str) -> None:
+    arguments = ["run", "x", "--stop", written, "--stop", "END"]
+    options = parser_of(arguments).parse_args(arguments)
+    assert settings_from(options).stop == (meant, "END")
 
 
 def test_bench_measures_all_variants_on_the_same_prompts(

@@ -33,6 +33,65 @@ def test_every_form_is_read():
     assert read('{"prompt": "only"}', "a.json") == [("prompts", "only")]
 
 
+HELPFUL = {"role": "system", "content": "Be helpful."}
+
+
+@pytest.mark.parametrize(
+    ("entry", "prompt"),
+    [
+        ({"messages": [HELPFUL, {"role": "user", "content": "Why?"}]}, "Why?"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": "Why?"},
+                    {"role": "user", "content": "How?"},
+                ]
+            },
+            "Why?",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "text", "text": "What is "},
+                            {"type": "image_url", "image_url": {"url": "data:,"}},
+                            {"type": "text", "text": "this?"},
+                        ],
+                    }
+                ]
+            },
+            "What is this?",
+        ),
+        ({"conversations": [{"from": "human", "value": "Why?"}]}, "Why?"),
+        ({"prompt": [HELPFUL, {"role": "user", "content": "Why?"}]}, "Why?"),
+        ({"instruction": "Sort these.", "input": "b, a", "output": "a, b"}, "Sort these.\n\nb, a"),
+        ({"instruction": "Write.", "input": "", "output": "x"}, "Write."),
+        ({"question": "1 + 1?", "answer": "2"}, "1 + 1?"),
+    ],
+)
+def test_sets_for_fine_tuning_are_read(entry: dict, prompt: str):
+    row = json.dumps({**entry, "category": "chat"})
+    assert read(row, "a.jsonl") == read(row, "this file") == [("chat", prompt)]
+    assert read(f"[{row}]", "a.json") == [("chat", prompt)]
+    assert read(json.dumps(entry), "a.json") == [("prompts", prompt)]
+
+
+def test_a_table_is_read_by_its_header():
+    quoted = 'id,Prompt,Category\r\n1,"one, ""two""\nthree",prose\r\n\r\n2,four,code\r\n'
+    expected = [("prose", 'one, "two"\nthree'), ("code", "four")]
+    assert read(quoted, "a.csv") == expected
+    assert read("\ufeff" + quoted, "a.CSV") == expected
+    assert read("prompt;kind\nWhy, please?;chat\n", "a.csv") == [("chat", "Why, please?")]
+    assert read("question\tanswer\nWhy?\tSo.\n", "a.tsv") == [("prompts", "Why?")]
+    assert read("prompt\none\ntwo\n", "a.csv") == [("prompts", "one"), ("prompts", "two")]
+    # What is pasted has no suffix; a text may begin with the word.
+    assert read("prompt,category\nWhy?,chat\n", "this file") == [("chat", "Why?")]
+    assert [text for _, text in read("prompt\nanother", "this file")] == ["prompt", "another"]
+    assert read("Text, please", "this file") == [("prompts", "Text, please")]
+
+
 def test_the_built_in_set_has_every_kind():
     kinds = [one.kind for one in builtin_prompts()]
     assert set(kinds) == {"prose", "dialogue", "a list", "repetition", "copying"}
@@ -57,6 +116,14 @@ def test_the_built_in_set_has_every_kind():
         (b'{"turns": []}', "a.jsonl", "line 1 of a.jsonl has no text"),
         (b'{"prompt": ["x"]}', "a.jsonl", "line 1 of a.jsonl has no text"),
         (b"[" * 100_000, "a.json", "a.json is not JSON"),
+        (b"id,words\n1,one\n", "a.csv", "a.csv is a table whose first line names no column of pro"),
+        (b"Why is this?\n", "a.csv", "a.csv is a table whose first line names no column of prom"),
+        (b"prompt,category\n", "a.csv", "a.csv has no prompts"),
+        (b"id,prompt\n1,one\n2,\n", "a.csv", "line 3 of a.csv has no text"),
+        (b"id,prompt\n1\n", "a.csv", "line 2 of a.csv has no text"),
+        (b"prompt\n" + b"x" * 200_000, "a.csv", "line 2 of a.csv is no row of a table"),
+        (b'{"messages": [{"role": "system", "content": "x"}]}', "a.jsonl", "line 1 of a.jsonl has"),
+        (b'{"messages": [{"role": "user", "content": 5}]}', "a.jsonl", "line 1 of a.jsonl has no"),
         (b"a\n" * 2001, "a.txt", "a.txt has 2001 prompts: use 2,000 or fewer"),
     ],
 )

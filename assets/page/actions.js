@@ -3,6 +3,7 @@
 import { controlsFor } from "specviz/run/address.js";
 import { closable, closest, find, once, pause } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
+import { pairTitle } from "specviz/run/controls.js";
 
 const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
@@ -42,7 +43,7 @@ function shareMenu(page) {
  * @param {Close[]} closes in the order in which things are closed
  */
 function actionsOn(page, closes) {
-  const { choosing, quiz, session, shell, stage, timeline, view } = page;
+  const { choosing, quiz, reading, session, shell, stage, timeline, view } = page;
   const explained = once(async () => new (await import("specviz/explain/explain.js")).Explain(page));
   const compared = once(async () => new (await import("specviz/compare/compare.js")).Compare(page.root));
   const explain = async () => (await explained()).open();
@@ -63,6 +64,7 @@ function actionsOn(page, closes) {
     /** With one key through a talk: ask, show the answer, ask the next question. */
     forward() { if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess(); else quiz.go(1); },
     back() { quiz.go(-1); },
+    reading() { reading.toggle(); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },
@@ -110,8 +112,16 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (session.busy || !preset) return;
   const settings = address.naming;
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
-  if (session.recordings.has(name)) await session.showNamed(name);
-  if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
+  const isShown = session.recordings.has(name) && await session.showNamed(name);
+  const whose = isShown ? otherPair(session, config) : "";
+  if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
+}
+
+// Whose recording it is, if Run would race another pair.
+/** @type {(session: Session, config: Config) => string} */
+function otherPair({ trace, differences }, config) {
+  if (!trace || !differences.has("target")) return "";
+  return `This recording is of another pair: ${pairTitle(trace.header, config)}.`;
 }
 
 // Run what the page's controls say, with another gamma.

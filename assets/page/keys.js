@@ -10,7 +10,7 @@ const REMOTE = { PageDown: "forward", PageUp: "back" };
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
   r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", x: "slow", c: "compare", d: "choose", q: "question", l: "follow",
-  end: "follow",
+  end: "follow", m: "reading",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 
@@ -69,8 +69,8 @@ function moveFocus(token, key) {
   /** @type {Record<string, number>} */
   const steps = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 };
   const lane = token.closest("[data-lane]");
-  const all = lane ? findAll(lane, ".t[data-index]", HTMLElement) : [token];
-  let place = Number(token.dataset.index);
+  const all = lane ? findAll(lane, ".t[data-index]", HTMLElement).filter(isShown) : [token];
+  let place = all.indexOf(token);
   if (key in steps) place += steps[key];
   else if (key === "Home") place = 0;
   else if (key === "End") place = all.length - 1;
@@ -81,6 +81,10 @@ function moveFocus(token, key) {
   next.focus();
   return true;
 }
+
+// Whether a token is on the page: the text alone leaves out what was never judged.
+/** @param {HTMLElement} token */
+const isShown = (token) => !token.matches("[data-reading='text'] :is(.ignored, .pending)");
 
 /** Keep exactly one token of a lane reachable by Tab. @param {HTMLElement} stream */
 export function keepReachable(stream) {

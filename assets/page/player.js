@@ -2,17 +2,21 @@
 // told of each other: what is shown (session), how (view), and what a visitor can do (actions).
 
 import { wireActions } from "specviz/actions.js";
-import { Address } from "specviz/run/address.js";
+import { Address, usualTemperature } from "specviz/run/address.js";
 import { Choosing } from "specviz/choosing.js";
 import { drafterControl } from "specviz/run/controls.js";
-import { find, findAll } from "specviz/dom/dom.js";
+import { closest, find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
+import { Loading } from "specviz/run/loading.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
+import { ReadingMode } from "specviz/race/reading.js";
 import { newest } from "specviz/run/pick.js";
+import { signsIn } from "specviz/words/markdown.js";
+import { signsText } from "specviz/words/words.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
 import { withFiles } from "specviz/run/recordings.js";
@@ -50,6 +54,7 @@ export function mount({ element, props, watch, server, config }) {
   view.draw();
   root.dataset.ready = "true";
   session.open();
+  if (config.served) new Loading(page).watch();
 }
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
@@ -80,6 +85,7 @@ function partsOf(root, server, config) {
   page.repeats = new Repeats(page);
   page.stage = new Stage(page);
   page.quiz = new Quiz(page);
+  page.reading = new ReadingMode(page);
   page.view = new View(page);
   page.choosing = new Choosing(page);
   return page;
@@ -108,31 +114,39 @@ function handles(page) {
 
 // What Gradio's controls tell the player, and ask of it.
 /** @param {PageParts} page */
-function told({ config, address, session, shell, view, choosing }) {
+function told({ config, address, session, shell, view, choosing, notice }) {
   const names = ["prompt", ...Object.keys(config.defaults)];
   let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
+  let lanesBefore = /** @type {Value} */ (config.defaults.lanes ?? null);
   // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
   function begin(/** @type {string} */ pair) {
     const own = /** @type {Record<string, Value>} */ ({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] });
     choosing.wanted = names.map((name) => own[name] ?? null);
     shell.adopt();
   }
+  const signs = () => signsIn(String(address.state.values[0] ?? ""));
+  document.addEventListener("click", (event) => { // Gradio may make the button anew
+    if (closest(event, "#signs")) notice.show(signsText(signs()));
+  });
   return {
     /** What the controls should hold when the page opens. */
     filled: () => (given = address.state.values),
     /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
     opened() {
       shell.summarise(address);
+      shell.markSigns(signs());
       const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in address.asked.settings);
       if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       const { chosen, state } = address;
-      const isTyped = values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
+      const isGiven = values[0] === given[0]; // by no hand
+      const isTyped = !isGiven && values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
       address.change({ values });
       if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
       shell.summarise(address);
+      shell.markSigns(signs());
       view.compareControls();
     },
     // Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
@@ -145,6 +159,15 @@ function told({ config, address, session, shell, view, choosing }) {
     drafted(/** @type {string} */ pair, /** @type {string} */ drafter) {
       const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
       return isOffered ? null : drafterControl(pair, drafter, config);
+    },
+    /**
+     * Other lanes are chosen, by hand: the temperature with which they begin, unless somebody has set another.
+     * @type {(lanes: string, temperature: number) => Value}
+     */
+    compared(lanes, temperature) {
+      const before = usualTemperature(lanesBefore, config);
+      lanesBefore = lanes;
+      return temperature === before ? usualTemperature(lanes, config) : temperature;
     },
     // What the controls should hold to be those of the shown run, or of a row of a sweep.
     /** @param {Value[]} values  what they hold */

@@ -1,6 +1,6 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
-import { plural } from "specviz/words/words.js";
+import { plural, signsText } from "specviz/words/words.js";
 
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
 
@@ -85,6 +85,15 @@ export class Shell {
     for (const button of document.querySelectorAll("button.preset")) {
       button.setAttribute("aria-pressed", String(button.textContent?.trim() === chosen?.name));
     }
+  }
+
+  /** Mark a prompt that holds signs of a chat template. @param {string[]} signs */
+  markSigns(signs) {
+    document.body.classList.toggle("sv-has-signs", signs.length > 0);
+    const said = signs.length ? signsText(signs) : "";
+    const button = document.querySelector("#signs");
+    button?.setAttribute("title", said);
+    button?.setAttribute("aria-label", said);
   }
 
   /** @param {boolean} canStop whether there is a run to stop */

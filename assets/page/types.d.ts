@@ -192,6 +192,14 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
+/** How far the server has loaded the page's own pair, as specviz/page/loads.py says it. */
+interface LoadState {
+  over: boolean;
+  error?: string | null;
+  title?: string;
+  said?: string;
+}
+
 /** What is asked of a run: which one, if the server knows it, one of its lanes, and the run itself. */
 interface RunWish {
   run: string | null;
@@ -222,6 +230,7 @@ interface Server {
   begin_rerun?(asked: RunWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_job?(asked: { id: string }): Promise<ExperimentState>;
+  loading?(asked: object): Promise<LoadState>;
   end_job?(asked: { id: string }): Promise<void>;
 }
 
@@ -297,6 +306,7 @@ interface Config {
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
   pairs: Record<string, PairModels>;
+  pairTitles?: Record<string, string>; // what pairs are called
   drafters: Record<string, string[] | null>; // of the listed pairs, the default first; null if unknown
   drafterLabels: [label: string, value: string][]; // of all drafters, in the panel's order
   whole: string[]; // settings that are whole numbers
@@ -311,8 +321,8 @@ interface Config {
 
 /** Name and parameters of the models of a pair that it has; parameters are null if unknown. */
 interface PairModels {
-  target: [string, number];
-  draft?: [string, number];
+  target: [string, number | null];
+  draft?: [string, number | null];
   head?: [string, number | null];
 }
 
@@ -324,6 +334,7 @@ interface Asked {
   theme: string | null;
   stage: boolean;
   view: string | null;
+  reading: string | null; // "marks" or "text"
   settings: Record<string, Value>;
   wrong: string[];
 }
@@ -335,6 +346,7 @@ interface PageState {
   theme: string | null;
   stage: boolean;
   view: string | null;
+  reading?: string | null; // "text" where lanes show the text alone
 }
 
 // Plotly, as far as it is used here.
@@ -443,7 +455,12 @@ type View = import("specviz/view.js").View;
 type Item = import("specviz/words/description.js").Item;
 type Headline = import("specviz/words/verdict.js").Headline;
 type Piece = import("specviz/words/markdown.js").Piece;
+type Block = import("specviz/words/markdown.js").Block;
+type Fragment = import("specviz/race/token.js").Fragment;
+type TextState = import("specviz/race/token.js").TextState;
+type TextPlace = import("specviz/race/rows.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
+type ReadingMode = import("specviz/race/reading.js").ReadingMode;
 type Place = import("specviz/words/reasons.js").Place;
 
 /** The parts of the page, as player.js makes them; each is given those that it needs. */
@@ -460,6 +477,7 @@ interface PageParts {
   timeline: Timeline;
   view: View;
   repeats: Repeats;
+  reading: ReadingMode;
   quiz: Quiz;
   choosing: Choosing;
   runs: Run[]; // that were shown, the newest last

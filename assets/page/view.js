@@ -1,6 +1,7 @@
 // What is drawn: everything that follows the playhead.
 
 import { Card } from "specviz/race/card.js";
+import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
 import { keepReachable } from "specviz/keys.js";
@@ -19,7 +20,8 @@ import { begunBy, helper, spoken } from "specviz/words/words.js";
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const HIDDEN_FRAME = 100; // ms
 const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
-const FIGURES_EVERY = 60; // ms
+const FIGURES_EVERY = 60; // ms, of a short run
+const FIGURES_SELDOM = 250; // ms, of a long one, whose figures change little and take longer
 const WORD = 4; // rounds in which a word is whole
 
 export class View {
@@ -33,6 +35,7 @@ export class View {
   #strip;
   #charts;
   #card;
+  #definitions;
   #panels;
   #transport;
   #isDrawPending = false;
@@ -50,8 +53,9 @@ export class View {
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
-    this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
+    this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(page);
+    this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
   }
@@ -118,7 +122,8 @@ export class View {
     const shown = timeline.shown(), now = performance.now(), wasRunning = dataset.state === "running";
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
-    const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > FIGURES_EVERY;
+    const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
+    const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > pace;
     const areWords = this.#areWordsDue && !areFiguresNext && !(isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY);
     if (areWords) {
       this.#areWordsDue = false;
@@ -142,7 +147,7 @@ export class View {
     const { session: { busy }, shell, stage, timeline } = this.#page;
     document.body.classList.toggle("sv-busy", busy);
     shell.offerStop(busy);
-    this.#transport.show(rounds.length, trace);
+    this.#transport.show(trace);
     if (!trace) return;
     for (const lane of this.#grid.lanes) {
       const own = rounds.filter((round) => round.lane === lane.name);
@@ -162,6 +167,7 @@ export class View {
     const standings = this.#standings(rounds, trace);
     this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
+    this.#transport.tell(rounds.length, trace);
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#page.repeats.offer();
@@ -205,9 +211,9 @@ export class View {
     if (event?.done) this.speak([event.round]);
   }
 
-  /** Whether the card was open. */
+  /** Whether a card or a definition was open. */
   closeCard() {
-    return this.#card.close();
+    return this.#definitions.close() || this.#card.close();
   }
 
   /** Whether a panel was open. */

@@ -21,6 +21,7 @@ from ..kinds import ENGINES
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
 from .kinds import EngineKind, resolved
+from .stopping import check_stop
 
 if TYPE_CHECKING:
     from ..pairs.pair import Pair
@@ -74,7 +75,9 @@ def host_ids(ids: Sequence[int]) -> Tensor:
 
 
 def prefill(engine: Engine, ids: Sequence[int]) -> float:
-    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds."""
+    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds. Raises
+    `Stopped`."""
+    check_stop()
     start = now(engine.device)
     if ids:
         engine.forward(torch.tensor(ids, device=engine.device), keep=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from ..pairs.pair import Pair, context_length
 from ..settings import Settings
 from .events import End, EndReason, Round, agreement_of
 from .loop import decode
+from .stopping import check_stop
 from .types import LaneEvents, Prefilled
 
 Reasons: TypeAlias = dict[str, EndReason]
@@ -22,15 +24,15 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 def warm_up(
     pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
 ) -> None:
-    """Run a lane for a few rounds that nobody sees."""
+    """Run a lane for a few rounds that nobody sees. Raises `Stopped`."""
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
     # are found and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     short = (2 * prompt_ids[:8])[: context_length(pair.target)]
     events = decode(pair, short, few, lane, states=states)
-    for _ in islice(events, 1 + WARM_ROUNDS):
-        pass
-    events.close()
+    with closing(events):
+        for _ in islice(events, 1 + WARM_ROUNDS):
+            check_stop()
 
 
 def prefilled(events: LaneEvents) -> Prefilled:

@@ -35,6 +35,7 @@ from .security.blocks import sentence
 from .sweeps import asked_request, sweep_of, sweeps_allowed
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
+ENDED_EARLY = "This was stopped before there was any result: call it again."
 LATER = ("verdict",)  # settings that came after the others had places
 EXAMINATIONS = 4  # that may wait for the doctor at a time
 
@@ -42,8 +43,9 @@ Values = Iterator[dict[str, Any]]
 States = Generator[dict[str, Any], None, None]
 
 
-def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
-    """Add the endpoints to the current page. own: the pair that the page was started with."""
+def add_api(runs: RunQueue, examiner: Doctor, own: str) -> dict[str, inspect.Signature]:
+    """Add the endpoints to the current page; returns their parameters by name. own: the pair that
+    the page was started with."""
 
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
@@ -73,8 +75,14 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         endpoint.__annotations__ = {**hints, "return": Values}
         gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
     gr.api(doctor, concurrency_limit=EXAMINATIONS)
+    programs = {
+        "generate": signature,
+        "race": signature,
+        "doctor": inspect.signature(doctor, eval_str=True),
+    }
     if sweeps_allowed():
-        _add_sweep(runs, own)
+        programs["sweep"] = _add_sweep(runs, own)
+    return programs
 
 
 def signature_of(own: str) -> inspect.Signature:
@@ -131,8 +139,10 @@ def streamed(stream: States) -> Values:
     since the value before, and gets that wrong for lists in lists that become shorter.
     """
     rounds_before = False
+    begun = False
     with closing(stream):
         for state in stream:
+            begun = begun or state.get("header") is not None
             rounds = [event_dict(one) for one in state.get("rounds", ())]
             if rounds_before and rounds:
                 yield {}
@@ -143,6 +153,8 @@ def streamed(stream: States) -> Values:
             value = {name: part for name, part in value.items() if part}
             if value or not state["over"]:
                 yield value
+            elif not begun:
+                raise sentence(ENDED_EARLY)
 
 
 def collected(stream: States) -> Values:
@@ -156,6 +168,8 @@ def collected(stream: States) -> Values:
             status = state["status"] or status
             rounds = sum(isinstance(event, Round) for event in events)
             yield {"status": f"{rounds} rounds so far." if rounds else status}
+    if not events:
+        raise sentence(ENDED_EARLY)
     trace = Trace.from_events(events)
     lanes = {lane: asdict(compute_metrics(trace, lane)) for lane in trace.header.speculative}
     first, *_ = lanes
@@ -168,7 +182,7 @@ def collected(stream: States) -> Values:
     }
 
 
-def _add_sweep(runs: RunQueue, own: str) -> None:
+def _add_sweep(runs: RunQueue, own: str) -> inspect.Signature:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
@@ -193,6 +207,7 @@ def _add_sweep(runs: RunQueue, own: str) -> None:
         yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
 
     gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
+    return inspect.signature(sweep, eval_str=True)
 
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
@@ -206,6 +221,8 @@ def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values
             done = f"{progress.done} of about {progress.total} runs." if progress else ""
             if not state["over"]:
                 yield {"status": done or state["status"]}
+    if "whole" not in state:
+        raise sentence(ENDED_EARLY)
     yield {"result": state["whole"], "csv": state["csv"]}
 
 

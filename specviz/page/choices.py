@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from ..environment import BUILTIN, SERVED
 from ..errors import PairError
 from ..kinds import drafter_names, drafters_for
+from ..pairs.beside import known_part
 from ..pairs.memory import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
     UNREADABLE,
+    ModelsSpec,
     NamedSpec,
+    PairSpec,
     ServedSpec,
     ServerSpec,
     WatchedSpec,
     operator_spec,
+    parse_pair,
     visitor_spec,
 )
 from ..pairs.table import (
@@ -33,6 +37,7 @@ from ..pairs.table import (
 from ..variables import ANY_MODEL, REMOTE
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Host
+from .names import shown_pair, title_of
 
 OTHER = "other"
 KEPT_PAIRS = 200  # whose drafters are known
@@ -48,9 +53,9 @@ def offered_pairs() -> Sequence[NamedPair]:
 def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     """The pairs that the page lists, as (label, value); those that fit this machine come first."""
     offered = offered_pairs()
-    choices = [] if any(one.name == pair for one in offered) else [(pair, pair)]
+    choices = [] if any(one.name == pair for one in offered) else [(shown_pair(pair).title, pair)]
     if machine is None:
-        choices += [(_title(one), one.name) for one in offered]
+        choices += [(title_of(one), one.name) for one in offered]
     else:
         for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
             listed = [one for one in members if one in offered]
@@ -60,10 +65,22 @@ def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
 
 
-def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
+def pair_models(own: str) -> dict[str, dict[str, tuple[str, int | None]]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
-    the number of parameters, None if it is unknown."""
+    the number of parameters, None if it is unknown. own: the pair that the page was started with,
+    which need not be of the table."""
+    offered = _offered_models()
+    if own in offered or own == SERVED:
+        return offered
+    shown = shown_pair(own)
+    models: dict[str, tuple[str, int | None]] = {"target": (shown.target, None)}
+    if shown.draft is not None:
+        models["draft"] = (shown.draft, None)
+    return {own: models, **offered}
+
+
+def _offered_models() -> dict[str, dict[str, tuple[str, int | None]]]:
     return {
         pair.name: {
             role: (model.name.rpartition("/")[2], model.parameters)
@@ -117,15 +134,6 @@ def _offered(name: str, own: str) -> str:
     return str(spec)
 
 
-def _title(pair: NamedPair) -> str:
-    if pair.name == BUILTIN:
-        return "Built-in pair"
-    beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
-    names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
-    bits = f", {pair.files[0].bits} bits" if pair.files else ""
-    return f"{' + '.join(names)}{bits}{'' if pair.head is None else ', a head'}"
-
-
 def _served_label(spec: ServerSpec) -> str:
     """What the operator's server is called: an address stands in no page."""
     if isinstance(spec, WatchedSpec):
@@ -135,7 +143,7 @@ def _served_label(spec: ServerSpec) -> str:
 
 def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     if pair.name == BUILTIN:
-        return _title(pair)
+        return title_of(pair)
     size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
     if not pair.sized:
         size = f"{size} and a head whose size is unknown until asked"
@@ -144,19 +152,31 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     pickled = pair.head is not None and pair.head.safetensors is False
     fits = words.get(fit, f"{size}: too large here")
     download = "" if at_hand(pair) else f" · download {shown_bytes(download_bytes(pair))}"
-    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{download}"
+    return f"{title_of(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{download}"
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:
-    """The drafters of a pair whose name tells them, its default first; None for another."""
+    """The drafters of a pair whose name tells them, or what lies on this machine, its default
+    first; None for another."""
     row = named_pair(pair)
     if row is not None:
         return row.drafters
-    if pair.endswith(f"+{NO_DRAFT}"):
-        return drafters_for(["layers"])
+    spec = _parsed(pair)
+    if isinstance(spec, ModelsSpec):
+        part = None if spec.draft is None else known_part(spec.draft)
+        is_known = part is not None or spec.draft is None
+        return drafters_for(["layers", *([part] if part else [])]) if is_known else None
     if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
         return None
     return drafters_for(["draft"])
+
+
+def _parsed(pair: str) -> PairSpec | None:
+    """What a name stands for; None if it is no pair's."""
+    try:
+        return parse_pair(pair)
+    except PairError:
+        return None
 
 
 class Offers:

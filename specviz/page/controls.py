@@ -88,14 +88,16 @@ MAX_LENGTH = int(LIMITS["max_new_tokens"][1])  # tokens
 
 
 def defaults_of(pair: str) -> dict[str, Any]:
-    """The settings with which a page of this pair begins: with a drafter that the pair offers, and
-    with room for an answer if its target was tuned for chat."""
+    """The settings with which a page of this pair begins: with a drafter that the pair offers,
+    with room for an answer if its target was tuned for chat, and with the gamma that suits it."""
     offered, row = listed_drafters(pair), named_pair(pair)
     usual = dict(DEFAULTS)
     if offered and usual["drafter"] not in offered:
         usual["drafter"] = offered[0]
     if row is not None and row.target.chat:
         usual["max_new_tokens"] = CHAT_LENGTH
+    if row is not None and row.gamma is not None:
+        usual["gamma"] = row.gamma
     return usual
 
 

@@ -95,7 +95,8 @@ def finished_run(runs: RunQueue, asked: dict[str, Any]) -> Run | None:
 
 
 def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that tell the news of a run again, or of another job, and end jobs."""
+    """The server functions that tell the news of a run again, or of another job, end jobs, and say
+    how far the page's own pair is loaded."""
 
     # Functions and not methods, because Gradio marks them; it passes exactly one argument.
     def missed(asked: dict[str, Any]) -> list[str] | None:
@@ -116,7 +117,10 @@ def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
         if job is not None:
             runs.cancel(job)
 
-    return [missed, ask_job, end_job]
+    def loading(_: dict[str, Any]) -> dict[str, Any]:
+        return {"over": True} if runs.load is None else runs.load.state()
+
+    return [missed, ask_job, end_job, loading]
 
 
 def drain(runs: RunQueue, seconds: float) -> None:

@@ -17,7 +17,7 @@ import orjson
 
 from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
-from ..runs.recording import PROMPTS
+from ..runs.recording import PROMPT_FILES
 from ..worker.client import command_of
 from ..worker.failures import FAILED
 from .look import static_url
@@ -53,7 +53,7 @@ class FileReader:
         try:
             with self._lock:
                 answer = self._asked(form, raw)
-            if form != PROMPTS or "error" in (found := orjson.loads(answer)):
+            if form not in PROMPT_FILES or "error" in (found := orjson.loads(answer)):
                 return answer
             return orjson.dumps(taken_prompts(found))
         except SpecvizError as error:

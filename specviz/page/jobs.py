@@ -82,6 +82,11 @@ class Job:
         is over."""
         raise NotImplementedError
 
+    @property
+    def share(self) -> float | None:
+        """How much of it is done, 0 to 1; None if it does not tell."""
+        return None
+
     def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
         """The news after number `since`. waiting: why it does not go on. hidden: whether the
         browser shows another tab."""
@@ -150,6 +155,11 @@ class RunQuestion(Job):
     def take(self, item: Any) -> None:
         self.told = {**self.told, **self._tell(item)}
 
+    @property
+    def share(self) -> float | None:
+        done, draws = self.told.get("done"), self.told.get("draws")
+        return done / draws if done is not None and draws else None
+
     def has_result(self) -> bool:
         return "result" in self.told
 
@@ -190,6 +200,13 @@ class Run(Job):
         return self.number > 0
 
     @property
+    def share(self) -> float | None:
+        """Of the tokens that it may write: it may end before."""
+        emitted = sum(sum(counts) for counts in self._emitted.values())
+        most = self.settings.max_new_tokens * len(self._emitted)
+        return emitted / most if most else None
+
+    @property
     def is_forgotten(self) -> bool:
         """Whether its events cannot be asked for any more."""
         return self.number > len(self._events)
@@ -217,7 +234,11 @@ class Run(Job):
             "fall_back": over and self.fall_back and not self.racing,
         }
 
+    def has_result(self) -> bool:
+        return self.racing
+
     def finish(self) -> None:
+        super().finish()
         if self.racing and not self._ended and not self.error:
             self.add(End({lane: self._reason(lane) for lane in self._emitted}))
 

@@ -101,7 +101,7 @@ def build_page(
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
-        add_api(runs, examiner, pair)
+        page.programs = add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     return page
@@ -121,6 +121,7 @@ def _bar(presets: Sequence[Preset], pair: str) -> Bar:
             placeholder="Write the beginning; both lanes go on from it",
             elem_id="prompt",
         )
+        gr.Button("‹|›", elem_id="signs")  # shown where the prompt holds signs of a template
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
     with gr.Row(elem_id="presets"):
@@ -181,7 +182,7 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], pair: str, controls: C
     """Fill prompt and settings in the browser, without a request."""
     filled = [bar.prompt, *controls.settings.values()]
     for button, preset in zip(bar.presets, presets, strict=True):
-        settings = {**defaults_of(pair), **preset.settings}
+        settings = preset.settings_on(pair)
         values = json.dumps([preset.prompt, *settings.values()])
         button.click(None, None, filled, js=f"() => {values}", **IN_BROWSER)
 
@@ -195,11 +196,16 @@ def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     filled.then(None, None, None, js="() => window.specviz.opened()", **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
     bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
+    temperature = controls.settings["temperature"]
+    controls.lanes.input(
+        None, [controls.lanes, temperature], temperature, js=_COMPARED, **IN_BROWSER
+    )
 
 
 _FILLED = """async (...values) => {
   while (!window.specviz) await new Promise((resume) => setTimeout(resume, 20));
   return window.specviz.filled(values);
 }"""
+_COMPARED = "(lanes, temperature) => window.specviz.compared(lanes, temperature)"
 _ADOPTED = "(...values) => window.specviz.adopted(values)"
 _CHANGED = "(...values) => window.specviz?.changed(values)"

@@ -12,19 +12,20 @@ from typing import Any
 import gradio as gr
 
 from ..core.policy import MOST_GAMMA
-from ..environment import ASSETS
+from ..environment import ASSETS, SERVED
 from ..kinds import drafter_kind, drafter_names
-from ..pairs.spec import is_row
+from ..pairs.table import own_folder
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
-from .choices import listed_drafters, pair_choices, pair_models
+from .choices import OTHER, listed_drafters, pair_choices, pair_models
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
+from .names import shown_pair
 from .questions import MOST_DRAWS
 from .security.addresses import FILES
 from .sweeps import choose_config
@@ -33,21 +34,33 @@ PRESETS, QUESTIONS = "presets.json", "questions.json"
 """In a pair's folder: its presets, and which of the stage's questions its runs answer, with prompts
 and settings of those that are no presets."""
 
+SAMPLING = "sampling"
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's."""
+    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's.
+
+    It is greedy, so that both lanes write one text, unless it `teaches` "sampling".
+    """
 
     name: str
     prompt: str
     why: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    teaches: str = ""
+
+    def settings_on(self, pair: str) -> dict[str, Any]:
+        """All settings that a page of this pair offers, as the preset has them."""
+        usual = defaults_of(pair)
+        if self.teaches != SAMPLING:
+            usual["temperature"] = 0.0
+        return {**usual, **self.settings}
 
 
 def folder_of(pair: str) -> Path:
     """The folder with the presets of a pair; those of the built-in pair serve all others."""
-    own = ASSETS / pair
-    return own if is_row(pair) and (own / PRESETS).is_file() else ASSETS / "pair"
+    return own_folder(pair) or ASSETS / "pair"
 
 
 def presets_of(pair: str) -> tuple[Preset, ...]:
@@ -101,13 +114,16 @@ def make_player(
         "titles": CHARTS,
         "several": SEVERAL,
         "links": _links(),
-        "presets": [{**asdict(one), "settings": {**usual, **one.settings}} for one in presets],
+        "presets": [{**asdict(one), "settings": one.settings_on(own)} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
         "choices": {**CHOICES, **listed},
-        "pairs": pair_models(),
+        "pairs": pair_models(own),
+        "pairTitles": {
+            name: shown_pair(name).title for name in pairs if name not in (SERVED, OTHER)
+        },
         "drafters": {name: listed_drafters(name) for name in pairs},
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],

@@ -7,8 +7,9 @@ loaded the pair until the server is about to end, and 503 otherwise.
 from __future__ import annotations
 
 import statistics
+import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Scope
@@ -18,27 +19,32 @@ if TYPE_CHECKING:
     from .queue import RunQueue
 
 REMEMBERED = 9  # past jobs of a kind
+KINDS = 100
+Kind: TypeAlias = tuple[type, str]
+LEAST_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
 
 
 class Durations:
-    """The lengths and the durations of past jobs, by kind."""
+    """The lengths and the durations of past jobs, by kind and pair."""
 
     def __init__(self) -> None:
-        self._past: dict[type, deque[tuple[int, float]]] = {}
+        self._past: dict[Kind, deque[tuple[int, float]]] = {}
 
     def add(self, job: Job, seconds: float) -> None:
-        """Remember a job that has ended."""
-        self._past.setdefault(type(job.task), deque(maxlen=REMEMBERED)).append(
-            (job.length, seconds)
-        )
+        """Remember a job that has ended by itself."""
+        past = self._past.setdefault(kind_of(job), deque(maxlen=REMEMBERED))
+        past.append((job.length, seconds))
+        if len(self._past) > KINDS:
+            del self._past[next(iter(self._past))]
 
     def expected(self, job: Job) -> float | None:
-        """Seconds that a job of this length takes; None if there was none of its kind yet.
+        """Seconds that a job of this length takes; None if there was none of its kind with its
+        pair yet.
 
         A line through the past jobs, by least squares. If all had one length, or longer ones were
         no slower, it is the median; a job of another length then takes its proportion.
         """
-        past = self._past.get(type(job.task))
+        past = self._past.get(kind_of(job))
         if not past:
             return None
         lengths = [length for length, _ in past]
@@ -50,6 +56,20 @@ class Durations:
         if line.slope <= 0:
             return median
         return max(min(seconds), line.slope * job.length + line.intercept)
+
+
+def kind_of(job: Job) -> Kind:
+    """What a job asks for, and of which pair: how long it takes depends on both."""
+    return type(job.task), job.task.pair
+
+
+def expected_whole(job: Job) -> float | None:
+    """Seconds that all of a job that is under way takes, by what it has done since it began; None
+    if it does not tell enough."""
+    share = job.share
+    if job.begun is None or share is None or share < LEAST_SHARE:
+        return None
+    return (time.monotonic() - job.begun) / share
 
 
 def about(seconds: float | None) -> str:

@@ -12,9 +12,11 @@ from ..errors import NoGpuError, SpecvizError
 from ..logs import brief
 from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
+from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Job, Run
-from .probes import Durations, about
+from .loads import Load
+from .probes import Durations, about, expected_whole, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +24,12 @@ KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
+WAITING = "Your run starts when they are ready."
 FULL = (
     "{} runs are waiting already{}, and the queue is full: play a recording meanwhile, and press "
     "Run again in a minute."
 )
+OWN_ENDS = "Your earlier run is ending; this one comes next."
 CUT_SHORT = "A run may take {:g} s here, so this one ended with what it had."
 SHARE_USED = (
     "As many runs of your network are waiting as may wait: play a recording meanwhile, and press "
@@ -38,18 +42,21 @@ class RunQueue:
     runs share the device.
 
     limits: of the page. machine: where the models run, once the worker has looked. current: the
-    job that the models are doing. closing: whether the server is about to end. answered: whether
-    the models have loaded a pair or ended a job well.
+    job that the models are doing. load: of the pair that the page was started with, None without
+    one. closing: whether the server is about to end. answered: whether the models have loaded a
+    pair or ended a job well.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self.machine: Host | None = None
+        self.load: Load | None = None
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self.current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
+        self._load_seconds = 0.0  # that the last load of a pair took
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = STARTING  # a sentence for those who wait for the first load
@@ -63,7 +70,10 @@ class RunQueue:
 
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self._thread = threading.Thread(target=self._work, args=(pair,), name="queue", daemon=True)
+        self.load = None if pair is None else Load(pair)
+        self._thread = threading.Thread(
+            target=self._work, args=(self.load,), name="queue", daemon=True
+        )
         self._thread.start()
 
     def submit(self, job: Job) -> None:
@@ -129,12 +139,25 @@ class RunQueue:
             if job not in self._waiting:
                 return self._status if job.said is None else job.said
             place = self._waiting.index(job)
-            ahead = place + (self.current is not None)
-            if not ahead:
-                return self._status
+            ahead = [*self._waiting][:place]
+            current = self.current
+            if current is not None:
+                ahead.append(current)
+            others = sum(one.session != job.session for one in ahead)
+            if not others:
+                return self._status_behind_own(current)
             wait = self._wait(place)
-        runs = "1 other run is" if ahead == 1 else f"{ahead} other runs are"
+        runs = "1 other run is" if others == 1 else f"{others} other runs are"
         return f"{runs} ahead of yours{about(wait)}."
+
+    def _status_behind_own(self, current: Job | None) -> str:
+        """Why a job has not begun that no other visitor's is ahead of. current: the earlier one of
+        the same visitor, if it has not ended yet."""
+        if current is None:
+            return self._status
+        if current.begun is None and current.said:  # its load, which this one may need
+            return current.said
+        return OWN_ENDS
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
@@ -151,16 +174,33 @@ class RunQueue:
 
     def _wait(self, place: int) -> float | None:
         """Seconds until the job at this place of the queue begins; None if unknown."""
-        ahead, spent = [*self._waiting][:place], [0.0] * place
+        seconds = [self._expected(job) for job in [*self._waiting][:place]]
         if self.current is not None:
-            ahead.append(self.current)
-            spent.append(time.monotonic() - self._since)
-        total = 0.0
-        for job, done in zip(ahead, spent, strict=True):
-            if (seconds := self._durations.expected(job)) is None:
-                return None
-            total += max(0.0, min(seconds, self.limits.seconds) - done)
-        return total
+            seconds.append(self._left(self.current))
+        known = [one for one in seconds if one is not None]
+        return sum(known) if len(known) == len(seconds) else None
+
+    def _left(self, job: Job) -> float | None:
+        """Seconds until the current job ends; None if unknown, and of one that is stopped."""
+        if job.stopping.is_set():
+            return None
+        now = time.monotonic()
+        whole = expected_whole(job)
+        if whole is not None and job.begun is not None:
+            return max(0.0, min(whole, self.limits.seconds) - (now - job.begun))
+        past = self._durations.expected(job)
+        spent = now - self._since
+        return past - spent if past is not None and past > spent else None
+
+    def _expected(self, job: Job) -> float | None:
+        """Seconds that a job will take that waits, by past ones or else by the current one; None if
+        unknown."""
+        seconds = self._durations.expected(job)
+        current = self.current
+        if seconds is None and current is not None and kind_of(current) == kind_of(job):
+            whole = expected_whole(current)
+            seconds = whole and whole * job.length / current.length
+        return None if seconds is None else min(seconds, self.limits.seconds)
 
     def _forget_old(self) -> None:
         over = [job for job in self._jobs.values() if job.over]
@@ -172,9 +212,9 @@ class RunQueue:
             if size > MOST_KEPT and run.over:
                 run.forget()
 
-    def _work(self, pair: str | None) -> None:
-        if pair is not None:
-            self._prepare(pair)
+    def _work(self, load: Load | None) -> None:
+        if load is not None:
+            self._prepare(load)
         self._status = STARTING
         while True:
             with self._wake:
@@ -183,20 +223,27 @@ class RunQueue:
                 self._since = time.monotonic()
             self._do(job)
             with self._wake:
-                if job.begun is not None:
+                if job.begun is not None and not (job.stopping.is_set() or job.error):
                     self._durations.add(job, time.monotonic() - self._since)
                 self.current = None
 
-    def _prepare(self, pair: str) -> None:
+    def _prepare(self, load: Load) -> None:
+        pair = load.pair
+        began = time.monotonic()
         try:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
-                self._status = sentence
+                load.said = sentence
+                self._status = f"{load.sentence} {WAITING}"
+            self._load_seconds = time.monotonic() - began
             self.answered = True
+            load.succeed()
         except SpecvizError as error:
             log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
+            load.fail(str(error))
         except Exception:
             log.exception("the pair %r could not be loaded ahead of a run", pair)
+            load.fail(FAILED)
 
     def _do(self, job: Job) -> None:
         try:
@@ -229,10 +276,16 @@ class RunQueue:
 
     def _collect(self, job: Job) -> None:
         """Run a job's task and give the job its results, until it ends or must be given up."""
+        began = time.monotonic()
+        loads = False
         with closing(self._worker.run(job.task, job.stopping)) as results:
             for item in results:
                 if item is not None:
                     job.add(item)
+                loads = loads or item == LOADING
+                if loads and job.begun is not None:
+                    self._load_seconds = job.begun - began
+                    loads = False
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return
@@ -245,11 +298,15 @@ class RunQueue:
             job.end_early(CUT_SHORT.format(self.limits.seconds))
 
     def _ignores_stop(self, job: Job) -> bool:
-        """Whether the current job was stopped `stop_seconds` ago, and nobody needs its end."""
+        """Whether the current job was stopped long ago, and nobody needs its end: to give it up
+        replaces the models' process, and with it the pair is loaded again."""
         if not job.stopping.is_set():
             return False
         job.stopped_at = job.stopped_at or time.monotonic()
-        if time.monotonic() - job.stopped_at <= self.limits.stop_seconds:
+        patience = self.limits.stop_seconds
+        if job.begun is not None:
+            patience = max(patience, self._load_seconds)
+        if time.monotonic() - job.stopped_at <= patience:
             return False
         # The next job may want the pair that is being loaded.
         with self._wake:

@@ -7,6 +7,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..console import escaped
 from ..environment import SERVED
 from ..errors import PairError
 from ..options import real, whole
@@ -171,7 +172,8 @@ def doctor(options: argparse.Namespace) -> int:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         for finding in report.findings:
-            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{finding.sentence}")
+            said = escaped(finding.sentence)
+            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{said}")
         for precision, size in report.memory.items():
             print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
         print(report.summary)

@@ -42,15 +42,16 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         raise PairError(closed)
     devices = device_memory(asked.device)
     on_cpu = devices[0].device.type == "cpu"
-    metadata = _metadata(target, row and row.target, on_cpu, on_progress)
+    metadata = _metadata(target, row.target if row else None, on_cpu, on_progress)
     models = [metadata]
     head = None
     if draft is not None:
         head = read_any_head(draft, metadata) if local_file(draft) is None else None
         if head is None:
-            models.append(_metadata(draft, row and row.draft, on_cpu, on_progress))
-    drafter = row.drafter if row else None
-    pair = replace(meta_pair(models), name=str(spec), drafter=drafter)
+            models.append(_metadata(draft, row.draft if row else None, on_cpu, on_progress))
+    pair = replace(meta_pair(models), name=str(spec))
+    if row is not None:
+        pair = replace(pair, drafter=row.drafter, gamma=row.gamma)
     options = asked.options
     if on_cpu:
         dtypes = (row.target_dtype if row else None, None)
@@ -105,7 +106,7 @@ def _metadata(
     from .packed import can_stay_packed, packed_metadata
     from .unpack import checked_gguf, unpacked
 
-    called = row and row.name.rpartition("/")[2]
+    called = row.name.rpartition("/")[2] if row else None
     header = checked_gguf(file)
     if on_cpu and can_stay_packed(header):
         return packed_metadata(header, called)

@@ -303,7 +303,7 @@ def _tensors(
             for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
                 data = torch.empty(tensor.bytes, dtype=torch.uint8)
                 file.seek(header.begin + tensor.start)
-                if file.readinto(memoryview(data.numpy())) != tensor.bytes:
+                if file.readinto(data.numpy().data) != tensor.bytes:
                     raise PairError(f"{header.path.name} is cut off: download it again.")
                 yield key, data.view(tensor.shape[0], -1)
                 done += tensor.bytes

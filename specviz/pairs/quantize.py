@@ -75,10 +75,10 @@ def quantized_bytes(model: Any, bits: str) -> int:
     """Bytes of the weights of a model of bf16 or fp32, which may be on the `meta` device, in
     `bits`."""
     inside = sum(getattr(part, attribute).weight.numel() for part, attribute in _linears(model))
-    table = model.model.embed_tokens.weight.numel()
+    table: int = model.model.embed_tokens.weight.numel()
     tables = table if model.config.tie_word_embeddings else 2 * table
-    packed = inside * BLOCK_BYTES[KINDS[bits]] + tables * BLOCK_BYTES[TABLE]
-    return packed // BLOCK
+    size: int = inside * BLOCK_BYTES[KINDS[bits]] + tables * BLOCK_BYTES[TABLE]
+    return size // BLOCK
 
 
 def _linears(model: Any) -> Iterator[tuple[nn.Module, str]]:
@@ -131,4 +131,5 @@ def _codes(
 ) -> NDArray[np.float32]:
     step = scale.astype(np.float32)
     inverse = np.divide(1, step, out=np.zeros_like(step), where=step != 0)
-    return np.clip(np.rint((blocks - np.float32(minimum)) * inverse), lowest, highest)
+    codes: NDArray[np.float32] = np.rint((blocks - np.float32(minimum)) * inverse)
+    return codes.clip(lowest, highest)

@@ -91,8 +91,8 @@ class NamedPair:
     the pair is run from, if it has some; the models of the hub are then not read. wheel, file: a
     package on PyPI, and the GGUF file in it that holds the target, which is read instead of the
     hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
-    as the file has it. drafter: its default, where another than the usual one is known to be
-    faster.
+    as the file has it. drafter, gamma: its defaults, where others than the usual ones are known
+    to be faster.
     """
 
     name: str
@@ -106,6 +106,7 @@ class NamedPair:
     file: str | None = None
     target_dtype: str | None = None
     drafter: str | None = None
+    gamma: int | None = None
 
     @property
     def parts(self) -> tuple[Facts, ...]:
@@ -181,6 +182,17 @@ def named_pairs() -> tuple[NamedPair, ...]:
 def named_pair(name: str) -> NamedPair | None:
     """The pair of that name, or None."""
     return next((pair for pair in named_pairs() if pair.name == name), None)
+
+
+def own_folder(name: str) -> Path | None:
+    """The folder of `assets` with presets, questions and prompts for a pair of the table, which
+    rows with the same files share; None if there is none."""
+    row = named_pair(name)
+    if row is None:
+        return None
+    same = [other.name for other in named_pairs() if row.files and other.files == row.files]
+    folders = (ASSETS / one for one in (name, *same))
+    return next((folder for folder in folders if (folder / "presets.json").is_file()), None)
 
 
 def operator_pairs() -> tuple[NamedPair, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..console import escaped
 from ..core.events import Event, Header, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
@@ -121,7 +122,8 @@ def run(options: argparse.Namespace) -> None:
     for lane in trace.header.speculative:
         named = [] if lane == SPECULATIVE else [f"{lane}:"]
         begun = trace.header.prompt if trace.header.question is None else ""
-        print("", *named, begun + trace.text(lane), sep="\n")
+        text = escaped(begun + trace.text(lane), lines=True)
+        print("", *named, text, sep="\n")
     print("", *metric_lines(trace), sep="\n")
     if options.out:
         trace.save(options.out)
@@ -130,7 +132,7 @@ def run(options: argparse.Namespace) -> None:
 def record(options: argparse.Namespace) -> None:
     """Race, and write the run to a file."""
     Trace.from_events(_race(options)).save(options.out)
-    print(file_summary(options.out))
+    print(escaped(file_summary(options.out)))
 
 
 def check(options: argparse.Namespace) -> int:
@@ -138,7 +140,7 @@ def check(options: argparse.Namespace) -> int:
     pairs: dict[str, Pair] = {}
     differs = False
     for path in options.files:
-        print(file_summary(path))
+        print(escaped(file_summary(path)))
         if not options.rerun:
             continue
         from .rerun import rerun, rerun_lines
@@ -148,7 +150,7 @@ def check(options: argparse.Namespace) -> int:
         if name not in pairs:
             pairs[name] = named_pair(argparse.Namespace(**{**vars(options), "pair": name}))
         found = rerun(trace, pairs[name])
-        print(*rerun_lines(found), sep="\n")
+        print(*map(escaped, rerun_lines(found)), sep="\n")
         differs = differs or not found.same
     print(UNVERIFIED)
     return 1 if differs else 0

@@ -30,8 +30,19 @@ SERVED = "choose"  # the room that needs a server: a run as one file has none of
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
-    *("player.css", "parts.css", "menus.css", "panels.css", "sizes.css", "stage.css"),
-    *("explain.css", "compare.css", "whatif.css", "lanes.css", "print.css"),
+    "player.css",
+    "parts.css",
+    "reading.css",
+    "menus.css",
+    "panels.css",
+    "sizes.css",
+    "stage.css",
+    "explain.css",
+    "compare.css",
+    "whatif.css",
+    "lanes.css",
+    "phone.css",
+    "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
@@ -60,6 +71,7 @@ _PAGE = """<!doctype html>
 <main>{player}</main>
 <script type="application/json" id="config">{config}</script>
 <script type="application/json" id="trace">{trace}</script>
+<script type="text/plain" id="packed-trace">{packed_trace}</script>
 <script type="text/plain" id="plotly">{plotly}</script>
 <script type="module">{start}</script>
 </body>
@@ -76,14 +88,17 @@ _START = """
 import { mount } from "specviz/player.js";
 const read = (id) => document.getElementById(id).textContent;
 if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
+const unpacked = (text) => {
+  const packed = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
+};
 const config = JSON.parse(read("config"));
-config.trace = JSON.parse(read("trace"));
+const isPacked = read("packed-trace") !== "";
+config.trace = isPacked ? await unpacked(read("packed-trace")).json() : JSON.parse(read("trace"));
 const { prompt, question } = config.trace.header;
 document.querySelector(".sv-prompt").textContent = question ?? prompt;
-const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
-if (packed.length) {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = new Blob([await new Response(stream).blob()], { type: "text/javascript" });
+if (read("plotly") !== "") {
+  const script = new Blob([await unpacked(read("plotly")).blob()], { type: "text/javascript" });
   config.plotly = URL.createObjectURL(script);
 }
 mount({ element: document.body, props: { value: null }, watch() {}, server: {}, config });
@@ -91,7 +106,10 @@ mount({ element: document.body, props: { value: null }, watch() {}, server: {}, 
 
 
 def embedded_html(trace: Trace) -> str:
-    """The small player of a run, for a frame in an article: a third of the file, without charts."""
+    """The small player of a run, for a frame in an article: under 1 MB, without charts.
+
+    Its trace is packed, since most of a long run's page would be the trace.
+    """
     return standalone_html(trace, is_small=True)
 
 
@@ -118,7 +136,8 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
         player=_read("player.html"),
         config=_json(CONFIG | {"vocabulary": vocabulary(), "charts": chart_specs()}),
-        trace=_json(trace.to_dict()),
+        trace="" if is_small else _json(trace.to_dict()),
+        packed_trace=_packed_text(_json(trace.to_dict())) if is_small else "",
         plotly="" if is_small else _packed_plotly(),
         start=_START,
     )
@@ -149,6 +168,11 @@ def _json(value: Any) -> str:
 
 def _packed(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
+
+
+def _packed_text(text: str) -> str:
+    """A text, gzipped and in base64."""
+    return _packed(gzip.compress(text.encode(), mtime=0))
 
 
 @cache

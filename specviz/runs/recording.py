@@ -135,7 +135,8 @@ FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
 writes the text."""
 
 TRACE = "trace"  # the form that asks for the trace itself
-PROMPTS = "prompts"  # and the one for the prompts in a file
+PROMPT_FILES = {"prompts": "", "prompts-csv": ".csv"}
+"""The forms that ask for the prompts in a file, with the suffix that it is known to have."""
 MOST = 100  # prompts that are answered
 MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
 TOO_LARGE = "this file takes too much memory to read; use a smaller one."
@@ -143,11 +144,11 @@ TOO_LARGE = "this file takes too much memory to read; use a smaller one."
 
 def answer_to(form: str, raw: bytes) -> dict[str, Any]:
     """`{"trace"}` for `TRACE`, and `{"suffix", "text"}` for one of `FORMS`, made of a recording;
-    for `PROMPTS`, `{"prompts": [[kind, text], ...], "left_out": number}`, of all kinds in turn;
-    `{"error": sentence}` if the file is none of that form."""
+    for one of `PROMPT_FILES`, `{"prompts": [[kind, text], ...], "left_out": number}`, of all kinds
+    in turn; `{"error": sentence}` if the file is none of that form."""
     try:
-        if form == PROMPTS:
-            found = prompts_from(raw, "this file")
+        if form in PROMPT_FILES:
+            found = prompts_from(raw, "this file", suffix=PROMPT_FILES[form])
             some = [[one.kind, one.text] for one in in_turn(found)[:MOST]]
             return {"prompts": some, "left_out": len(found) - len(some)}
         if form == TRACE:

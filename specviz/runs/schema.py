@@ -7,6 +7,7 @@ imports this module, and with it pydantic. What the values mean together is in `
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
+from ..console import escaped
 from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
 from ..errors import ADVICE, TraceError
 from ..kinds import NAME as KIND_NAME
@@ -26,6 +28,7 @@ LONG = 1_000_000  # characters or tokens of a prompt
 MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MOST_FIELDS = 40  # of any object; pydantic would report each unknown one
 SHOWN = 40  # characters of a value that a message repeats
+_HTML = re.compile("[<>&]")
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
 
 
@@ -253,6 +256,6 @@ def shown(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text without marks of HTML and unprintable characters, and no longer than a line."""
-    safe = "".join(c if c.isprintable() and c not in "<>&" else f"\\x{ord(c):02x}" for c in text)
+    """A text without marks of HTML and characters that act, and no longer than a line."""
+    safe = _HTML.sub(lambda mark: f"\\x{ord(mark.group()):02x}", escaped(text))
     return safe[:120].rstrip(".")

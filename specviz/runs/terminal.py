@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..console import escaped
 from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
 from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
@@ -54,9 +55,8 @@ def round_line(result: Round, *, color: bool) -> str:
 
 
 def printable(text: str) -> str:
-    # Control characters in a model's text must neither break the line nor control the terminal.
-    shown = text.replace("\n", "⏎").replace("\t", "⇥")
-    return "".join(c if c.isprintable() else "�" for c in shown)
+    """A text within one line, with a sign for the end of a line and for a tab."""
+    return escaped(text.replace("\n", "⏎").replace("\t", "⇥"))
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
@@ -67,6 +67,11 @@ def styled(outcome: Outcome, text: str, color: bool) -> str:
 def metric_lines(trace: Trace) -> Iterator[str]:
     """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
     for each of them."""
+    # A server, too, has named a model in them.
+    return map(escaped, _metric_lines(trace))
+
+
+def _metric_lines(trace: Trace) -> Iterator[str]:
     head = trace.header
     by_lane = {lane: compute_metrics(trace, lane) for lane in head.speculative}
     first = by_lane[head.speculative[0]]

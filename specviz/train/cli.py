@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup-steps", type=int, default=60)
     add("--batch-tokens", type=int, default=8192, help="tokens per update")
     add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
-    add("--prompts", type=Path, help="lines of text, a JSON list, or JSONL with prompt or turns")
+    add("--prompts", type=Path, help="lines of text, JSON, JSONL or CSV with a prompt")
     written = "that the target writes after a prompt"
     add("--max-new-tokens", type=whole(1), default=128, dest="new_tokens", help=written)
     add("--write-rows", type=whole(1), default=32, help="texts that it writes at once")

@@ -78,7 +78,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     too."""
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
-    config = json.loads(path.read_text())
+    config = json.loads(path.read_text("utf-8"))
     for local in ("backend", "is_local", "local_files_only"):
         config.pop(local, None)
     if config.get("tokenizer_class") == "TokenizersBackend":

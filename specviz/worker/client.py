@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from ..core.events import End
+from ..core.stopping import Stopped, stoppable
 from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from ..variables import MOST_PER_CLIENT, MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 from .failures import LOST, SILENT, sentence_of
@@ -99,8 +100,12 @@ class LocalWorker:
         self._models = Models(load, race)
 
     def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
+        stop = stop or Stop()
         try:
-            yield from task.run(self._models, stop or Stop())
+            with stoppable(stop.is_set):
+                yield from task.run(self._models, stop)
+        except Stopped:
+            return
         except Exception as error:
             if not isinstance(error, SpecvizError):
                 log.exception("a task failed")

@@ -13,6 +13,19 @@ from visitor import PATIENCE, Visit, Visitor
 
 RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
 
+# Of every entry of the charts' legends: how wide its sign is, the colour that it has, and the one
+# that its chart has.
+KEYS = """() => [...document.querySelectorAll(".sc-figures .sv-chart-key")].map((key) => {
+  const sign = getComputedStyle(key, "::before");
+  const isFilled = ["bar", "point"].includes(key.dataset.dash);
+  const probe = document.createElement("i");
+  probe.style.color = key.style.getPropertyValue("--key");
+  key.append(probe);
+  const wanted = getComputedStyle(probe).color;
+  probe.remove();
+  return [parseFloat(sign.width), isFilled ? sign.backgroundColor : sign.borderTopColor, wanted];
+})"""
+
 
 def opened(visit: Visit, **size: int) -> Visitor:
     visitor = visit(query="?view=choose", **size)
@@ -64,6 +77,9 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     assert page.locator(".sc-advice h2").inner_text()
     expect(page.locator(".sc-figures .main-svg").first).to_be_attached()
     expect(page.locator(".sc-figures figure")).to_have_count(4)
+    keys = page.evaluate(KEYS)
+    assert len(keys) >= 6  # of the lines by drafter, and of the parts of a round's time
+    assert all(width > 5 and drawn == wanted for width, drawn, wanted in keys), keys
 
     found: dict[str, Any] = json.loads(saved(visitor, "json"))
     measured = [row for row in found["rows"] if row["measured"] and row["measured"]["speedup"]]
@@ -76,10 +92,13 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     table = list(csv.DictReader(saved(visitor, "csv").splitlines()))
     assert [row["gamma"] for row in table] == ["1", "3", "1", "3"]
 
-    page.get_by_role("button", name="Speed-up").click()
     texts = page.locator("tbody [data-column=speedup]").all_inner_texts()
     speeds = [float(text.split("×")[0]) for text in texts if "×" in text]
-    assert speeds and speeds == sorted(speeds, reverse=True)
+    assert speeds and speeds == sorted(speeds, reverse=True), "the fastest come first"
+    expect(page.locator("th[data-column=speedup]")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("button", name="Speed-up").click()
+    gammas = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.key)")
+    assert gammas == ["{drafter} g{gamma} fixed t0".format(**row) for row in table]
     page.reload()
     page.wait_for_selector(OVER)
     expect(page.locator("tbody tr")).to_have_count(4)
@@ -87,6 +106,48 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     page.wait_for_function("!location.search.includes('view=choose')")
     page.keyboard.press("d")
     expect(page.locator(OVER)).to_be_visible()
+
+
+def test_race_with_these_settings_races(visit: Visit) -> None:
+    """The answer of a sweep that this tab has kept."""
+    best = {"drafter": "ngram", "gamma": 3, "policy": "fixed", "temperature": 0}
+    advice = {
+        "temperature": 0,
+        "answer": "speculate",
+        "headline": "Use ngram, gamma 3: 1.50 times as fast as the target alone.",
+        "reasons": [],
+        "doubt": "",
+        "best": best,
+        "settings": [],
+    }
+    naming = {"pair": "builtin", "target": "", "draft": "", "weights": "usual"}
+    lists = {"drafters": ["ngram"], "gammas": [3], "policies": ["fixed"], "temperatures": [0]}
+    wish = {**lists, "kinds": [], "prompts": None, "length": 64, "seconds": 5, "naming": naming}
+    row = {
+        "key": "ngram g3 fixed t0",
+        "configuration": best,
+        "status": "measured",
+        "mark": "best",
+        "predicted": None,
+        "measured": None,
+        "memory": None,
+        "note": "",
+    }
+    state = {"over": True, "rows": [row], "wish": wish, "recommendations": [advice]}
+    visitor = visit()
+    page = visitor.page
+    key = page.evaluate("async () => (await import('specviz/dom/kept.js')).SWEEP")
+    page.evaluate("([key, text]) => sessionStorage.setItem(key, text)", [key, json.dumps(state)])
+    page.reload()
+    visitor.ready()
+    visitor.set("number input for Length", 8)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("d")
+    visitor.button("Race with these settings").click()
+    expect(page.locator("dialog.sv-choose")).to_be_hidden()
+    page.wait_for_selector("[data-player][data-source=live]")
+    settings = page.evaluate("window.specviz.trace.header.settings")
+    assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)
 
 
 def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:

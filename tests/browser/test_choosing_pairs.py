@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filed import emitted, settings
+from filed import emitted, legend_counts, settings
 from forked_page import forked_page
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
@@ -166,8 +166,9 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     visit: Visit, open_page: str, tmp_path: Path
 ) -> None:
     """The draft model, n-grams, early exit and the target alone, on one prompt."""
-    visitor = visit(address=open_page, query="?lanes=drafters&length=32&temperature=0")
+    visitor = visit(address=open_page, query="?lanes=drafters&length=32")
     trace = Trace.from_dict(visitor.run())
+    assert trace.header.settings.temperature == 0  # by default, so that all write one text
     page, names = visitor.page, ("draft model", "n-gram", "early exit")
     assert trace.lanes == (*names, "baseline") and trace.end is not None
     assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
@@ -180,10 +181,12 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     for lane in names:
         page.get_by_role("button", name=lane, exact=True).click()
         m = compute_metrics(trace, lane)
-        for outcome, count in m.counts.items():
+        for outcome, count in legend_counts(visitor.trace()["rounds"], lane).items():
             expect(page.locator(f"[data-count={outcome}]")).to_have_text(str(count))
         article = page.locator(f"[data-lane='{lane}']")
-        expect(article.locator("[data-sums]")).to_contain_text(f": {m.drafted} drafted, 32 written")
+        expect(article.locator("[data-sums]")).to_contain_text(
+            f": {m.drafted} drafted, stopped at 32 tokens"
+        )
         drawn = article.locator("[data-outcome]").evaluate_all("all => all.map(t => t.dataset)")
         assert len(drawn) == sum(m.counts.values())
         expect(page.locator(f"[data-ratio='{lane}']")).to_have_text(f"{ratios[lane]:.2f}×")
@@ -209,6 +212,22 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     expect(page.locator("[data-badge]")).to_contain_text("opened from a file")
     assert Trace.from_dict(visitor.trace()) == trace
     expect(page.locator("[data-lane]")).to_have_count(4)
+
+
+def test_lanes_that_are_chosen_by_hand_begin_greedy_unless_somebody_chose_otherwise(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = visit(address=open_page, query="?prompt=The+cat")
+    visitor.unfold()
+    lanes = visitor.page.locator("#advanced")
+    temperature = visitor.page.get_by_label("number input for Temperature")
+    for name, begins in (("Drafters", "0"), ("γ", "0"), ("Verdicts", "0.7"), ("One", "0.7")):
+        lanes.get_by_role("radio", name=name, exact=True).click()
+        expect(temperature).to_have_value(begins)
+    visitor.set("number input for Temperature", 1)
+    lanes.get_by_role("radio", name="Drafters", exact=True).click()
+    visitor.drawn()
+    expect(temperature).to_have_value("1")
 
 
 def lane_tokens(trace: Trace, lane: str) -> list[Token]:

@@ -12,7 +12,7 @@ from visitor import PATIENCE, Visit, headline_of
 from scripts.firefox import firefox, firefox_path
 from specviz import Trace
 
-MOST_STOPS = 14  # of the Tab key before the text of the lanes
+MOST_STOPS = 16  # of the Tab key before the text of the lanes
 PLAYER = "document.querySelector('[data-player]')"
 FOCUSED = """() => {
   const at = document.activeElement;

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from filed import emitted
+from filed import LEGEND, emitted, legend_counts
 from playwright.sync_api import expect
 from series import series
 from serve import UNHURRIED
@@ -16,7 +16,8 @@ from visitor import PATIENCE, Visit, Visitor, headline_of, two_places
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
 
-OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
+MARKS = """(tokens) => tokens.map(({ classList, dataset }) =>
+  classList.contains("own") ? "own" : dataset.outcome)"""
 
 # Beside a lane's text, where long words that grow are moved to the next line.
 MOVED = """() => new Promise((told) => {
@@ -39,16 +40,18 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     visitor.state("ended")
 
     counts = {
-        name: int(visitor.page.locator(f"[data-count={name}]").inner_text()) for name in OUTCOMES
+        name: int(visitor.page.locator(f"[data-count={name}]").inner_text()) for name in LEGEND
     }
+    assert counts == legend_counts(visitor.trace()["rounds"])
     tokens = visitor.lane("speculative").locator("[data-outcome]")
-    drawn = [token.get_attribute("data-outcome") for token in tokens.all()]
-    assert counts == {name: drawn.count(name) for name in OUTCOMES}
+    drawn = tokens.evaluate_all(MARKS)
+    assert counts == {name: drawn.count(name) for name in LEGEND}
     rounds = [r for r in visitor.trace()["rounds"] if r["lane"] == "speculative"]
     drafted = sum(len(r["drafted"]) for r in rounds)
     written = sum(len(emitted(r)) for r in rounds)
     assert counts["accepted"] + counts["rejected"] + counts["ignored"] == drafted
-    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == written == 48
+    target_tokens = counts["corrected"] + counts["bonus"] + counts["own"]
+    assert counts["accepted"] + target_tokens == written == 48
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
     assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
@@ -174,9 +177,13 @@ def test_a_closed_tab_ends_its_run(visitor: Visitor, visit: Visit) -> None:
     expect(one.lane("baseline").locator("[data-index='5']")).to_be_attached()
     other.set("number input for Length", 8)
     other.button("Run").click()
-    expect(other.page.locator("[data-notice]")).to_contain_text("ahead of yours")
+    notice = other.page.locator("[data-notice]")
+    expect(notice).to_contain_text("ahead of yours")
+    expect(notice).to_have_class(re.compile("is-waiting"))  # a sign that it goes on
+    expect(notice.locator(".sv-waited")).to_have_text(re.compile(r"^ \d+ s$"))
     one.page.close()
     other.state("ended")
+    expect(notice).to_be_hidden()
 
 
 def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visitor: Visitor) -> None:

@@ -123,6 +123,8 @@ class FaultyRace:
             time.sleep(3600)
         if self.fault == "slow":
             time.sleep(0.02)
+        if self.fault == "very slow":
+            time.sleep(0.3)
         if self.fault == "nan":
             output.logits = output.logits * float("nan")
         return output

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+LEGEND = ("accepted", "rejected", "ignored", "corrected", "bonus", "own")
+"""The places of the legend, by the handle `data-count`."""
 
 Values = dict[str, Any]
 
@@ -20,3 +24,16 @@ def emitted(r: Values) -> list[Values]:
 def settings(header: Values) -> Values:
     """The settings of the first lane."""
     return next(iter(header["lanes"].values()))  # type: ignore[no-any-return]
+
+
+def legend_counts(rounds: Iterable[Values], lane: str = "speculative") -> dict[str, int]:
+    """What the legend counts of a lane with drafts: a bonus token came free, behind guesses, and
+    one of a round without a guess has a place of its own."""
+    counts = dict.fromkeys(LEGEND, 0)
+    for r in rounds:
+        if r["lane"] != lane:
+            continue
+        for token in tokens(r):
+            is_own = token["outcome"] == "bonus" and not r["drafted"]
+            counts["own" if is_own else token["outcome"]] += 1
+    return counts

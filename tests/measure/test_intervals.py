@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 
-from specviz.measure.sweep.table import Costs, best_row, difference, is_open, slower
+from specviz.measure.sweep.table import (
+    Costs,
+    best_row,
+    difference,
+    fitted,
+    is_open,
+    marked,
+    slower,
+)
 from specviz.runs.uncertainty import geometric_mean
 
 
@@ -17,6 +25,21 @@ def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
     assert best_row({"slow": slow, "fast": fast}) == "fast"
     assert best_row({"fast": fast, "barely": {0: 9.0}}) == "fast", "one prompt of six is too few"
     assert best_row({}) is None
+
+
+def test_no_row_that_is_told_to_be_faster_stands_behind_the_best_one():
+    """A row that ran on the easy prompts alone would be told faster than it is; one that is faster
+    where it ran, on too few prompts to be the best one, may be better."""
+    fast = {question: 0.5 + 0.3 * (question < 4) for question in range(10)}
+    easy = {question: value - 0.1 for question, value in fast.items() if question < 4}
+    few = {question: value + 0.2 for question, value in fast.items() if question < 4}
+    values = {"fast": fast, "easy": easy, "few": few}
+    fit = fitted(values)
+    told = {key: sum(own.values()) / len(own) + fit.shifts[key] for key, own in values.items()}
+    assert told["fast"] == pytest.approx(0.62) and told["easy"] == pytest.approx(0.52)
+    marks = marked(values, {key: {} for key in values})
+    assert marks == {"fast": "best", "few": "open"}
+    assert [key for key in told if told[key] > told["fast"]] == ["few"]
 
 
 def test_a_row_is_given_up_only_beyond_noise_and_on_enough_prompts():

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { readAddress } from "specviz/run/address.js";
+import { controlsFor, queryOf, readAddress } from "specviz/run/address.js";
 
 const config = (pairs) => ({
   presets: [], recordings: {}, limits: {}, whole: [], mostPrompt: 100,
@@ -32,4 +32,26 @@ test("where they may not, or for an address of a server, the link is told to be 
   assert.deepEqual(asked("?pair=owner/one%2Bowner/two", LISTED), { settings: {}, wrong: ["pair"] });
   assert.deepEqual(asked("?pair=http://host/v1%23m%2Bd", OPEN), { settings: {}, wrong: ["pair"] });
   assert.deepEqual(asked("?pair=nonsense", OPEN), { settings: {}, wrong: ["pair"] });
+});
+
+const racing = {
+  presets: [], recordings: {}, whole: [], mostPrompt: 100, limits: { temperature: [0, 2] },
+  defaults: { temperature: 0.7, lanes: "one" },
+  choices: { lanes: ["one", "drafters", "gammas", "policies", "verdicts"] },
+};
+const temperatureOf = (search) => controlsFor(readAddress(search, racing), racing)[1];
+
+test("lanes that differ in speed alone begin greedy, and write one text", () => {
+  for (const lanes of ["drafters", "gammas", "policies"]) {
+    assert.equal(temperatureOf(`?lanes=${lanes}`), 0);
+    assert.equal(temperatureOf(`?lanes=${lanes}&temperature=0.5`), 0.5);
+  }
+  for (const search of ["", "?lanes=one", "?lanes=verdicts"]) assert.equal(temperatureOf(search), 0.7);
+});
+
+test("the address of such a race brings its temperature back", () => {
+  for (const values of [["x", 0, "drafters"], ["x", 0.7, "drafters"], ["x", 0.7, "one"], ["x", 0, "one"]]) {
+    const query = queryOf({ values, recording: null, theme: null, stage: false, view: null }, racing, "");
+    assert.equal(temperatureOf(query), values[1], query);
+  }
 });

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import gradio as gr
 import orjson
 import pytest
 from gradio.utils import diff
@@ -26,7 +27,7 @@ from specviz import Settings, Trace, compute_metrics
 from specviz.core.events import Round
 from specviz.core.race import race
 from specviz.environment import ASSETS
-from specviz.page.api import streamed
+from specviz.page.api import ENDED_EARLY, collected, streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import SCHEMA
@@ -113,9 +114,19 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
 
 def test_an_update_without_news_is_a_value() -> None:
     """Else the server would not notice that a program which waits for its turn has left."""
-    said = (("Wait.", False), ("", False), ("", True))
+    said = (("Wait.", False), ("", False))
     states = ({"status": status, "over": over} for status, over in said)
-    assert list(streamed(states)) == [{"status": "Wait."}, {}]
+    values = streamed(states)
+    assert [next(values), next(values)] == [{"status": "Wait."}, {}]
+
+
+@pytest.mark.parametrize("endpoint", [streamed, collected])
+def test_a_run_that_ends_before_its_first_event_is_a_sentence(endpoint: Any) -> None:
+    said = (("Wait.", False), ("", True))
+    values = endpoint({"status": status, "over": over} for status, over in said)
+    assert next(values) == {"status": "Wait."}
+    with pytest.raises(gr.Error, match=re.escape(ENDED_EARLY)):
+        list(values)
 
 
 def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
@@ -236,6 +247,62 @@ def test_a_wrong_value_is_a_sentence(
     assert str(refused.value).endswith(".") and "\n" not in str(refused.value)
 
 
+MISNAMED = [
+    ("generate", {}, "The field 'prompt' is missing in generate: it takes a text."),
+    ("race", {"gamma": 3}, "The field 'prompt' is missing in race"),
+    ("generate", {"prompt": "a", "max_tokens": 5}, "'max_tokens' in generate: use 'max_new_tok"),
+    ("generate", {"promt": "a"}, "There is no field 'promt' in generate: use 'prompt'."),
+    ("race", {"prompt": "a", "top-k": 5}, "'top-k' in race: use 'top_k'."),
+    ("race", {"prompt": "a", "Temperature": 1}, ": use 'temperature'."),
+    ("race", {"messages": []}, ": use 'prompt'."),
+    ("generate", {"prompt": "a", "zzz": 1}, "There is no field 'zzz' in generate: it takes pair, "),
+    ("generate", {"prompt": "a", "<b>": 1}, "There is no field of this name in generate: it takes"),
+    (
+        "generate",
+        {"prompt": "a", "stop": [5]},
+        "The field 'stop' holds a list of other things than texts: use a list of up to 64 texts.",
+    ),
+    ("generate", {"prompt": "a", "stop": ["x"] * 65}, "The field 'stop' holds a longer list: use"),
+    ("generate", {"prompt": "a", "gamma": {"a": 1}}, "'gamma' holds an object: use a whole number"),
+    ("generate", {"prompt": ["a", 1]}, "'prompt' holds a list of other things than texts: use a t"),
+    ("sweep", {"gamma": "1 2"}, "There is no field 'gamma' in sweep: use 'gammas'."),
+    ("sweep", {"max_new_tokens": 9}, ": use 'length'."),
+    ("doctor", {"model": "builtin"}, "There is no field 'model' in doctor: use 'pair'."),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "fields", "says"), MISNAMED)
+def test_a_wrong_field_is_named_and_the_one_that_was_meant(
+    site: Site, endpoint: str, fields: dict[str, Any], says: str
+) -> None:
+    answer = site.post(f"/gradio_api/call/v2/{endpoint}", fields)
+    assert answer.status == 400
+    assert says in answer.json["detail"] and answer.json["detail"].endswith(".")
+    assert len(answer.json["detail"]) < 250
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([], "The field 'prompt' is missing"),
+        (["a", "builtin", [5]], "The field 'gamma' holds a list of other things than texts: use"),
+        (["a"] * 15, "The endpoint generate takes 14 values at most, and this request has 15"),
+    ],
+)
+def test_values_by_place_are_named_too(site: Site, values: list[Any], says: str) -> None:
+    number = next(
+        one["id"]
+        for one in site.get("/config").json["dependencies"]
+        if one["api_name"] == "generate"
+    )
+    for path, body in (
+        ("call/generate", {"data": values}),
+        ("queue/join", {"data": values, "fn_index": number, "session_hash": "s"}),
+    ):
+        answer = site.post(f"/gradio_api/{path}", body)
+        assert answer.status == 400 and says in answer.json["detail"], path
+
+
 def test_any_model_may_be_named_where_the_operator_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +334,36 @@ def test_a_run_ends_when_its_client_leaves(site: Site, endpoint: str, monkeypatc
     connection.close()
     assert until(lambda: WATCHED.now == 0)
     assert WATCHED.ended == ended + 1
+
+
+@pytest.mark.parametrize("endpoint", ["generate", "race"])
+def test_a_program_is_told_that_its_run_was_stopped_at_once(
+    site: Site, endpoint: str, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert until(lambda: WATCHED.now == 0)
+    monkeypatch.setattr(WATCHED, "pause", 0.2)
+    runs, earlier = site.page.runs, set(site.page.runs.jobs())
+    first = site.post("/gradio_api/call/v2/generate", {"prompt": "cat", "max_new_tokens": 512})
+    reading = threading.Thread(
+        target=site.get, args=(f"/gradio_api/call/generate/{first.json['event_id']}",)
+    )
+    reading.start()
+    assert until(lambda: WATCHED.now == 1)
+
+    def stop_the_other() -> None:
+        assert until(lambda: len(set(runs.jobs()) - earlier) == 2)
+        *_, job = runs.jobs()
+        runs.cancel(job)
+
+    stopping = threading.Thread(target=stop_the_other)
+    stopping.start()
+    kind, said = site.events(f"v2/{endpoint}", {"prompt": "cat"})[-1]
+    for job in runs.jobs():
+        runs.cancel(job)
+    stopping.join()
+    reading.join()
+    assert (kind, said["error"]) == ("error", ENDED_EARLY)
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_a_cancelled_job_ends_its_run(client: Client, monkeypatch: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from specviz.page.choices import (
     offered_pairs,
     pair_choices,
 )
-from specviz.page.controls import make_controls
+from specviz.page.controls import defaults_of, make_controls
 from specviz.page.doctor import Doctor, connect_doctor, report_html
 from specviz.pairs.table import named_pairs
 from specviz.worker.tasks import ExamineTask, Host
@@ -110,6 +112,30 @@ def test_of_a_pair_that_must_be_fetched_the_page_says_how() -> None:
     assert {value for _, value in drafter["choices"]} == {"model", "ngram", "suffix"} | {
         *("early-exit", "none")
     }
+
+
+def test_a_pair_of_this_machine_offers_only_the_drafters_that_it_has(tmp_path: Path) -> None:
+    """The page's own pair, or one that a visitor names, before anybody has examined it."""
+    head = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}
+    model = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    for name, config in (("head", head), ("draft", model)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    (tmp_path / "draft.gguf").write_bytes(b"GGUF")
+    target = tmp_path / "draft"
+    for part in ("draft", "draft.gguf"):
+        offered = listed_drafters(f"{target}+{tmp_path / part}") or ()
+        assert {"model", "ngram", "early-exit"} <= set(offered)
+        assert offered[0] == "model" and not {"head", "ngram-head"} & set(offered)
+        assert defaults_of(f"{target}+{tmp_path / part}")["drafter"] == "model"
+    offered = listed_drafters(f"{target}+{tmp_path / 'head'}") or ()
+    assert offered[0] == "head" and "model" not in offered
+    assert "head" in (listed_drafters(f"{target}+mtp") or ())
+    assert "head" in (listed_drafters(f"{target}+AngelSlim/Qwen3-4B_eagle3") or ())
+    assert "head" not in (listed_drafters("owner/target+Qwen/Qwen3-0.6B") or ("head",))
+    assert not {"head", "model"} & set(listed_drafters(f"{target}+none") or ())
+    assert listed_drafters("owner/target+somebody/something-new") is None  # the doctor tells
+    assert listed_drafters("no pair") is None
 
 
 def test_models_that_are_named_begin_with_their_own_drafter(

@@ -107,6 +107,7 @@ FUNCTIONS = {
     "begin_rerun": ("run", "trace"),
     "ask_job": ("id",),
     "end_job": ("id",),
+    "loading": ("id",),
 }
 
 

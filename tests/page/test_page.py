@@ -13,6 +13,7 @@ import pytest
 from filed import tokens
 from toy_models import llama, pair_of, relative
 
+from scripts.record_presets import PAIRS, recorded_of
 from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError, SettingsError
@@ -285,18 +286,30 @@ def test_the_page_offers_what_settings_allow() -> None:
 
 def test_a_pair_has_presets_that_it_can_run() -> None:
     recorded: set[str] = set()
-    for pair in ("builtin", "smollm2-135m"):
+    for pair in PAIRS:
         presets = presets_of(pair)
         offered = listed_drafters(pair)
         assert len(presets) == 5 and offered is not None
         assert all(one.why and one.prompt.strip() for one in presets)
         for one in presets:
-            settings = checked_settings({**defaults_of(pair), **one.settings})
+            settings = checked_settings(one.settings_on(pair))
             assert settings.drafter in offered
         names = {one.name for one in presets}
         assert not names & recorded, "a recording has one name"
         recorded |= names
     assert presets_of("../pair") == presets_of("builtin") == presets_of("TARGET+DRAFT")
+
+
+def test_what_a_preset_shows_is_greedy_unless_it_teaches_sampling() -> None:
+    """So both lanes write one text, and what a draft changes is the time."""
+    for pair in PAIRS:
+        first, *others = presets_of(pair)
+        assert first.settings_on(pair)["temperature"] == 0, "what a visit begins with"
+        for one in (first, *others, *recorded_of(pair)):
+            temperature = one.settings_on(pair)["temperature"]
+            assert one.teaches in ("", "sampling")
+            assert (temperature > 0) == (one.teaches == "sampling"), one.name
+        assert any(one.teaches for one in others), "sampling is taught somewhere"
 
 
 def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:

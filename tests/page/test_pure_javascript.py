@@ -15,6 +15,7 @@ from toy_models import llama, pair_of, relative
 from toy_recordings import SAMPLED, recorded
 from wording import visible
 
+from scripts.record_presets import PAIRS
 from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
 from specviz.core.engine import eager_only
 from specviz.environment import ASSETS
@@ -112,7 +113,7 @@ def test_several_runs_are_told_by_median_and_quartiles() -> None:
     assert words.endswith("Without 1 run that gave no fair ratio.")
 
 
-@pytest.mark.parametrize("pair", ["builtin", "smollm2-135m"])
+@pytest.mark.parametrize("pair", PAIRS)
 def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them(pair: str) -> None:
     paths = sorted((ASSETS / "recordings").glob("*.json.gz"))
     runs = {path.name.removesuffix(".json.gz"): read_recording(path.read_bytes()) for path in paths}

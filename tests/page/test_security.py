@@ -398,7 +398,9 @@ def test_as_many_prompts_as_a_sweep_takes_get_through() -> None:
     check(ASKED.replace(b"%s", json.dumps(asked).encode()), QUESTIONS)
 
 
-@pytest.mark.parametrize("form", ["trace", "html", "embed", "tokens", "rounds", "prompts"])
+@pytest.mark.parametrize(
+    "form", ["trace", "html", "embed", "tokens", "rounds", "prompts", "prompts-csv"]
+)
 def test_files_have_an_address_of_their_own(site: Site, form: str) -> None:
     """No other request is as large, and of these nothing is parsed where visitors wait."""
     path = f"/files/{form}"

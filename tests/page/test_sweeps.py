@@ -30,7 +30,6 @@ from specviz.page.sweeps import (
     sweep_of,
 )
 from specviz.prompts import Question
-from specviz.runs.recording import PROMPTS
 from specviz.worker.client import Limits, LocalWorker
 
 LONG = 300  # pieces
@@ -152,10 +151,17 @@ def test_a_space_bounds_a_sweep(
         asked_request({**WISH, **change})
 
 
-def prompts_of(reader: FileReader, raw: bytes) -> dict[str, Any]:
+def prompts_of(reader: FileReader, raw: bytes, form: str = "prompts") -> dict[str, Any]:
     """What the browser is told about a file of prompts."""
-    found: dict[str, Any] = json.loads(reader.answer(PROMPTS, raw))
+    found: dict[str, Any] = json.loads(reader.answer(form, raw))
     return found
+
+
+def test_a_table_of_prompts_is_read_by_its_header_or_refused(reader: FileReader) -> None:
+    found = prompts_of(reader, b"prompt,category\nWhy?,chat\n", "prompts-csv")
+    assert found["prompts"] == [["chat", "Why?"]] and found["kinds"] == {"chat": 1}
+    refused = prompts_of(reader, b"id,words\n1,Why?\n", "prompts-csv")
+    assert refused["error"].startswith("this file is a table whose first line names no column")
 
 
 def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: FileReader) -> None:

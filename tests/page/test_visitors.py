@@ -16,7 +16,7 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, race
-from specviz.core.events import Event
+from specviz.core.events import Event, Header
 from specviz.errors import SettingsError
 from specviz.page import delivery, jobs
 from specviz.page import queue as runs
@@ -109,6 +109,59 @@ def test_told_waits_count_lengths() -> None:
     assert expected(400) == pytest.approx(0.5 + 400 * 0.01) and expected(1) == 1.0
     past.add(run_of("a", Settings(max_new_tokens=400)), 0.1)  # it ended early
     assert expected(400) == 1.0
+
+
+def test_told_waits_are_of_the_same_pair() -> None:
+    past = Durations()
+    past.add(run_of("a", SHORT), 0.1)
+    assert past.expected(Run("b", "a larger pair", "w1", SHORT)) is None
+
+
+def test_a_wait_is_told_from_the_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from those before it: they were stopped, or shorter, or of another pair."""
+    queue = queue_of()
+    stopped = run_of("before")
+    stream = begun(queue, stopped)
+    queue.stop("before")
+    list(stream)
+    assert until(lambda: queue.current is None)
+    current, waiting, behind = run_of("a"), run_of("b"), run_of("c")
+    first = begun(queue, current)
+    streams = [in_queue(queue, waiting), in_queue(queue, behind)]
+    assert queue._durations.expected(waiting) is None  # what was stopped says nothing
+    assert until(lambda: (current.share or 0) > 0)
+    monkeypatch.setattr(Run, "share", 0.5)
+    current.begun = time.monotonic() - 10.0  # seconds, for half of it
+    assert queue.status_of(waiting) == "1 other run is ahead of yours, about 10 s."
+    assert queue.status_of(behind) == "2 other runs are ahead of yours, about 30 s."
+    current.begun = time.monotonic() - 100.0  # the limit ends it 20 seconds later
+    assert queue.status_of(waiting) == "1 other run is ahead of yours, about 20 s."
+    for one in (*streams, first):
+        one.close()  # type: ignore[attr-defined]
+
+
+def test_ones_own_stopped_run_is_no_other_run() -> None:
+    held = threading.Event()
+
+    def stubborn(*arguments: Any) -> Iterator[Event]:
+        for event in race(*arguments):
+            yield event
+            if not isinstance(event, Header):
+                held.wait(60)
+
+    queue = queue_of(stubborn)
+    first = begun(queue, run_of("a"))
+    queue.stop("a")
+    again, other = run_of("a"), run_of("b")
+    second = deltas(queue, again)
+    assert until(lambda: "ending" in next(second))
+    assert queue.status_of(again) == runs.OWN_ENDS
+    third = in_queue(queue, other)
+    # Theirs, and the one that ends.
+    assert queue.status_of(other) == "2 other runs are ahead of yours."
+    held.set()
+    for stream in (second, third, first):
+        stream.close()  # type: ignore[attr-defined]
 
 
 def test_the_models_are_said_to_warm_up_when_they_do() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +16,8 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.files import FileReader
-from specviz.runs.html import imports, standalone_html
+from specviz.page.look import RECORDINGS
+from specviz.runs.html import embedded_html, imports, standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
 
@@ -33,6 +36,23 @@ def test_the_page_holds_the_whole_run() -> None:
     page = standalone_html(trace)
     assert Trace.from_dict(json.loads(inside(page, "trace"))) == trace
     assert set(json.loads(inside(page, "config"))["charts"]) == {"light", "dark"}
+
+
+def packed_trace(page: str) -> Trace:
+    """The run in a small player."""
+    packed = base64.b64decode(inside(page, "packed-trace"))
+    return Trace.from_dict(json.loads(gzip.decompress(packed)))
+
+
+RECORDED = sorted(RECORDINGS.glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
+def test_the_small_player_of_any_recording_is_under_a_megabyte(path: Path) -> None:
+    trace = Trace.load(path)
+    page = embedded_html(trace)
+    assert len(page.encode()) < 1_000_000
+    assert packed_trace(page) == trace
 
 
 def test_every_module_is_inside_under_the_name_that_others_import() -> None:
@@ -87,13 +107,12 @@ def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> N
     # A browser writes whole floats without a point.
     text = json.dumps(values(GREEDY)).replace("1.0,", "1,").replace("0.0,", "0,")
     answer = taken_away(form, text)
-    if form in ("html", "embed"):
-        taken = Trace.from_dict(json.loads(inside(answer["text"], "trace")))
-        suffix, is_small = (".html", False) if form == "html" else ("-player.html", True)
-        assert (taken, answer["suffix"]) == (trace, suffix)
-        assert (len(answer["text"]) < 1e6, 'id="plotly"></script>' in answer["text"]) == (
-            is_small,
-        ) * 2
+    if form == "html":
+        assert Trace.from_dict(json.loads(inside(answer["text"], "trace"))) == trace
+        assert answer["suffix"] == ".html" and inside(answer["text"], "plotly")
+    elif form == "embed":
+        assert packed_trace(answer["text"]) == trace
+        assert answer["suffix"] == "-player.html" and not inside(answer["text"], "plotly")
     else:
         wanted = {"tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
         assert (answer["text"], answer["suffix"]) == (wanted, f"-{form}.csv")

@@ -24,6 +24,7 @@ from waiting import until
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import _Run
+from specviz.environment import has_numba
 from specviz.errors import ModelError, TraceError
 from specviz.page.delivery import deltas
 from specviz.page.jobs import PATIENCE, Run
@@ -31,7 +32,7 @@ from specviz.page.queue import RunQueue
 from specviz.worker.client import Limits, LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.worker.loading import LOADING, Models, load_named
-from specviz.worker.tasks import RaceTask, Stop
+from specviz.worker.tasks import READING, RaceTask, Stop
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
 QUICK = Limits(stop_seconds=0.5)
@@ -167,6 +168,71 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
     assert "error" not in rest[-1]
     assert until(lambda: run.over)
     assert results(worker, "tell_process") != [process]
+
+
+def test_an_early_stop_keeps_the_process_and_its_pair(worker: ProcessWorker) -> None:
+    """Lanes warm up in eight passes of the target, and tell nothing meanwhile."""
+    (process,) = results(worker, "tell_process")
+    queue = queue_over(worker)
+    run = run_of(task=FaultyRace("very slow", 0, LONG))
+    stream = pulled(queue, run, lambda delta: delta.get("status") == READING)
+    queue.stop("one")
+    assert json.loads(list(stream)[-1])["over"]
+    assert until(lambda: run.over)
+    assert results(worker, "tell_process") == [process]
+
+
+def test_a_process_is_not_replaced_sooner_than_a_new_one_would_have_its_pair(
+    worker: ProcessWorker,
+) -> None:
+    (process,) = results(worker, "tell_process")
+    queue = queue_over(worker, Limits(stop_seconds=0.01))
+    run = run_of(task=FaultyRace("very slow", 2, LONG))
+    stream = pulled(queue, run, lambda delta: delta.get("rounds"))
+    queue._load_seconds = 60.0  # that this pair took
+    queue.stop("one")
+    assert reasons_in([json.loads(text) for text in stream]) == {"stopped"}
+    assert until(lambda: run.over)
+    assert results(worker, "tell_process") == [process]
+
+
+def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, rounds, whole = Stop(), [], _Run.round
+
+    def stopped(run: _Run) -> Round:
+        rounds.append(run.lane)
+        stop.set()
+        return whole(run)
+
+    monkeypatch.setattr(_Run, "round", stopped)
+    pair = pair_of(mini(5), mini(5, seed=1))
+    worker = LocalWorker(lambda *_: pair, race)
+    assert list(worker.run(RaceTask("tiny", "w1 w2", LONG), stop)) == [LOADING, READING]
+    assert len(rounds) == 1
+    # The next task is not stopped.
+    events = list(worker.run(RaceTask("tiny", "w1 w2", replace(LONG, max_new_tokens=4))))
+    assert isinstance(events[-1], End)
+
+
+@pytest.mark.skipif(not has_numba(), reason="no numba here")
+def test_a_stop_is_heard_between_the_blocks_of_a_long_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from specviz.sides.fast_cpu.engine import FED, Passes
+
+    stop, long_passes, whole = Stop(), [], Passes.run
+
+    def stopped(passes: Passes, plan: Any) -> None:
+        if plan.tokens == FED:
+            long_passes.append(plan.start)
+            stop.set()
+        whole(passes, plan)
+
+    monkeypatch.setattr(Passes, "run", stopped)
+    worker = LocalWorker(load_named, race)
+    events = list(worker.run(RaceTask("builtin", "Once upon a time. " * 100, LONG), stop))
+    assert all(isinstance(event, str) for event in events)
+    assert long_passes == [0]
 
 
 def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) -> None:

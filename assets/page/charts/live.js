@@ -6,7 +6,7 @@ import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
-import { duration, fixed } from "specviz/words/words.js";
+import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
 /** Figures at the ends of lines: their names, their charts, and what is said beside them. */
@@ -16,7 +16,22 @@ const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
 const LABEL = 22; // px between two labels, at least
 const ROOM = 0.22; // of the clock, that a name takes
-const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
+/** The least room in which the name of a gap fits, small and large: px, or a share of a large chart's width. */
+const RATIO = { small: { px: 84, share: 0.22 }, large: { px: 140, share: 0.34 } };
+const LARGE_CHART = 400; // px: the letters of a wider one grow with it
+const DOT = 7; // px: half of a dot, with some air
+const LETTER = 8.4; // px: a digit of a time at the end of a line, at most
+/**
+ * Where a time can stand at the end of its line, the best place first. box: how far it reaches from the dot
+ * to the left, up, right and down, in px, for a text of a width.
+ * @type {{ className: string, by: [number, number], box: (width: number) => [number, number, number, number] }[]}
+ */
+const TIME_PLACES = [
+  { className: "is-above", by: [0, -10], box: (width) => [-width / 2, -27, width / 2, -9] },
+  { className: "is-left", by: [-12, 0], box: (width) => [-12 - width, -9, -12, 9] },
+  { className: "is-beside", by: [12, 0], box: (width) => [12, -9, 12 + width, 9] },
+  { className: "is-below", by: [0, 19], box: (width) => [-width / 2, 10, width / 2, 28] },
+];
 
 /**
  * @typedef {object} Live
@@ -121,7 +136,7 @@ export class LiveCharts {
       x: [0, clock], y: [0, tokens], ticksX: namedTicks(clock, 3, seconds), ticksY: namedTicks(tokens, 2), margin: LARGE,
       lines: lines("tokens", names, names, false),
       area: gap ? { points: gap, key: isAhead ? keysOf(trace.header)(chosen) : "alone" } : undefined,
-      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead }) : [],
+      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, size: this.#sizes.tokens }) : [],
     });
     this.#say("tokens", names.map((lane, i) => {
       const { x, y } = lastOf(of("tokens", i)), said = lane === ALONE ? "target alone" : lane === OURS ? "with drafts" : lane;
@@ -149,7 +164,7 @@ export class LiveCharts {
       x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]],
       lines: lines("speed", names, [chosen, ALONE]), margin: SPEED,
     }, of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
-    const [ours, alone] = [chosen, ALONE].map((name) => fixed(metrics.tokens_per_second[name], 0));
+    const [ours, alone] = [chosen, ALONE].map((name) => perSecond(metrics.tokens_per_second[name]));
     this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
     this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${fixed(metrics.tau_predicted, 2)} by the formula`]);
     this.#say("speed", [`${ours} tokens per second with drafts, ${alone} alone`]);
@@ -171,8 +186,10 @@ export class LiveCharts {
       return { x, y: Math.min(y, axis - LABEL / 2) }; // a figure stands above the axis
     };
     const at = endOf(line), beside = endOf(other);
-    // Beside its line a figure would lie over those of other lanes.
-    if (at && this.#shown && draftedLanes(this.#shown.trace.header).length > 1 && name !== "speed") at.x = edge;
+    // Beside its dot a figure would lie over the lines of other lanes, or over its own where that goes on.
+    const isSeveralLines = this.#shown !== null && draftedLanes(this.#shown.trace.header).length > 1 && name !== "speed";
+    const goesOn = chart.lines.some(({ isLater }) => isLater);
+    for (const end of [at, beside]) if (end && (isSeveralLines || goesOn)) end.x = edge;
     // Two figures at one height would lie over each other: the lower one goes down.
     if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
       const by = (LABEL - Math.abs(at.y - beside.y)) / 2, sign = at.y <= beside.y ? -1 : 1;
@@ -186,7 +203,8 @@ export class LiveCharts {
       head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > axis - 1.6 * LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
-    put(name, at);
+    // Before its first round a line has no end: its figure is a dash beside the chart.
+    put(name, at ?? { x: edge, y: (chart.margin.top + axis) / 2 });
     put(`${name}-alone`, beside);
   }
 
@@ -261,23 +279,32 @@ function gapOf(ours, alone, isWhole) {
 /**
  * Names at the heads of the lines while both are written; in a finished run along them, with the
  * times at their ends and the ratio in the gap.
- * @param {{ ours: Point[], alone: Point[], isWhole: boolean, ratio: string, clock: number, tokens: number, name: string, isAhead: boolean }} parts
+ * @param {{ ours: Point[], alone: Point[], isWhole: boolean, ratio: string, clock: number, tokens: number, name: string, isAhead: boolean, size: Size }} parts
  */
-function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead }) {
+function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, size }) {
   const [a, b] = [lastOf(ours), lastOf(alone)];
   if (!isWhole) {
     if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
-    return [{ at: a, text: name, className: "is-ours is-beside", by: side(a.x, clock) }, { at: b, text: "alone", className: "is-alone is-beside", by: side(b.x, clock) }];
+    const [besideOurs, besideAlone] = [a, b].map(({ x }) => side(x, clock));
+    return [{ at: a, text: name, className: `is-ours ${besideOurs.className}`, by: besideOurs.by },
+      { at: b, text: "alone", className: `is-alone ${besideAlone.className}`, by: besideAlone.by }];
   }
+  const wide = (size.width - LARGE.left - LARGE.right) / clock; // px per second
+  const high = (size.height - LARGE.top - LARGE.bottom) / tokens; // px per token
+  const onSheet = (/** @type {Point} */ { x, y }) => ({ x: LARGE.left + x * wide, y: size.height - LARGE.bottom - y * high });
+  const texts = [duration(a.x, clock), duration(b.x, clock)];
+  const places = timePlaces([onSheet(a), onSheet(b)], texts, size.width);
   /** @type {import("specviz/charts/lines.js").Label[]} */
-  const found = [{ at: a, text: duration(a.x, clock), className: "is-ours is-above", by: [0, -10] }];
-  const isNear = Math.abs(a.x - b.x) < ROOM * clock && Math.abs(a.y - b.y) < ALIKE * tokens;
-  found.push({ at: b, text: duration(b.x, clock), className: `is-alone ${isNear ? "is-beside" : "is-above"}`, by: isNear ? side(b.x, clock) : [0, -10] });
+  const found = [a, b].map((at, i) =>
+    ({ at, text: texts[i], className: `${i ? "is-alone" : "is-ours"} ${places[i].className}`, by: places[i].by }));
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
-  const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
-  // The middle of the gap at three quarters of its height.
+  // The middle of the gap at three quarters of its height, if the ratio fits in between.
   const y = 0.78 * Math.min(a.y, b.y), at = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
-  if (isNamed) found.push({ at: { x: (at(ours) + at(alone)) / 2, y }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
+  const room = Math.abs(at(ours) - at(alone)) * wide; // px
+  const fits = (/** @type {{ px: number, share: number }} */ { px, share }) => room > Math.max(px, share * clock * wide);
+  const fitting = fits(RATIO.large) ? "" : " is-small";
+  const isNamed = ratio !== "?" && fits(RATIO.small);
+  if (isNamed) found.push({ at: { x: (at(ours) + at(alone)) / 2, y }, text: `${ratio}×`, className: `is-ratio${fitting}${isAhead ? "" : " is-lost"}` });
   const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
   const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
   const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };
@@ -287,6 +314,33 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   return found;
 }
 
-// A name stands right of its head while there is room.
-/** @type {(x: number, clock: number) => [number, number]} */
-const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);
+/**
+ * A place for the time at the end of each of two lines: over no dot, and over no other time.
+ * @param {Point[]} dots  px
+ * @param {string[]} texts
+ * @param {number} width  px, of the chart
+ */
+export function timePlaces(dots, texts, width) {
+  /** @type {[number, number, number, number][]} */
+  const taken = dots.map(({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT]);
+  const letter = LETTER * Math.max(1, width / LARGE_CHART);
+  return dots.map(({ x, y }, i) => {
+    const boxOf = (/** @type {typeof TIME_PLACES[number]} */ place) => {
+      const [left, up, right, down] = place.box(letter * texts[i].length);
+      return /** @type {[number, number, number, number]} */ ([x + left, y + up, x + right, y + down]);
+    };
+    const isFree = (/** @type {[number, number, number, number]} */ [left, up, right, down]) =>
+      left >= 0 && right <= width + LARGE.right
+      && taken.every(([l, u, r, d]) => right <= l || left >= r || down <= u || up >= d);
+    const place = TIME_PLACES.find((one) => isFree(boxOf(one))) ?? TIME_PLACES[0];
+    taken.push(boxOf(place));
+    return place;
+  });
+}
+
+/**
+ * A name stands right of its head while there is room, then left of it and above its line.
+ * @type {(x: number, clock: number) => { className: string, by: [number, number] }}
+ */
+const side = (x, clock) =>
+  (x > 0.7 * clock ? { className: "is-left", by: [-11, -12] } : { className: "is-beside", by: [11, 0] });

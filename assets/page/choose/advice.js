@@ -74,7 +74,7 @@ export class Advice {
   /** @param {Configuration} best */
   #buttons(best) {
     const use = element("button", "sv-button", "Race with these settings", {
-      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#use(best),
+      title: "Sets the page to this row and runs it", dataset: { use: "" }, onclick: () => this.#use(best),
     });
     return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(best)));
   }
@@ -103,7 +103,7 @@ function enginesOf(engines, number) {
     if (by) open((at + by + buttons.length) % buttons.length, true);
   };
   open(0);
-  return element("div", "sc-engines", element("h3", "", "The same settings elsewhere"),
+  return element("div", "sc-engines", element("h3", "", "For other engines, the best that each can run"),
     element("div", "sc-tabs", { role: "tablist", "aria-label": "The same settings for", onkeydown }, ...buttons), ...panels);
 }
 
@@ -113,7 +113,7 @@ function enginePanel({ engine, version, source, text, note }, id) {
   const code = () => element("pre", "", text, { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` });
   const link = () => element("a", "", hostOf(source), { href: source, target: "_blank", rel: "noopener noreferrer" });
   return element("div", "sc-engine", { id, role: "tabpanel", "aria-labelledby": `${id}-tab` },
-    ...text ? [code(), copyButton("Copy", () => text)] : [], ...note ? [element("p", "", note)] : [],
+    ...text ? [code(), copyButton("Copy", () => text)] : [], ...note ? [element("p", "", note.includes(", gamma ") ? worded(note) : note)] : [],
     ...source ? [element("small", "", `Spelled as in ${engine} ${version}: `, link())] : []);
 }
 

@@ -24,7 +24,7 @@ export class Form {
   #turn = 0;
   #text = element("textarea", "", {
     rows: 5, spellcheck: false, "aria-label": "My own prompts", oninput: () => this.#readSoon(),
-    placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”",
+    placeholder: "A prompt on each line, JSON, or JSONL with “prompt”, “turns” or “messages”, or CSV with a column “prompt”",
   });
   #said = element("p", "sc-found", { role: "status" });
 
@@ -146,7 +146,7 @@ export class Form {
 
   #ownPrompts() {
     const input = element("input", "", {
-      type: "file", accept: ".txt,.json,.jsonl,text/plain,application/json", hidden: true, "aria-label": "File of prompts",
+      type: "file", accept: ".txt,.json,.jsonl,.csv,.tsv,text/plain,application/json", hidden: true, "aria-label": "File of prompts",
       onchange: () => this.#open(input),
     });
     return element("div", "sc-own", { dataset: { source: "own" } }, this.#text,
@@ -195,7 +195,7 @@ export class Form {
     else {
       this.#said.textContent = "Reading the prompts…";
       try {
-        const found = await this.#server.find_prompts?.(blob);
+        const found = await this.#server.find_prompts?.(blob, name);
         if (turn !== this.#turn) return;
         this.#take(found ?? { error: NOT_SENT }, name);
       } catch {

@@ -2,7 +2,8 @@
 
 import { element } from "specviz/dom/dom.js";
 import { nameOf } from "specviz/choose/advice.js";
-import { fixed } from "specviz/words/words.js";
+import { TERMS } from "specviz/words/terms.js";
+import { fixed, perSecond } from "specviz/words/words.js";
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
 
@@ -31,7 +32,7 @@ const COLUMNS = [
     cell({ measured }) {
       if (!measured) return guess(null);
       const { median, low, high } = measured.rate;
-      return [element("span", "", fixed(median, 0)), element("small", "", `${fixed(low, 0)} to ${fixed(high, 0)}`)];
+      return [element("span", "", perSecond(median)), element("small", "", `${perSecond(low)} to ${perSecond(high)}`)];
     },
   },
   {
@@ -66,6 +67,7 @@ export class Table {
   #rows = /** @type {SweepRow[]} */ ([]);
   /** @type {string | null} */
   #sorted = null; // the name of a column; the largest value comes first
+  #isByHand = false; // whether a visitor has chosen the order
   #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
   constructor() {
@@ -75,9 +77,17 @@ export class Table {
     this.#markOrder();
   }
 
-  /** @param {SweepRow[]} rows */
-  show(rows) {
+  /**
+   * While a sweep goes on, its rows stay where they are; once it is over, the fastest come first.
+   * @param {SweepRow[]} rows
+   * @param {boolean} isOver
+   */
+  show(rows, isOver) {
     this.#rows = rows;
+    if (!this.#isByHand) {
+      this.#sorted = isOver ? "speedup" : null;
+      this.#markOrder();
+    }
     const keys = new Set(rows.map((row) => row.key));
     for (const key of this.#drawn.keys()) if (!keys.has(key)) this.#drawn.delete(key);
     const several = new Set(rows.map((row) => row.configuration.temperature)).size > 1;
@@ -96,10 +106,12 @@ export class Table {
   #header(name, label, title) {
     const onclick = () => {
       this.#sorted = name && this.#sorted !== name ? name : null;
+      this.#isByHand = true;
       this.#markOrder();
       this.#arrange();
     };
-    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { title, onclick }));
+    const said = name in TERMS ? { dataset: { define: name } } : { title };
+    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { onclick, ...said }));
   }
 
   #markOrder() {

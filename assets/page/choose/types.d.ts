@@ -159,5 +159,5 @@ interface Config {
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
   ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
-  find_prompts?(file: Blob): Promise<FoundPrompts>;
+  find_prompts?(file: Blob, name: string): Promise<FoundPrompts>;
 }

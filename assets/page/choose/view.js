@@ -1,7 +1,7 @@
 // The view "Choose": which drafter, which gamma, is it worth it. It lies over the whole page.
 
 import { controlsFor, queryOf } from "specviz/run/address.js";
-import { element, find } from "specviz/dom/dom.js";
+import { element, find, pause } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/recordings.js";
 import { Advice, worded } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
@@ -10,6 +10,9 @@ import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
 import { plural } from "specviz/words/words.js";
 
+const SETTING_TAKES = 5000; // ms
+const NOT_SET = "The settings could not be set: choose them in the settings and press Run.";
+const BUSY = "The settings are set: press Run once this run is over.";
 const FRAME = `
   <header class="sc-head">
     <h1 id="sc-title">Choose <small>Which drafter, which γ, and is it worth it: measured with these models, these prompts, on this machine.</small></h1>
@@ -138,7 +141,7 @@ export class ChooseView {
     const error = find(this.#dialog, ".sc-error");
     error.textContent = state.error || (state.over && isEmpty ? "It was stopped before there was anything to show." : "");
     error.hidden = !error.textContent;
-    this.#table.show(state.rows);
+    this.#table.show(state.rows, state.over);
     if (state.over) this.#advice.show(state.recommendations ?? [], this.#doubtOf(state));
     else this.#advice.showSoFar(state.rows);
     this.#figures.show(state.figures ?? null);
@@ -179,12 +182,19 @@ export class ChooseView {
     return controlsFor({ preset: null, prompt: String(address.state.values[0]), settings }, config);
   }
 
-  /** @param {Configuration} best */
-  #use(best) {
-    const { choosing, shell } = this.#page;
-    choosing.wanted = this.#valuesFor(best);
+  /** Race with a row of the sweep, once the controls hold it. @param {Configuration} best */
+  async #use(best) {
+    const { address, choosing, notice, session, shell } = this.#page;
+    const wanted = this.#valuesFor(best);
+    const isHeld = () => wanted.every((value, i) => value == null || value === address.state.values[i]);
+    choosing.wanted = wanted;
     this.#dialog.close();
     shell.adopt();
+    const until = performance.now() + SETTING_TAKES;
+    while (!isHeld() && performance.now() < until) await pause(20);
+    if (!isHeld()) notice.show(NOT_SET, true);
+    else if (session.busy) notice.show(BUSY);
+    else shell.run();
   }
 
   /** @param {Configuration} best */

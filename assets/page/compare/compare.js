@@ -4,12 +4,13 @@ import { closing, element, find, table, titled } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
 import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
+import { defined } from "specviz/race/definitions.js";
 import { lastTwo } from "specviz/run/pick.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/why.js";
-import { fixed, plural, provenance } from "specviz/words/words.js";
+import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
 /** @typedef {ReturnType<typeof sideOf>} Side */
 
@@ -120,21 +121,24 @@ function settings(sides) {
 /** @param {Side[]} sides */
 const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
 
+/** Rows that say what they mean. @type {Record<string, string>} */
+const CAPTIONS = { "α, of judged": "alpha", "τ, tokens per pass": "tau", "c, of a pass": "c" };
+
 /** The figures of both, the ratio with its spread. @param {Side[]} sides */
 function figures(sides) {
-  const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
   /** @type {[string, (side: Side) => string | HTMLElement][]} */
   const rows = [
     ["Times the speed of the target alone", ratio],
     ["α, of judged", ({ m }) => fixed(m.alpha, 2)],
     ["Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)],
-    ["τ, tokens per round", ({ m }) => fixed(m.tau, 2)],
+    ["τ, tokens per pass", ({ m }) => fixed(m.tau, 2)],
     ["c, of a pass", ({ m }) => fixed(m.c, 2)],
-    ["Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)],
-    ["Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)],
+    ["Tokens per second, with drafts", ({ m }) => perSecond(m.tokens_per_second.speculative)],
+    ["Tokens per second, target alone", ({ m }) => perSecond(m.tokens_per_second.baseline)],
     ["Tokens written", ({ m }) => String(m.emitted)],
   ];
-  return table("is-figures", namesOf(sides), rows.map(([name, of]) => [name, ...sides.map(of)]));
+  const captioned = (/** @type {string} */ name) => (CAPTIONS[name] ? defined(CAPTIONS[name], name) : name);
+  return table("is-figures", namesOf(sides), rows.map(([name, of]) => [captioned(name), ...sides.map(of)]));
 }
 
 /** @param {Side} side */

@@ -1,5 +1,5 @@
-// What this tab keeps when the page is loaded anew: Gradio does so by itself once it has found the
-// server again. Storage may be forbidden, and too small.
+// What this tab keeps when the page is loaded anew (Gradio does so by itself once it has found the server
+// again), and what this browser remembers for another visit. Storage may be forbidden, and too small.
 
 export const SWEEP = "specviz-sweep";
 
@@ -26,4 +26,22 @@ export function taken(name) {
   const value = kept(name);
   if (value) sessionStorage.removeItem(name);
   return value;
+}
+
+/** For another visit. @type {(name: string, value: string) => void} */
+export function remember(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch (error) {
+    console.info("specviz: cannot be remembered:", error);
+  }
+}
+
+/** What was remembered under a name, or null. @type {(name: string) => string | null} */
+export function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
 }

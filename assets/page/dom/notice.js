@@ -1,10 +1,17 @@
 // The line that tells a visitor what happens, what went wrong, and what may be of interest.
 
+import { element } from "specviz/dom/dom.js";
+
 const MENTIONED_FOR = 8000; // ms
+const COUNTED_FROM = 3; // seconds: who waits less need not be told for how long
 
 export class Notice {
   #node;
   #hiding = 0; // timer
+  #awaited = ""; // what goes on
+  #counting = 0; // timer
+  #isFree = true; // whether there is nothing else to say
+  #background = ""; // what is said where there is nothing else to say
 
   /** @param {HTMLElement} node */
   constructor(node) {
@@ -14,10 +21,45 @@ export class Notice {
   /** @type {(text: string, isError?: boolean) => void} */
   show(text, isError = false) {
     clearTimeout(this.#hiding);
-    this.#node.textContent = text;
+    clearInterval(this.#counting);
+    this.#awaited = "";
+    this.#node.classList.remove("is-waiting");
+    this.#isFree = !text;
+    this.#write(text || this.#background, isError);
+  }
+
+  /** What lasts, and is said while there is nothing else to say. @param {string} text */
+  setBackground(text) {
+    this.#background = text;
+    if (this.#isFree) this.#write(text, false);
+  }
+
+  /** @type {(text: string, isError: boolean) => void} */
+  #write(text, isError) {
+    if (this.#node.textContent !== text) this.#node.textContent = text;
     this.#node.hidden = !text;
     this.#node.classList.toggle("is-error", isError);
+    this.#node.classList.toggle("is-background", this.#isFree);
     this.#node.setAttribute("role", isError ? "alert" : "status");
+  }
+
+  /** What goes on and is waited for: with a sign that moves, and with the seconds that it takes. @param {string} text */
+  wait(text) {
+    const kind = text.replace(/\d+/g, ""); // an estimate in it may change while the same goes on
+    if (kind === this.#awaited && this.#node.firstChild) {
+      this.#node.firstChild.textContent = text;
+      return;
+    }
+    this.show(text);
+    this.#awaited = kind;
+    this.#node.classList.add("is-waiting");
+    const begun = performance.now();
+    const seconds = element("span", "sv-waited", { "aria-hidden": "true" }); // nobody wants to hear them all
+    this.#node.append(seconds);
+    this.#counting = setInterval(() => {
+      const passed = Math.floor((performance.now() - begun) / 1000);
+      if (passed >= COUNTED_FROM) seconds.textContent = ` ${passed} s`;
+    }, 500);
   }
 
   clear() {

@@ -6,6 +6,7 @@ import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
 import { chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
+import { NEAR } from "specviz/words/verdict.js";
 import { plural, visible } from "specviz/words/words.js";
 
 /**
@@ -88,19 +89,30 @@ function guessed({ settings, draft }, count, isGreedy) {
   return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
 }
 
+/**
+ * What judging costs beside a pass over one token, as this round has it: a single pass may well be quicker.
+ * @param {number} tokens  that the pass read
+ * @param {number} verify  seconds
+ * @param {number | null} single  seconds of a pass over one token, on average
+ */
+function priceOfChecking(tokens, verify, single) {
+  const more = "With experts or a long text it costs more.";
+  if (single === null) return `Checking is not free: this pass read ${plural(tokens, "token")} and not one. ${more}`;
+  const usual = `a pass over one token takes ${milliseconds(single)} here on average, and this one read ${tokens}`;
+  if (verify > single * (1 + NEAR)) return `Checking is not free: ${usual}. ${more}`;
+  return `Checking cost nothing extra here: ${usual}. ${more}`;
+}
+
 /** @type {(told: Told) => Step} */
 function check({ round, trace }) {
   const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
   const one = drafted.length === 1;
-  const single = singlePass(trace);
-  const price = single === null ? "" : ` Over one token it takes ${milliseconds(single)} here.`;
   return {
     chapter: "Check",
     sentence: `The target reads ${one ? "the guess" : `all ${drafted.length} guesses`} in one pass, and has its own `
       + `chances p at every place at once. ${one ? "The guess" : "The guesses"} took ${milliseconds(draft)}, this pass ${
         milliseconds(verify)}.`,
-    note: `Checking is not free: a pass over ${plural(drafted.length + 1, "token")} costs more than one over a single `
-      + `token, and more so with experts or a long text.${price}`,
+    note: priceOfChecking(drafted.length + 1, verify, singlePass(trace)),
     tokens: upTo(drafted, 0), until: "verify", picture: () => [columns(round, true)],
   };
 }

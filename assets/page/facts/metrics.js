@@ -108,6 +108,15 @@ function countOutcomes(rounds) {
   return counts;
 }
 
+/**
+ * How many tokens the target wrote in rounds without a guess. They count as bonus tokens, but none came free.
+ * @type {(rounds: Round[], name: LaneName) => number}
+ */
+export function unguessed(rounds, name) {
+  const plain = lane(rounds, name).filter(({ drafted }) => !drafted.length);
+  return plain.filter(({ last }) => last?.outcome === "bonus").length;
+}
+
 /** @param {Round[]} rounds */
 function meanBeta(rounds) {
   const betas = rounds.flatMap((round) => round.drafted).flatMap(({ chance, beta }) => chance ?? beta ?? []);

@@ -107,10 +107,12 @@ export class Panels {
     this.#filled = trace;
   }
 
-  // The sliders stay in their place: whoever holds one must not lose it.
-  /** @type {(rounds: Round[], trace: Trace) => void} */
-  #fillWhy(rounds, trace) {
-    const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
+  // The sliders stay in their place: whoever holds one must not lose it. Sentences, figures and charts are of
+  // the same rounds: of the whole run once it is over, wherever the playhead stands.
+  /** @type {(shown: Round[], trace: Trace) => void} */
+  #fillWhy(shown, trace) {
+    const rounds = settled(shown, trace);
+    const why = explain(rounds, trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     showWhy(this.#why, why, trace);
     this.#charts.show(rounds, trace);

@@ -5,12 +5,14 @@ import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
 import { chance, isDrawn, keep, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
+import { TERMS } from "specviz/words/terms.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { visible } from "specviz/words/words.js";
 
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t[data-index]";
+const REST = "[data-lane] .t[data-of]"; // of a token that goes on in another row
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1. Every verdict accepts the same guesses here.";
 
@@ -29,7 +31,7 @@ export class Card {
     this.#card = find(root, ".sv-card");
     root.addEventListener("pointerover", (event) => {
       if (this.#isPinned) return;
-      if (closest(event, TOKEN)) this.#openAt(event);
+      if (tokenAt(event)) this.#openAt(event);
       else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
     });
     root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
@@ -68,7 +70,7 @@ export class Card {
 
   /** Whether there is a token at the event's target. @param {Event} event */
   #openAt(event) {
-    const node = closest(event, TOKEN);
+    const node = tokenAt(event);
     if (node && node !== this.#anchor) this.#open(node);
     return node !== null;
   }
@@ -114,6 +116,16 @@ export class Card {
   }
 }
 
+/**
+ * The token that an event happened in or on, if there is one.
+ * @type {(event: Event) => HTMLElement | null}
+ */
+function tokenAt(event) {
+  const rest = closest(event, REST);
+  if (!rest) return closest(event, TOKEN);
+  return rest.closest("[data-lane]")?.querySelector(`.t[data-index="${rest.dataset.of}"]`) ?? null;
+}
+
 /** @type {(at: Place, isPending: boolean, rule: string) => HTMLElement[]} */
 function content(at, isPending, rule) {
   const { round, place } = at;
@@ -122,12 +134,25 @@ function content(at, isPending, rule) {
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
   const title = titleOf(token, round, visible(token.text), isSpecial(token.text) ? `${where}, id ${token.id}` : where);
   /** @type {HTMLElement[]} */
-  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), two(token), numbers(token, rule), lists(token, rule)];
+  const parts = [
+    title, element("p", "sv-card-reason", reasonBy(rule, token, at)), ...goneOn(at),
+    two(token), numbers(token, rule), lists(token, rule),
+  ];
   const { exact, warning } = verdictKind(rule);
   if (!exact) parts.push(element("p", "sv-inexact", warning));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
   else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
+  if (betaOf(token) !== null) parts.push(element("small", "sv-card-note", TERMS.beta));
   return parts;
+}
+
+// How the guesses went on behind a rejected one, where the text alone does not show it.
+/** @type {(at: Place) => HTMLElement[]} */
+function goneOn({ round, place }) {
+  const { drafted } = round;
+  if (drafted[place]?.outcome !== "rejected" || place === drafted.length - 1) return [];
+  const words = drafted.slice(place + 1).map(({ text }) => visible(text)).join(" ");
+  return [element("p", "sv-card-unseen", `Guessed after it, and never judged: ${words}`)];
 }
 
 /** What is told of a token of a watched server: no numbers. @param {Place} at */
@@ -160,6 +185,9 @@ function standing(token, round, place) {
   return `${token.outcome} in ${number}, place ${at + 1}`;
 }
 
+/** The chance of a guess at a judged place; null where both models are greedy. @param {ShownToken} token */
+const betaOf = (token) => (isGreedy(token) ? null : token.chance ?? token.beta ?? null);
+
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
@@ -182,7 +210,7 @@ function numbers(token, rule) {
     ["target p", token.p], ["draft q", token.q],
     ["min(1, p/q)", rule !== "token" || token.p == null || token.outcome === "corrected" ? null : keep(token)],
     ["weight", token.weight], ["threshold", token.threshold],
-    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
+    ["draw u", isGreedy(token) ? null : token.u], ["β", betaOf(token)],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
   return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>

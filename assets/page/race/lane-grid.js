@@ -1,8 +1,9 @@
 // The lanes of a race: a place for each, with its name, its bar, its text and what it has written.
 
 import { element, find } from "specviz/dom/dom.js";
+import { defined } from "specviz/race/definitions.js";
 import { Lane } from "specviz/race/lane.js";
-import { ALONE, draftedLanes, isSeveral, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, isSeveral, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
@@ -19,16 +20,19 @@ const IDLE_ALONE = "The same target, the same prompt and the same clock, with no
 export class LaneGrid {
   lanes = /** @type {Lane[]} */ ([]);
   #root;
+  #mode;
   #choose;
   #box;
   #shown = ""; // the names of the lanes that have a place, and what is said beside them
 
   /**
    * @param {HTMLElement} root
+   * @param {HTMLElement} mode  the switch between marks and text
    * @param {(lane: LaneName) => void} choose  told of the lane that a visitor asks about
    */
-  constructor(root, choose) {
+  constructor(root, mode, choose) {
     this.#root = root;
+    this.#mode = mode;
     this.#choose = choose;
     this.#box = find(root, ".sv-lanes");
     this.arrange();
@@ -50,6 +54,9 @@ export class LaneGrid {
     const drafted = draftedLanes(header);
     const articles = names.map((name, place) => this.#article(name, drafted, place, notes[place]));
     this.#box.replaceChildren(...articles);
+    // The last lane that is seen has room for the switch.
+    const last = articles[hasBaseline(header) ? articles.length - 1 : 0];
+    find(last, ".sv-foot").append(this.#mode);
     this.lanes = articles.map((one) => new Lane(one));
   }
 
@@ -65,7 +72,7 @@ export class LaneGrid {
       const name = article instanceof HTMLElement ? article.dataset.lane ?? "" : "";
       const standing = standings.get(name);
       article.classList.toggle("is-chosen", name === chosen);
-      article.querySelector("button")?.setAttribute("aria-pressed", String(name === chosen));
+      article.querySelector(".sv-lane-name")?.setAttribute("aria-pressed", String(name === chosen));
       const ratio = article.querySelector("[data-ratio]");
       if (!ratio || !standing) continue;
       const { speedup } = standing.metrics;
@@ -83,7 +90,8 @@ export class LaneGrid {
    */
   #article(name, drafted, place, { text, warning }) {
     const isAlone = name === ALONE, isNamed = !isAlone && name !== OURS, id = `sv-name-${place}`;
-    const title = element("h2", "", { id }, isNamed ? this.#nameButton(name, drafted) : element("span", "", isAlone ? "Target alone" : "With drafts"));
+    const title = element("h2", "", { id }, isNamed ? this.#nameButton(name, drafted)
+      : isAlone ? defined("target", "Target alone") : defined("draft", "With drafts"));
     const note = warning ? element("em", "sv-inexact", text, { title: warning })
       : element("small", "", text, { title: text, dataset: { guesser: name } });
     return element("article", "", {
@@ -104,7 +112,7 @@ export class LaneGrid {
 
 /** @param {LaneName} name */
 function footOf(name) {
-  const sums = element("span", "", { dataset: { sums: name } });
+  const sums = defined("pass", { dataset: { sums: name, define: "pass" } });
   if (name === ALONE) return element("footer", "sv-foot", sums);
   return element("footer", "sv-foot", sums,
     element("ol", "sv-phases", ...PHASES.map(([phase, words]) => element("li", `is-${phase.toLowerCase()}`, phase, element("small", "", words)))),

@@ -2,14 +2,10 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
-import { isWritten, restOfWord, tokenNode, tokensOf, tokensSoFar } from "specviz/race/token.js";
-import { read, START } from "specviz/words/markdown.js";
+import { Rows } from "specviz/race/rows.js";
+import { drawnToken, restOfWord, tokensOf, tokensSoFar } from "specviz/race/token.js";
+import { START } from "specviz/words/markdown.js";
 
-// Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
-// line anyway, for its end is one too. A block that was the last stays as it is until it leaves the
-// view: to learn that it may be left out, and that it may not, would be a second layout of all of it.
-const BLOCK = 40;
-const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
@@ -19,16 +15,14 @@ const MOST_FRESH = 12; // rounds that have them at once
 const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
- * @typedef {object} Standing  where a text stands
- * @property {boolean} isBroken  whether it ends in a line break
- * @property {Reading | null} reading  as Markdown; null if it is none
+ * A token, and how the text stood before it.
+ * @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
  * @typedef {object} DrawnRound
- * @property {HTMLElement} node
- * @property {HTMLElement | null} rest  its tokens that moved on into the next block
+ * @property {TextPlace} place
  * @property {Round} round
- * @property {ShownToken[]} tokens
- * @property {Standing} before
- * @property {Standing} after
+ * @property {DrawnToken[]} tokens
+ * @property {TextState} before
+ * @property {TextState} after
  * @property {boolean} isPartial
  * @property {number} at  ms, when it was drawn
  * @property {boolean} isMarked  whether its marks are full
@@ -42,10 +36,12 @@ export class Lane {
   #text = element("div");
   #caret = element("i", "sv-caret");
   #ahead = element("span", "sv-ahead");
+  #rows = new Rows(this.#text);
   #drawn = /** @type {DrawnRound[]} */ ([]);
+  #newest = /** @type {HTMLElement[]} */ ([]); // parts of the newest round
   #total = 0; // tokens
-  /** @type {Standing} */
-  #start = { isBroken: false, reading: null };
+  /** @type {TextState} */
+  #start = { breaks: 0, isDue: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
   #movedAt = -Infinity; // ms, when a visitor last scrolled
   #leaving; // watches blocks that were the last
@@ -83,14 +79,13 @@ export class Lane {
 
   /** @param {string} prompt  that the text goes on from; empty before an answer, which is read as Markdown */
   reset(prompt) {
-    this.#start = { isBroken: false, reading: prompt ? null : START };
+    this.#start = { breaks: 0, isDue: false, reading: prompt ? null : START };
     this.#drawn = [];
     this.#total = 0;
     this.#pinned = true;
-    this.#text.replaceChildren();
+    this.#rows.clear();
     this.stream.replaceChildren(this.#text);
-    const block = this.#newBlock();
-    if (prompt) block.append(element("span", "sv-given", prompt));
+    if (prompt) this.#rows.last.append(element("span", "sv-given", prompt));
     this.stream.scrollTop = 0;
   }
 
@@ -101,7 +96,7 @@ export class Lane {
    * @param {Round[]} [next]  the rounds that follow, as far as they are known
    */
   show(rounds, part, next = []) {
-    const last = this.#drawn[this.#drawn.length - 1], block = this.#lastBlock();
+    const last = this.#drawn[this.#drawn.length - 1], block = this.#rows.lastBlock;
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
@@ -112,8 +107,11 @@ export class Lane {
     }
     // The rest of a word holds its place, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
-    this.#ahead.textContent = first ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";
-    this.#lastBlock().append(this.#ahead, this.#caret);
+    const isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
+    const coming = first ? [...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
+    this.#ahead.textContent = isRowDue ? "" : restOfWord(coming);
+    this.#rows.last.append(this.#ahead, this.#caret);
+    this.#markNewest();
   }
 
   /**
@@ -121,7 +119,8 @@ export class Lane {
    * @param {number} lasts ms
    */
   sweep(lasts) {
-    const guesses = [...this.#drawn[this.#drawn.length - 1]?.node.children ?? []].filter((node) => node instanceof HTMLElement);
+    const drawn = this.#drawn[this.#drawn.length - 1]?.tokens ?? [];
+    const guesses = drawn.flatMap(({ fragments }) => fragments.map(({ node }) => node));
     const beam = element("i", "sv-beam"), { length } = guesses;
     if (!length) return;
     this.#text.append(beam);
@@ -145,10 +144,9 @@ export class Lane {
       this.#takeBack();
       return;
     }
-    const first = this.#total - last.tokens.length, before = last.tokens;
-    last.after = this.#fill(last.node, { ...last, tokens }, before, first);
-    this.#total += tokens.length - before.length;
-    Object.assign(last, { tokens, isPartial: done !== last.round });
+    this.#total += tokens.length - last.tokens.length;
+    last.isPartial = done !== last.round;
+    this.#fill(last, tokens);
   }
 
   /**
@@ -166,7 +164,7 @@ export class Lane {
       if (round.isMarked === wanted) continue;
       left -= 1;
       round.isMarked = wanted;
-      for (const part of [round.node, round.rest]) part?.classList.toggle("is-marked", wanted);
+      for (const part of round.place.parts) part.classList.toggle("is-marked", wanted);
     }
     return left < 0;
   }
@@ -189,81 +187,61 @@ export class Lane {
     if (this.#text.style.paddingBottom !== spare) this.#text.style.paddingBottom = spare;
   }
 
-  #newBlock() {
-    const block = element("div", "sv-block");
-    this.#text.append(block);
-    return block;
-  }
-
-  #lastBlock() {
-    return [...this.#text.querySelectorAll(".sv-block")].pop() ?? this.#newBlock();
+  // The round that is told slowly is the newest: its words move.
+  #markNewest() {
+    const parts = this.#drawn[this.#drawn.length - 1]?.place.parts ?? [];
+    for (const part of this.#newest) if (!parts.includes(part)) part.classList.remove("is-newest");
+    for (const part of parts) part.classList.add("is-newest");
+    this.#newest = [...parts];
   }
 
   /** @type {(round: Round, tokens: ShownToken[], isPartial: boolean) => void} */
   #append(round, tokens, isPartial) {
-    const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
-    const last = this.#lastBlock(), count = last.querySelectorAll("[data-index]").length;
-    const block = count >= LONGEST_BLOCK ? this.#newBlock() : count >= BLOCK ? this.#cut(last) : last;
-    const node = element("span", "sv-round");
-    const after = this.#fill(node, { round, tokens, before }, [], this.#total);
-    block.append(node);
+    const standing = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
+    const before = this.#rows.isTooLong ? { ...standing, isDue: true } : standing;
+    /** @type {DrawnRound} */
+    const drawn = {
+      place: this.#rows.begin(), round, tokens: [], before, after: before, isPartial,
+      at: performance.now(), isMarked: false,
+    };
     this.#total += tokens.length;
-    this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), isMarked: false });
-  }
-
-  // The block that goes on after a full one: a new one with what stands behind the last line break,
-  // if the newest round has one, perhaps within a token.
-  /** @param {Element} block */
-  #cut(block) {
-    const newest = this.#drawn[this.#drawn.length - 1];
-    if (!newest || newest.rest) return block;
-    const end = [...newest.node.querySelectorAll(".nl:not(.flat)")].pop();
-    if (!end) return block;
-    const behind = document.createRange(), next = this.#newBlock();
-    behind.setStartAfter(end);
-    behind.setEndAfter(newest.node);
-    next.append(behind.extractContents());
-    end.classList.add("flat"); // the block ends the line
-    newest.rest = find(next, ".sv-round");
-    const [part] = newest.rest.children; // of the token with the break, perhaps empty
-    const isSplit = part.hasChildNodes(), before = newest.node.lastElementChild, after = part.nextElementSibling;
-    for (const name of ["data-index", "tabindex"]) part.removeAttribute(name);
-    if (!isSplit) part.remove();
-    before?.classList.toggle("goes-on", isSplit || Boolean(before.matches(".accepted") && after?.matches(".accepted")));
-    return next;
+    this.#fill(drawn, tokens);
+    this.#drawn.push(drawn);
   }
 
   /**
-   * Put tokens into the node of their round; those that stand there as they are stay. Returns where the
-   * text then stands.
-   * @param {HTMLElement} node
-   * @param {Pick<DrawnRound, "round" | "tokens" | "before">} drawn
-   * @param {ShownToken[]} there  what stands there
-   * @param {number} first  place of the first token in its lane
-   * @returns {Standing}
+   * Draw the tokens of the newest round; those that stand there as they are stay.
+   * @param {DrawnRound} drawn
+   * @param {ShownToken[]} tokens
    */
-  #fill(node, { round, tokens, before }, there, first) {
-    let { isBroken, reading } = before;
-    tokens.forEach((token, i) => {
-      const old = node.children[i], told = reading && read(token.text, reading);
-      if (!old || there[i].outcome !== token.outcome) {
-        const drawn = tokenNode(token, round, first + i, isBroken, told?.pieces);
-        if (old) old.replaceWith(drawn); else node.append(drawn);
-      }
-      if (!token.text || !(isWritten(token) || token.outcome === "pending")) return;
-      if (isWritten(token)) isBroken = token.text.endsWith("\n");
-      reading = told && told.after;
+  #fill(drawn, tokens) {
+    const first = this.#total - tokens.length; // place of the first in its lane
+    let standing = drawn.before;
+    drawn.tokens = tokens.map((token, i) => {
+      const old = drawn.tokens[i];
+      const before = standing;
+      const { fragments, after } = drawnToken(token, drawn.round, first + i, before);
+      standing = after;
+      const stays = old?.token.outcome === token.outcome && isSame(old.before, before);
+      return stays ? old : { token, before, fragments };
     });
-    return { isBroken, reading };
+    drawn.after = standing;
+    this.#rows.fill(drawn.place, drawn.tokens.flatMap(({ fragments }) => fragments));
   }
 
   #takeBack() {
     const last = this.#drawn.pop();
     if (!last) return;
-    const block = last.node.parentElement;
-    last.rest?.parentElement?.remove(); // nothing else is left there
-    last.node.remove();
+    this.#rows.remove(last.place);
     this.#total -= last.tokens.length;
-    if (this.#drawn.length && !block?.querySelector(".sv-round")) block?.remove();
   }
+}
+
+/**
+ * Whether a token would be drawn alike at both places.
+ * @type {(one: TextState, other: TextState) => boolean}
+ */
+function isSame(one, other) {
+  return one.breaks === other.breaks && one.isDue === other.isDue
+    && JSON.stringify(one.reading) === JSON.stringify(other.reading);
 }

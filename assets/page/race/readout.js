@@ -2,14 +2,12 @@
 
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
-import { measure } from "specviz/facts/metrics.js";
+import { measure, unguessed } from "specviz/facts/metrics.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { changes, headlineOf, settled } from "specviz/words/verdict.js";
-import { bonusOf, comparison, duration, fixed, plural, sameness, written } from "specviz/words/words.js";
+import { comparison, duration, fixed, perSecond, plural, sameness, written } from "specviz/words/words.js";
 
 const DRAWN = "All draw from one distribution: texts may differ.";
-const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
-const GROWN = 1.5; // times the rounds of the last ones, from which they are told at once: the first rounds are soon not true any more
 
 /**
  * What the readout is about: some rounds of a trace, and their metrics.
@@ -19,9 +17,6 @@ const GROWN = 1.5; // times the rounds of the last ones, from which they are tol
 export class Readout {
   #root;
   #charts;
-  #toldAt = -Infinity; // ms
-  #toldOf = 0; // rounds
-  #told = /** @type {Headline | null} */ (null);
   /** @type {Map<string, HTMLElement>} */
   #found = new Map(); // by selector: to look for them in a page of tokens takes its time
 
@@ -36,12 +31,11 @@ export class Readout {
 
   /** Another run is shown. */
   begin() {
-    this.#toldAt = -Infinity;
-    this.#toldOf = 0;
     this.#found.clear();
   }
 
   /**
+   * Every figure is told anew, from the same rounds: one that stayed behind would contradict the others.
    * @param {Round[]} all  the shown rounds
    * @param {Trace} race
    * @param {LaneName} chosen  the lane that the figures are about
@@ -51,31 +45,25 @@ export class Readout {
     const figures = new Map(draftedLanes(race.header).map((name) => [name, measure(all, race.header, name)]));
     const metrics = figures.get(chosen) ?? measure(all, race.header);
     const isOver = race.end !== null && all.length === race.rounds.length;
-    if (this.#isDue(all.length) || !this.#told) {
-      const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
-      this.#told = headlineOf(all, race, chosen, ratios);
-      this.#showHeadline(this.#told, race.end !== null);
-      this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
-      this.#tellFigures(metrics, race.header);
-    }
-    for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
-      this.#set(`[data-count="${outcome}"]`, String(count));
-    }
-    this.#node("[data-untold]").hidden = !metrics.counts.untold;
-    this.#set("[data-own]", bonusOf(twoRounds(all, chosen), metrics.counts.bonus));
+    const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
+    const headline = headlineOf(all, race, chosen, ratios);
+    this.#showHeadline(headline, race.end !== null);
+    this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
+    this.#tellFigures(metrics, race.header);
+    this.#showLegend(metrics.counts, unguessed(all, chosen));
     this.#showLanes(all, race, figures, isOver);
     if (isSeveral(race.header)) this.#node(".sv-legend").dataset.of = chosen;
-    this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
+    this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: headline.ratio });
   }
 
-  // Whether the figures may change: while a run goes on not more often than can be read.
-  /** @param {number} rounds */
-  #isDue(rounds) {
-    const now = performance.now(), isCalm = now - this.#toldAt < CALM && rounds >= this.#toldOf && rounds < GROWN * this.#toldOf;
-    if (this.#root.dataset.state === "running" && isCalm) return false;
-    this.#toldAt = now;
-    this.#toldOf = rounds;
-    return true;
+  /**
+   * @param {Metrics["counts"]} counts
+   * @param {number} own  tokens that were written without a guess: they have a place of their own
+   */
+  #showLegend(counts, own) {
+    const shown = { untold: 0, ...counts, bonus: counts.bonus - own, own };
+    for (const [outcome, count] of Object.entries(shown)) this.#set(`[data-count="${outcome}"]`, String(count));
+    this.#node("[data-untold]").hidden = !counts.untold;
   }
 
   /** @type {(metrics: Metrics, header: Header) => void} */
@@ -84,8 +72,8 @@ export class Readout {
     this.#charts.tell({
       alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
       tau: [fixed(tau, 2), formula === null || isSeveral(header) ? "" : `${fixed(formula, 2)} formula`],
-      speed: [fixed(ours, 0), ours === null ? "" : "with drafts"],
-      "speed-alone": [fixed(alone, 0), alone === null ? "" : "alone"],
+      speed: [perSecond(ours), ours === null ? "" : "with drafts"],
+      "speed-alone": [perSecond(alone), alone === null ? "" : "alone"],
     });
   }
 
@@ -136,7 +124,7 @@ export class Readout {
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null || !isDone(name, measured) ? plural(tokens, "token")
-      : `${duration(metrics.seconds[name], longest)} · ${Math.round(speed)} tokens/s`;
+      : `${duration(metrics.seconds[name], longest)} · ${perSecond(speed)} tokens/s`;
     this.#set(`[data-rate="${CSS.escape(name)}"]`, pace);
     markFinish(find(bar, "u"), name, measured);
   }

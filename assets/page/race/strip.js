@@ -2,7 +2,9 @@
 // run's own header, never from the controls; where those say something else, a mark tells so.
 
 import { element, find } from "specviz/dom/dom.js";
+import { defined } from "specviz/race/definitions.js";
 import { describe } from "specviz/words/description.js";
+import { TERMS } from "specviz/words/terms.js";
 import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
@@ -34,8 +36,7 @@ export class Strip {
     const { header } = trace;
     const [question, ...items] = describe(header);
     this.#asked.textContent = question.text;
-    this.#run.replaceChildren(...items.map(({ name, text, title, isInexact }) =>
-      element("span", isInexact ? "sv-inexact" : "", text, { dataset: { item: name }, ...title && { title } })));
+    this.#run.replaceChildren(...items.map(itemNode));
     this.#page.root.querySelector(".sv-template")?.remove();
     // The text that the models read: the question within the target's chat template.
     const template = element("details", "sv-template", element("summary", "", "template"), element("pre", "", header.prompt));
@@ -61,6 +62,14 @@ export class Strip {
     this.#differs.hidden = !others.size;
     root.toggleAttribute("data-other-controls", others.size > 0);
   }
+}
+
+/** One thing that the run is; a word of the field says what it means. @param {import("specviz/words/description.js").Item} item */
+function itemNode({ name, text, title, isInexact }) {
+  const content = name in TERMS ? defined(name, text) : text;
+  const node = element("span", isInexact ? "sv-inexact" : "", content, { dataset: { item: name } });
+  if (title) node.title = title;
+  return node;
 }
 
 /** Versions, and what cannot be vouched for. @type {(header: Header, origin: string) => string} */

@@ -2,7 +2,7 @@
 
 import { element } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
-import { isSpecial } from "specviz/words/markdown.js";
+import { blockOf, isSpecial, read } from "specviz/words/markdown.js";
 
 /**
  * The drafted tokens of a round in order, then the one that the target added.
@@ -35,37 +35,82 @@ export const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"]
 export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**
+ * Where a text stands between two tokens.
+ * @typedef {object} TextState
+ * @property {number} breaks  line breaks that it ends in; more than two count as two
+ * @property {boolean} isDue  whether the next word begins a row: the last break has not been followed yet
+ * @property {Reading | null} reading  as Markdown; null if it is none
+ */
+
+/**
+ * What of a token stands in one row. A token with a line break in it is in several.
+ * @typedef {object} Fragment
+ * @property {HTMLElement} node
+ * @property {boolean} opensRow  whether a row begins with it
+ * @property {boolean} isSpaced  whether a blank line stands before that row
+ * @property {Block} block  what its row is to a block of code; empty where this fragment does not tell
+ */
+
+/**
+ * A token as its row shows it, or its rows, and where the text then stands. What was not kept leaves the
+ * text where it stood.
  * @param {ShownToken} token
  * @param {Round} round
  * @param {number} index of the token in its lane
- * @param {boolean} atBreak whether the text before ends in a line break
- * @param {Piece[]} [told] its text in pieces, if it is Markdown
+ * @param {TextState} before
+ * @returns {{ fragments: Fragment[], after: TextState }}
  */
-export function tokenNode(token, round, index, atBreak, told) {
+export function drawnToken(token, round, index, before) {
+  const isKept = isWritten(token);
+  const isRead = isKept || token.outcome === "pending";
+  if (isSpecial(token.text) || !token.text) { // a template's sign is no text: the card tells which it is
+    const node = tokenNode(token, round, index, true);
+    node.append(element("span", token.text ? "w end" : "w none"));
+    return { fragments: [{ node, opensRow: false, isSpaced: false, block: "" }], after: before };
+  }
+  const told = before.reading && read(token.text, before.reading);
+  const isCode = told?.pieces.some(({ kind }) => kind === "code") ?? false;
+  const home = before.reading ? blockOf(before.reading) : "";
+  const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
+  const fragments = /** @type {Fragment[]} */ ([]);
+  let { breaks, isDue } = before;
+  for (const { text, kind, block } of piecesOf(token.text, lead.length, told?.pieces)) {
+    const isBreak = text === "\n";
+    // A second break of prose stands beside the first: an empty line would only cost room. In code it
+    // is a line.
+    const opensRow = isDue && !(isBreak && isKept && kind !== "code");
+    if (opensRow || !fragments.length) {
+      const node = tokenNode(token, round, index, !fragments.length);
+      node.classList.toggle("code", isCode);
+      if (lead && !fragments.length) node.append(lead);
+      fragments.push({ node, opensRow, isSpaced: opensRow && breaks > 1, block: opensRow ? home : "" });
+    }
+    const fragment = fragments[fragments.length - 1];
+    if (isRead && block) fragment.block = block;
+    const part = element("span", isBreak ? "w nl" : text.trim() ? "w" : "w blank", text);
+    if (kind) part.classList.add(`md-${kind}`);
+    fragment.node.append(part);
+    if (opensRow) isDue = false;
+    if (!isKept) continue;
+    if (isBreak) isDue = true;
+    breaks = isBreak ? Math.min(2, breaks + 1) : 0;
+  }
+  return { fragments, after: { breaks, isDue, reading: isRead && told ? told.after : before.reading } };
+}
+
+// The node of a token, or of what goes on of it in another row, which is no token by itself.
+/** @type {(token: ShownToken, round: Round, index: number, isFirst: boolean) => HTMLElement} */
+function tokenNode(token, round, index, isFirst) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
+  if (!isFirst) {
+    node.dataset.of = String(index);
+    return node;
+  }
   node.dataset.index = String(index);
   if (token.outcome !== "pending") node.dataset.outcome = token.outcome;
   node.tabIndex = -1;
-  if (isSpecial(token.text)) { // a template's sign is no text: the card tells which it is
-    node.append(element("span", "w end"));
-    return node;
-  }
-  const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
-  if (lead) node.append(lead);
-  node.classList.toggle("code", Boolean(told?.some(({ kind }) => kind === "code")));
-  for (const { text: piece, kind } of piecesOf(token.text, lead.length, told)) {
-    const isBreak = piece === "\n";
-    const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
-    if (kind) part.classList.add(`md-${kind}`);
-    // Every line break shows its mark. It breaks no line if it was rejected, nor if one stands
-    // before it already: an empty line would only cost room.
-    if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
-    if (isWritten(token)) atBreak = isBreak;
-    node.append(part);
-  }
-  if (!token.text) node.append(element("span", "w none"));
   return node;
 }
 
@@ -77,7 +122,10 @@ export function tokenNode(token, round, index, atBreak, told) {
  * @returns {Piece[]}
  */
 function piecesOf(text, lead, told) {
-  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "" }));
+  if (!told) {
+    const lines = text.slice(lead).match(/\n|[^\n]+/g) ?? [];
+    return lines.map((piece) => ({ text: piece, kind: "", block: "" }));
+  }
   let left = lead;
   return told.flatMap((piece) => {
     const rest = piece.text.slice(left);

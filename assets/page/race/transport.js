@@ -19,6 +19,7 @@ export class Transport {
   /** @type {{ trace: Trace | null, count: number, width: number }} */
   #drawn = { trace: null, count: 0, width: 0 };
   #width = 0; // px
+  #shown = /** @type {Trace | null} */ (null);
 
   /** @param {PageParts} page */
   constructor({ root, timeline }) {
@@ -29,18 +30,19 @@ export class Transport {
     this.#nodes = { play, scrub, speed, follow, passes, clock, pace };
     this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
     this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
-    if (this.#bars) new ResizeObserver(([{ contentRect }]) => { this.#width = contentRect.width; }).observe(this.#bars);
+    const sized = new ResizeObserver(([{ contentRect }]) => {
+      this.#width = contentRect.width;
+      if (this.#shown) this.#drawBars(this.#shown); // a run that stands still draws nothing else any more
+    });
+    if (this.#bars) sized.observe(this.#bars);
     speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
     scrub.addEventListener("input", () => timeline.seek(Number(scrub.value)));
     speed.addEventListener("change", () => timeline.setSpeed(Number(speed.value)));
   }
 
-  /**
-   * @param {number} done passes before the playhead
-   * @param {Trace | null} trace
-   */
-  show(done, trace) {
-    const { play, scrub, follow, passes, clock, pace } = this.#nodes;
+  /** @param {Trace | null} trace */
+  show(trace) {
+    const { play, scrub, follow, pace } = this.#nodes;
     const { events, position, playing, following, live, speed } = this.#timeline;
     const isRunning = playing || (live && following), isAtEnd = position === events.length && !live;
     for (const control of this.#needEvents) control.disabled = !events.length;
@@ -51,12 +53,25 @@ export class Transport {
     for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", String(position / Math.max(1, events.length)));
     this.#nodes.speed.value = String(speed);
     follow.hidden = !live || following;
-    const end = this.#timeline.seconds(), now = events[position - 1]?.time ?? 0;
-    passes.textContent = `${done} / ${plural(trace?.rounds.length ?? 0, "pass")}`;
-    clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
     pace.textContent = `played at ${speed}×`;
     pace.hidden = speed === 1 || following || !events.length;
+    this.#shown = trace;
     if (trace) this.#drawBars(trace);
+  }
+
+  /**
+   * How far the playhead is: figures, which change with the others.
+   * @param {number} done  passes before the playhead
+   * @param {Trace} trace
+   */
+  tell(done, trace) {
+    const { passes, clock } = this.#nodes;
+    const { events, position, live, following } = this.#timeline;
+    const end = this.#timeline.seconds();
+    const now = events[position - 1]?.time ?? 0;
+    const whole = live && following ? "" : ` of ${duration(end, end)}`; // nobody knows yet
+    passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
+    clock.textContent = events.length ? `${duration(now, end)}${whole}` : "";
   }
 
   // A bar for each round of the first lane with drafts, as high as the tokens that it brought,

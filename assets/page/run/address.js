@@ -5,7 +5,7 @@ const WRITTEN_AFTER = 300; // ms without another change
 const LONGEST_NAME = 300; // characters of a model's name
 const OTHER = "other"; // the pair whose models a visitor names
 const CHOOSE = "choose";
-const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage"]; // all else are settings
+const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage", "reading"]; // all else are settings
 
 /** The name of a setting in an address. @param {string} setting */
 const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
@@ -36,6 +36,7 @@ export function readAddress(search, config) {
     prompt: take("prompt", (text) => text.trim() !== "" && text.length <= config.mostPrompt),
     recording: take("recording", (name) => Object.hasOwn(config.recordings, name)),
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
+    reading: take("reading", (mode) => ["marks", "text"].includes(mode)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
     view: query.get("view"), // Gradio has views of its own
   };
@@ -76,10 +77,22 @@ const isText = (setting, { choices, defaults }) =>
  */
 export function controlsFor(asked, config) {
   const preset = presetFor(asked, config);
-  const settings = { ...config.defaults, ...preset?.settings, ...asked.settings };
+  const given = { ...preset?.settings, ...asked.settings };
+  /** @type {Record<string, Value>} */
+  const settings = { ...config.defaults, temperature: usualTemperature(given.lanes, config), ...given };
   const prompt = asked.prompt ?? preset?.prompt ?? "";
   return [prompt, ...Object.keys(config.defaults).map((name) => settings[name])];
 }
+
+// Lanes that differ in these differ in speed alone: they begin greedy, and write one text.
+const ONE_TEXT = ["drafters", "gammas", "policies"];
+
+/**
+ * The temperature with which a race of such lanes begins.
+ * @type {(lanes: Value | undefined, config: Pick<Config, "defaults">) => Value}
+ */
+export const usualTemperature = (lanes, { defaults }) =>
+  (ONE_TEXT.includes(String(lanes)) ? 0 : defaults.temperature);
 
 /**
  * The preset that an address means: the first one, unless it brings another or a prompt.
@@ -93,7 +106,7 @@ export function presetFor({ preset, prompt }, { presets }) {
  * The query of the address that shows what is shown now; what is not the page's in it stays.
  * @type {(state: PageState, config: Config, search: string) => string}
  */
-export function queryOf({ values, recording, theme, stage, view }, config, search) {
+export function queryOf({ values, recording, theme, stage, view, reading }, config, search) {
   const query = new URLSearchParams(search);
   const settings = Object.keys(config.defaults);
   for (const name of [...PAGE_NAMES, ...settings.map(nameOf)]) query.delete(name);
@@ -104,13 +117,16 @@ export function queryOf({ values, recording, theme, stage, view }, config, searc
   const preset = config.presets.find((one) => one.prompt === prompt);
   if (preset) query.set("preset", preset.name);
   else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
-  const usual = { ...config.defaults, ...preset?.settings };
+  const lanes = chosen[settings.indexOf("lanes")];
+  /** @type {Record<string, Value>} */
+  const usual = { ...config.defaults, temperature: usualTemperature(lanes ?? undefined, config), ...preset?.settings };
   const changed = settings.filter((name, i) => chosen[i] !== null && chosen[i] !== usual[name]);
   for (const name of changed) query.set(nameOf(name), String(chosen[settings.indexOf(name)]));
   if (preset === config.presets[0] && !changed.length) query.delete("preset");
   if (recording && recording !== preset?.name) query.set("recording", recording);
   if (theme) query.set("theme", theme);
   if (stage) query.set("stage", "1");
+  if (reading === "text") query.set("reading", reading);
   if (view === CHOOSE) query.set("view", view);
   return String(query) ? `?${query}` : "";
 }
@@ -124,9 +140,9 @@ export class Address {
   constructor(config) {
     this.#config = config;
     this.asked = readAddress(location.search, config);
-    const { theme, stage, view } = this.asked;
+    const { theme, stage, view, reading } = this.asked;
     /** @type {PageState} */
-    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage, view };
+    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage, view, reading };
   }
 
   /**

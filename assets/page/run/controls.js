@@ -9,14 +9,20 @@ import { askedIn } from "specviz/words/words.js";
 
 /**
  * What the controls would have to say for the run of this header; null where that is not known.
- * @type {(header: Header, config: Config) => Value[]}
+ * @param {Header} header
+ * @param {Config} config
+ * @param {Record<string, Value>} [now]  what they say, by the names of the settings
+ * @returns {Value[]}
  */
-export function controlsOf(header, config) {
+export function controlsOf(header, config, now = {}) {
   const { settings } = header, prompt = askedIn(header);
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
   const known = {
-    verdict: "token", ...plainSettings(settings), pair: pairOf(header, config), lanes: comparedIn(header),
+    verdict: "token",
+    ...plainSettings(settings),
+    pair: pairOf(header, config) ?? namedPair(header, now),
+    lanes: comparedIn(header),
   };
   // How a watched server drafts is no control's affair.
   if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
@@ -39,7 +45,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   names.forEach((name, i) => {
     const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
     if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
-    found.set(name === "pair" ? "target" : name, name === "pair" ? `pair ${now[i]}` : settingText(name, now[i]));
+    if (name === "pair") found.set("target", `pair ${config.pairTitles?.[String(now[i])] ?? now[i]}`);
+    else found.set(name, settingText(name, now[i]));
   });
   return found;
 }
@@ -53,9 +60,40 @@ function isIdle(name, value) {
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
 }
 
-// The name of the listed pair with the models of a run.
+const OTHER = "other"; // the pair whose models a visitor names
+/**
+ * A name without folders, and without what differs between a file and its model.
+ * @param {Value | undefined} name
+ */
+const bare = (name) => String(name ?? "").split("/").pop()?.toLowerCase().replace(/[^a-z0-9]/g, "") ?? "";
+
+// The pair whose models a visitor names, if they are those of a run: a file's name begins with its model's.
+/** @type {(header: Header, now: Record<string, Value>) => string | null} */
+function namedPair({ target, draft }, now) {
+  if (now.pair !== OTHER) return null;
+  const is = (/** @type {Value | undefined} */ name, /** @type {Model | null} */ model) =>
+    (model ? bare(model.name) !== "" && bare(name).startsWith(bare(model.name)) : true);
+  return is(now.target, target) && is(now.draft, draft) ? OTHER : null;
+}
+
+/**
+ * Whether a run was made with the pair that the page was started with.
+ * @type {(header: Header, config: Config) => boolean}
+ */
+export const isOwnPair = (header, config) => pairOf(header, config) === config.defaults.pair;
+
+/**
+ * What the pair of a run is called: as the page lists it, or else by its target.
+ * @type {(header: Header, config: Config) => string}
+ */
+export function pairTitle(header, config) {
+  const pair = pairOf(header, config);
+  return (pair && config.pairTitles?.[pair]) ?? header.target.name;
+}
+
+// The name of the listed pair with the models of a run; the page's own where several have them.
 /** @type {(header: Header, config: Config) => string | null} */
-function pairOf({ target, draft, settings }, { pairs }) {
+function pairOf({ target, draft, settings }, { pairs, defaults }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
     known !== undefined && model.name.split("/").pop() === known[0]
     && (known[1] === null || model.parameters === known[1]);
@@ -63,8 +101,8 @@ function pairOf({ target, draft, settings }, { pairs }) {
     const { needs } = drafterKind(settings.drafter);
     return draft === null || needs === "layers" || is(draft, needs === "head" ? models.head : models.draft);
   };
-  const found = Object.entries(pairs).find(([, models]) => is(target, models.target) && has(models));
-  return found?.[0] ?? null;
+  const names = Object.keys(pairs).filter((name) => is(target, pairs[name].target) && has(pairs[name]));
+  return names.find((name) => name === defaults.pair) ?? names[0] ?? null;
 }
 
 /**

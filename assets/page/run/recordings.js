@@ -104,6 +104,7 @@ export function withFiles(server, address) {
   return Object.assign(Object.create(server), {
     opened: (/** @type {Blob} */ file) => read("trace", file),
     take_away: read,
-    find_prompts: (/** @type {Blob} */ file) => read("prompts", file),
+    find_prompts: (/** @type {Blob} */ file, /** @type {string} */ name) =>
+      read(/\.[ct]sv$/i.test(name) ? "prompts-csv" : "prompts", file),
   });
 }

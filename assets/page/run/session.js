@@ -6,8 +6,8 @@ import { keep, taken } from "specviz/dom/kept.js";
 import { controlsOf, differences } from "specviz/run/controls.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
+import { FROM_FILE } from "specviz/words/words.js";
 import { Store } from "specviz/run/store.js";
-import { readableSpeed } from "specviz/run/timeline.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
@@ -78,7 +78,7 @@ export class Session {
           timeline.replace(trace.rounds);
           on.retold(trace);
         },
-        status: (text) => notice.show(text),
+        status: (text) => notice.wait(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
       },
@@ -107,7 +107,9 @@ export class Session {
   /** What the controls would have to say for the shown run; empty where nothing is shown. */
   get controls() {
     if (!this.trace) return [];
-    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#page.config);
+    if (this.source === "live") return this.#ran;
+    const { address, config } = this.#page;
+    return controlsOf(this.trace.header, config, address.settings);
   }
 
   /** Where they say something else. */
@@ -157,10 +159,10 @@ export class Session {
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
     timeline.clear(false);
     timeline.add(trace.rounds);
-    timeline.setSpeed(readableSpeed(timeline.seconds()));
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
+    if (origin.includes(FROM_FILE)) shell.adopt(); // prompt and settings of a run that is opened again
   }
 
   /**
@@ -185,8 +187,8 @@ export class Session {
     const before = this.run;
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
-    this.#page.notice.show(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.show(SLOW); });
+    this.#page.notice.wait(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.wait(SLOW); });
     if (!isThere && this.run === before) this.#reconnect();
   }
 

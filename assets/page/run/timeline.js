@@ -38,7 +38,7 @@ function compare(one, other) {
  * A speed at which people can read along: no faster than the run was.
  * @param {number} seconds that the run took
  */
-export function readableSpeed(seconds) {
+function readableSpeed(seconds) {
   const fit = SPEEDS.filter((times) => times >= SLOWEST && times <= 1 && seconds / times >= READABLE);
   return fit.pop() ?? SLOWEST;
 }
@@ -52,8 +52,8 @@ export class Timeline {
   position = 0;
   following = true;
   playing = false;
-  speed = 1;
   live = false;
+  #chosenSpeed = /** @type {number | null} */ (null); // by the visitor, for all runs
   #changed;
   #time = 0; // seconds on the run's clock
   #last = 0; // ms, of the last frame
@@ -167,10 +167,17 @@ export class Timeline {
     this.#changed();
   }
 
-  /** @param {number} speed */
+  /** A visitor chooses how fast runs play from now on. @param {number} speed */
   setSpeed(speed) {
-    this.speed = speed;
+    this.#chosenSpeed = speed;
     this.#changed();
+  }
+
+  /** Times the speed of the run: what the visitor chose, or at which this very run can be read. */
+  get speed() {
+    if (this.#chosenSpeed !== null) return this.#chosenSpeed;
+    const seconds = this.seconds();
+    return this.live || !seconds ? 1 : readableSpeed(seconds);
   }
 
   /** How long the run took, on its own clocks. */
@@ -277,10 +284,7 @@ export class SlowReplay {
     this.cancel();
     const seconds = this.#timeline.seconds();
     if (isStill() || !seconds || seconds > FAST) return;
-    this.#waiting = setTimeout(() => {
-      this.#timeline.setSpeed(readableSpeed(seconds));
-      this.#timeline.restart();
-    }, READ_AFTER);
+    this.#waiting = setTimeout(() => this.#timeline.restart(), READ_AFTER);
   }
 
   cancel() {

@@ -3,9 +3,11 @@
 import { raceOfTwo } from "specviz/charts/lines.js";
 import { pause } from "specviz/dom/dom.js";
 import { measure } from "specviz/facts/metrics.js";
+import { uncertainty } from "specviz/facts/uncertainty.js";
 import { eventsOf } from "specviz/run/timeline.js";
 import { runLine, SANS, SERIF, Painting } from "specviz/share/paint.js";
-import { begunBy, fixed, plural } from "specviz/words/words.js";
+import { doubt, FEWEST_ROUNDS, isImpossible } from "specviz/words/verdict.js";
+import { begunBy, fixed, perSecond, plural } from "specviz/words/words.js";
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
 const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
@@ -17,7 +19,8 @@ const LITTLE = 1000; // bytes: less than a picture that differs from the one bef
 const BITS = 3_000_000; // per second
 const HEAD = 4096; // bytes, in which a film says what it is
 const INFO = [0x15, 0x49, 0xa9, 0x66], DURATION = [0x44, 0x89]; // ids of elements
-const TYPES = ["video/webm;codecs=vp8", "video/webm", "video/mp4"];
+// H.264 in MP4 plays in slides and on phones; MP4 with other codecs plays in fewer places than WebM.
+const TYPES = ["video/mp4;codecs=avc1.42E01E", "video/mp4;codecs=avc1", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
 /** @type {{ lane: LaneName, name: string, left: number, width: number }[]} */
 const LANES = [
@@ -26,6 +29,13 @@ const LANES = [
 ];
 const PADDING = 20; // px inside a lane
 const SMALL = { font: `19px ${SANS}` };
+const UNTIL = WIDTH - EDGE; // px, where the ratio ends
+/** What the marks mean: a colour and its word. @type {[keyof import("specviz/share/paint.js").Colours, string][]} */
+const LEGEND = [["accepted", "accepted"], ["rejected", "rejected"], ["corrected", "corrected"], ["bonus", "bonus"], ["soft", "no guess"]];
+const LEGEND_AT = 250; // px from the left
+
+/** The suffix of a film of this type. @param {string} type */
+export const suffixOf = (type) => (type.startsWith("video/mp4") ? "mp4" : "webm");
 
 /** The kind of film that this browser can record; null if it cannot. */
 export function filmType() {
@@ -151,13 +161,49 @@ function paint(scene, share) {
   sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, most: 860 });
   sheet.write(`played at ${pace}×`, EDGE, HEIGHT - 18, SMALL);
   sheet.write("each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...SMALL, align: "right" });
-  const { speedup } = measure(trace.rounds.filter(({ clock }) => clock <= time), trace.header);
-  sheet.write(speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86,
-    { colour: "ink", font: `600 72px ${SANS}`, align: "right" });
+  paintRatio(scene, trace.rounds.filter(({ clock }) => clock <= time), share >= 1);
+  paintLegend(sheet);
   lanes.forEach((lane, i) => {
     paintBar(scene, lane.rounds.filter(({ clock }) => clock <= time), i);
     paintLane(scene, lane, time);
   });
+}
+
+// As the page tells it: pale while it is written, and with its doubt once it is over.
+/** @type {(scene: Scene, done: Round[], isOver: boolean) => void} */
+function paintRatio({ sheet, trace }, done, isOver) {
+  const m = measure(done, trace.header), found = uncertainty(done);
+  const isTold = isOver || m.rounds >= FEWEST_ROUNDS;
+  if (m.speedup === null || !isTold) return;
+  const isUnfair = isImpossible(found), isDoubted = isOver && doubt(m, found, true) !== "";
+  const isSettled = isOver && !isDoubted;
+  const width = sheet.write(isUnfair ? "?" : `${fixed(m.speedup, 2)}×`, UNTIL, 86,
+    { colour: isSettled ? "ink" : "soft", font: `600 72px ${SANS}`, align: "right" });
+  const said = isUnfair ? "no fair ratio" : isDoubted ? "uncertain" : isOver ? "" : "so far";
+  sheet.write(said, UNTIL - width - 16, 86, { ...SMALL, colour: isDoubted ? "rejected" : "soft", align: "right" });
+}
+
+/** @param {Painting} sheet */
+function paintLegend(sheet) {
+  let x = LEGEND_AT;
+  for (const [colour, word] of LEGEND) {
+    const width = sheet.write(word, x, HEIGHT - 18, { ...SMALL, colour: "ink" });
+    markWord(sheet, colour, { x, y: HEIGHT - 18, width, size: 19 }, word === "rejected");
+    x += width + 28;
+  }
+}
+
+/**
+ * The mark of a token under and behind its word.
+ * @type {(sheet: Painting, colour: keyof import("specviz/share/paint.js").Colours,
+ *   at: { x: number, y: number, width: number, size: number }, isStruck: boolean) => void}
+ */
+function markWord(sheet, colour, { x, y, width, size }, isStruck) {
+  sheet.context.globalAlpha = 0.16;
+  sheet.box([x, y - size + 2, width, size + 7], colour, 3);
+  sheet.context.globalAlpha = 1;
+  sheet.box([x, y + 8, width, 3], colour, 0);
+  if (isStruck) sheet.box([x, y - 0.36 * size, width, 3], colour, 0);
 }
 
 /** @type {(scene: Scene, done: Round[], place: number) => void} */
@@ -166,7 +212,7 @@ function paintBar({ sheet, most }, done, place) {
   sheet.write(LANES[place].name.toLowerCase(), EDGE, y + 6, SMALL);
   sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
   sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? "soft" : "accepted", 7);
-  const speed = clock ? ` · ${Math.round(tokens / clock)} tok/s` : "";
+  const speed = clock ? ` · ${perSecond(tokens / clock)} tok/s` : "";
   sheet.write(`${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
     { ...SMALL, colour: "ink", align: "right" });
 }
@@ -181,21 +227,16 @@ function paintLane(scene, { name, left, width, placed, lane }, time) {
   const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
   for (const piece of seen.filter(({ line }) => line >= first)) {
     const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
-    if (lane !== "baseline" && piece.outcome !== "given") paintMark(scene, piece, x, y, piece.judged <= time);
-    sheet.write(piece.text, x, y, { font: FACE, colour: piece.outcome === "given" ? "soft" : "ink" });
+    if (lane !== "baseline" && !piece.isGiven) paintMark(sheet, piece, x, y, piece.judged <= time);
+    sheet.write(piece.text, x, y, { font: FACE, colour: piece.isGiven ? "soft" : "ink" });
   }
 }
 
-/** @type {(scene: Scene, piece: Placed, x: number, y: number, isJudged: boolean) => void} */
-function paintMark({ sheet }, { text, outcome, width }, x, y, isJudged) {
-  const name = outcome === "ignored" || outcome === "untold" || outcome === "given" ? "soft" : outcome;
-  const mark = isJudged ? name : "draft";
+/** @type {(sheet: Painting, piece: Placed, x: number, y: number, isJudged: boolean) => void} */
+function paintMark(sheet, { text, mark, width }, x, y, isJudged) {
   const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
-  sheet.context.globalAlpha = 0.16;
-  sheet.box([x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
-  sheet.context.globalAlpha = 1;
-  sheet.box([x + blank, y + 8, width - blank, 3], mark, 0);
-  if (isJudged && outcome === "rejected") sheet.box([x + blank, y - 9, width - blank, 3], mark, 0);
+  const at = { x: x + blank, y, width: width - blank, size: FONT };
+  markWord(sheet, isJudged ? mark : "draft", at, isJudged && mark === "rejected");
 }
 
 const FONT = 25; // px
@@ -207,7 +248,8 @@ const LINE = 42; // px from line to line
  * on the lane's clock.
  * @typedef {object} Placed
  * @property {string} text
- * @property {Outcome | "given"} outcome
+ * @property {keyof import("specviz/share/paint.js").Colours} mark  its colour
+ * @property {boolean} isGiven  stands in the prompt
  * @property {number} x px
  * @property {number} line from 0
  * @property {number} width px
@@ -221,18 +263,24 @@ const LINE = 42; // px from line to line
 /** @type {(rounds: Round[], prompt: string) => Piece[]} */
 function piecesOf(rounds, prompt) {
   /** @type {Piece[]} */
-  const pieces = [{ text: prompt, outcome: "given", seen: 0, judged: 0 }];
+  const pieces = [{ text: prompt, mark: "soft", isGiven: true, seen: 0, judged: 0 }];
   for (const round of rounds) {
     const times = eventsOf(round);
-    round.drafted.forEach(({ text, outcome }, i) => {
-      if (outcome !== "ignored") pieces.push({ text, outcome, seen: times[i].time, judged: round.clock });
+    round.drafted.forEach((token, i) => {
+      if (token.outcome === "ignored") return;
+      pieces.push({ text: token.text, mark: markOf(token, round), isGiven: false, seen: times[i].time, judged: round.clock });
     });
-    for (const { text, outcome } of round.emitted) {
-      if (outcome !== "accepted") pieces.push({ text, outcome, seen: round.clock, judged: round.clock });
+    for (const token of round.emitted) {
+      if (token.outcome === "accepted") continue;
+      pieces.push({ text: token.text, mark: markOf(token, round), isGiven: false, seen: round.clock, judged: round.clock });
     }
   }
   return pieces;
 }
+
+/** The colour of a token's mark; one of a round without a guess came not free. @type {(token: Token, round: Round) => Placed["mark"]} */
+const markOf = ({ outcome }, { drafted }) =>
+  (outcome === "ignored" || outcome === "untold" || (outcome === "bonus" && !drafted.length) ? "soft" : outcome);
 
 // Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
 /** @type {(context: CanvasRenderingContext2D, rounds: Round[], prompt: string, width: number) => Placed[]} */

@@ -4,7 +4,7 @@
 import { chartFigure, fetchPlotly, REQUESTS } from "specviz/charts/charts.js";
 import { SERVER } from "specviz/words/description.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
-import { filmOf, filmType } from "specviz/share/film.js";
+import { filmOf, filmType, suffixOf } from "specviz/share/film.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { pictureOf } from "specviz/share/picture.js";
@@ -148,7 +148,9 @@ export class Takeaway {
 
 /** The entry that records a film: how far it is, and how to cancel it. @param {PageParts} page */
 function filmItem({ session, notice }) {
-  const start = element("button", "", "Short film (.webm)", { dataset: { take: "film" } }), cancel = element("button", "", "Cancel");
+  const label = `Short film (.${suffixOf(filmType() ?? "")})`;
+  const start = element("button", "", label, { dataset: { take: "film" } });
+  const cancel = element("button", "", "Cancel");
   const bar = element("progress", "", { "aria-label": "Recording of the film" });
   const row = element("div", "sv-film-row", { hidden: true }, element("span", "", "recording, 12 s"), bar, cancel);
   start.addEventListener("click", async () => {
@@ -165,7 +167,7 @@ function filmItem({ session, notice }) {
     cancel.focus({ preventScroll: true });
     try {
       const film = await filmOf(trace, { signal: stop.signal, progress: (share) => { bar.value = share; } });
-      if (film) saveBlob(film, `${fileStem(trace.header)}.${film.type.endsWith("mp4") ? "mp4" : "webm"}`);
+      if (film) saveBlob(film, `${fileStem(trace.header)}.${suffixOf(film.type)}`);
     } catch (error) {
       console.info("specviz: no film:", error);
       notice.show(FILM_FAILED, true);

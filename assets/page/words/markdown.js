@@ -2,8 +2,15 @@
 // that nothing that stands there changes later. Its signs stay in the text: tokens carry their marks.
 
 /**
- * What a letter is: plain text, code, a heading, in bold, or a sign of Markdown itself.
- * @typedef {"" | "code" | "head" | "strong" | "sign"} Kind
+ * What a letter is: plain text, code, a heading, in bold, a sign of Markdown itself, or what stands
+ * behind a fence, such as the name of a language.
+ * @typedef {"" | "code" | "head" | "strong" | "sign" | "info"} Kind
+ */
+
+/**
+ * What a line is to a block of code: none of it, the fence that opens it, a line in it, or the fence
+ * that closes it.
+ * @typedef {"" | "open" | "code" | "close"} Block
  */
 
 /**
@@ -19,7 +26,10 @@
  * @property {boolean} isHead
  */
 
-/** A part of a token. @typedef {{ text: string, kind: Kind }} Piece */
+/**
+ * A part of a token. block: of its line, as far as the line is known behind the piece.
+ * @typedef {{ text: string, kind: Kind, block: Block }} Piece
+ */
 
 /** The start of an answer. @type {Readonly<Reading>} */
 export const START = Object.freeze({
@@ -31,19 +41,34 @@ const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are c
 
 /**
  * A token's text in pieces of one kind each; every line break is a piece of its own.
- * @type {(text: string, before: Readonly<Reading>) => { pieces: Piece[], after: Reading }}
+ * @type {(text: string, begun: Readonly<Reading>) => { pieces: Piece[], after: Reading }}
  */
-export function read(text, before) {
-  const state = { ...before };
+export function read(text, begun) {
+  const state = { ...begun };
   const pieces = /** @type {Piece[]} */ ([]);
   const letters = [...text];
   letters.forEach((letter, i) => {
+    const before = blockOf(state);
     const kind = kindOf(letter, letters[i + 1], letters[i - 1], state);
+    const block = letter === "\n" ? before : blockOf(state);
     const last = pieces[pieces.length - 1];
     const joins = last && last.kind === kind && letter !== "\n" && !last.text.endsWith("\n");
-    if (joins) last.text += letter; else pieces.push({ text: letter, kind });
+    if (joins) {
+      last.text += letter;
+      last.block = block;
+    } else pieces.push({ text: letter, kind, block });
   });
   return { pieces, after: state };
+}
+
+/**
+ * What the line in which a text stands is to a block of code, as far as it is known.
+ * @param {Readonly<Reading>} reading
+ * @returns {Block}
+ */
+export function blockOf({ isFenced, isInfo }) {
+  if (isInfo) return isFenced ? "open" : "close";
+  return isFenced ? "code" : "";
 }
 
 /**
@@ -60,7 +85,7 @@ function kindOf(letter, next, previous, state) {
   state.ticks = isTick ? state.ticks + 1 : 0;
   if (begun !== null) state.line = begins(begun + letter) ? begun + letter : null;
   if (isTick && begun !== null && state.line !== null) return fenceTick(state);
-  if (state.isInfo) return "sign";
+  if (state.isInfo) return "info";
   if (state.isFenced) return "code";
   if (isTick) { state.isCode = !state.isCode; return "sign"; }
   if (state.isCode) return "code";
@@ -97,8 +122,17 @@ function newLine(state) {
   return kind;
 }
 
+// Tokens that a chat template sets, such as the end of a turn; a tag of HTML is none.
+const SIGN = String.raw`<([|｜])[\w▁-]{1,40}\1>|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn)>`;
+const ONE_SIGN = new RegExp(`^(?:${SIGN})$`);
+const SIGNS = new RegExp(SIGN, "g");
+
+/** Whether a token is a sign of a chat template. @param {string} text */
+export const isSpecial = (text) => ONE_SIGN.test(text.trim());
+
 /**
- * Whether a token is one of those that a chat template sets, such as the end of a turn; a tag of HTML is none.
- * @param {string} text
+ * The signs of chat templates in a text, each once: a tokenizer that has them takes them for tokens of
+ * its own, whoever has written them.
+ * @type {(text: string) => string[]}
  */
-export const isSpecial = (text) => /^(<([|｜])[\w▁-]{1,40}\2>|<\/?(s|bos|eos|pad|unk|start_of_turn|end_of_turn)>)$/.test(text.trim());
+export const signsIn = (text) => [...new Set(text.match(SIGNS) ?? [])];

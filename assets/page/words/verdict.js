@@ -3,6 +3,7 @@
 
 import { isSeveral, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
+import { remaining } from "specviz/facts/remaining.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { ruleOf } from "specviz/words/reasons.js";
@@ -143,7 +144,7 @@ export function headlineOf(shown, race, chosen, ratios) {
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
     detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
-    beside: replayOf(shown, race, chosen)
+    beside: replayOf(shown, race, chosen) || remainder(race)
       || (isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
     doubt: doubt(m, found, isOver),
   };
@@ -157,6 +158,17 @@ function replayOf(shown, race, chosen) {
   const rounds = twoRounds(shown, chosen), m = measure(rounds);
   const isTold = m.rounds >= FEWEST_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
   return isTold ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
+}
+
+const LONG = 10; // seconds: who waits longer wants to know for how long
+const ROUGH = 20; // seconds, from which on an estimate is told in steps of five
+
+/** About how long a long run will still take; empty for others, and once it is over. @param {Trace} race */
+function remainder(race) {
+  const found = race.end === null ? remaining(race) : null;
+  if (!found || found.taken + found.left < LONG || !race.rounds.length) return "";
+  const step = found.left > ROUGH ? 5 : 1;
+  return `about ${Math.max(1, step * Math.ceil(found.left / step))} s left`;
 }
 
 /**

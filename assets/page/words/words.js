@@ -6,6 +6,17 @@ import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 /** @type {(value: number | null | undefined, digits: number) => string} */
 export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
 
+const SLOW = 20; // tokens per second: a slower lane needs a decimal, or 6 beside 4 would not be 1.75 times as fast
+
+/**
+ * Tokens per second, as a figure without its unit.
+ * @param {number | null | undefined} rate
+ */
+export function perSecond(rate) {
+  const digits = rate != null && Number(rate.toFixed(1)) < SLOW ? 1 : 0;
+  return fixed(rate, digits);
+}
+
 /** @param {number | null} value */
 export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
 
@@ -44,24 +55,22 @@ export const begunBy = ({ prompt, question }) => (question == null ? prompt : ""
 export const duration = (seconds, most) =>
   (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
+/**
+ * What is said of signs of a chat template in a prompt.
+ * @param {string[]} signs at least one
+ */
+export function signsText(signs) {
+  const named = signs.slice(0, 3).join(", ") + (signs.length > 3 ? ", …" : "");
+  return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own and not as `
+    + "text, so what follows may pass for another’s turn, as in transformers and llama.cpp.";
+}
+
 /** @type {(count: number, word: string) => string} */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** What is said of a run that comes from a visitor's file. */
 export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
-
-/**
- * Whose the tokens are that the target wrote after no refusal.
- * @param {Round[]} rounds
- * @param {number} bonus how many there are
- */
-export function bonusOf(rounds, bonus) {
-  const own = rounds.filter(({ lane, drafted, emitted }) =>
-    lane === "speculative" && !drafted.length && emitted.length).length;
-  if (!own) return "one more, free";
-  return own === bonus ? "no guesses" : `${own} with no guess`;
-}
 
 /** @typedef {ReturnType<typeof comparison>} Comparison */
 
@@ -100,13 +109,14 @@ export function sameness({ compared, differAt }, trace) {
 const REASONS = { eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped" };
 
 /**
- * What a lane has written, and why it ended if it did before its length.
+ * What a lane has written, and why it ended.
  * @param {number} count
  * @param {number | null} drafted null in a lane that never drafts
  * @param {EndReason} [reason]
  */
 export function written(count, drafted, reason) {
   const drafts = drafted === null ? "" : `${drafted} drafted, `;
+  if (reason === "length") return `${drafts}stopped at ${plural(count, "token")}`;
   const ended = reason && REASONS[reason];
   return `${drafts}${count} written${ended ? ` · ${ended}` : ""}`;
 }

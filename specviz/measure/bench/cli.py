@@ -13,7 +13,8 @@ from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
-from ...pairs.spec import address_of, is_row
+from ...pairs.spec import address_of
+from ...pairs.table import own_folder
 from ...prompts import OWN_SET, in_turn, prompts_file
 from .batch import LARGEST, batch_report
 from .lanes import lanes_report
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
-    prompts = "a prompt in each line, JSON, or JSONL; default: held-out ones"
+    prompts = "a prompt in each line, JSON, JSONL or CSV; default: held-out ones"
     add("--prompts", type=Path, help=prompts)
     add("--count", type=whole(1), default=5, help="number of prompts, default 5")
     add("--repeats", type=whole(1), default=3, help="default 3")
@@ -77,9 +78,9 @@ def main(options: argparse.Namespace) -> None:
 
 def _prompts(options: argparse.Namespace) -> list[str]:
     """Those of the file; else the pair's own, one of each kind first, or the held-out ones."""
-    own = ASSETS / options.pair / OWN_SET
-    if options.prompts is None and is_row(options.pair) and own.is_file():
-        return [one.text for one in in_turn(prompts_file(own))]
+    own = own_folder(options.pair)
+    if options.prompts is None and own is not None and (own / OWN_SET).is_file():
+        return [one.text for one in in_turn(prompts_file(own / OWN_SET))]
     return [one.text for one in prompts_file(options.prompts or ASSETS / "pair" / "prompts.json")]
 
 

@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gammas", type=int, nargs="+", default=list(usual.gammas), help="default 1 2 3 5 8")
     add("--policies", nargs="+", choices=GAMMA_POLICIES, default=list(usual.policies))
     add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))
-    add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
+    add(
+        "--prompts",
+        metavar="FILE",
+        help="a prompt in each line, JSON, JSONL or CSV; default: its own",
+    )
     add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
     most, words = usual.base.max_new_tokens, "of each text, default %(default)s"
     add("--max-new-tokens", type=int, default=most, help=words)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import TypeAlias
 from urllib.parse import urlencode
 
@@ -23,6 +25,7 @@ from .types import (
     EngineSettings,
     Machine,
     Measured,
+    Place,
     Recommendation,
     Row,
     SweepRequest,
@@ -76,9 +79,21 @@ def _recommendation(
         answer, headline = _answer(best, best.measured, best.speedup, rival)
         reasons = tuple(_reasons(best, best.measured, rows, answer))
         doubt = " ".join(_doubts(best.measured, rows, rival))
-    to_use = best.configuration if best is not None and answer == "speculate" else None
-    settings = engine_settings(to_use, machine) if to_use and machine is not None else ()
-    return Recommendation(temperature, answer, headline, reasons, doubt, to_use, settings)
+    if best is None or answer != "speculate":
+        return Recommendation(temperature, answer, headline, reasons, doubt, None, ())
+    paying = [best, *sorted(filter(_pays, rows), key=_speed, reverse=True)]
+    settings = engine_settings(paying, machine) if machine is not None else ()
+    return Recommendation(
+        temperature, answer, headline, reasons, doubt, best.configuration, settings
+    )
+
+
+def _pays(row: Row) -> bool:
+    """Whether a row is faster than the target alone beyond noise, and was measured enough."""
+    found = row.speedup
+    if row.mark in ("best", "open") or found is None or found.low is None:
+        return False
+    return found.low > 1.0 and found.value >= 1 + NEAR
 
 
 def _promise(row: Row) -> float:
@@ -167,46 +182,73 @@ def page_query(row: Configuration, request: SweepRequest, machine: Machine | Non
     return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 
 
-def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSettings, ...]:
-    """The row for transformers, vLLM, SGLang and llama.cpp."""
+def engine_settings(rows: Sequence[Row], machine: Machine) -> tuple[EngineSettings, ...]:
+    """For transformers, vLLM, SGLang and llama.cpp, the first of these rows that the engine can
+    run. rows: at least one, the best one first."""
+    best, *others = rows
+    settings = []
+    for engine, (version, address) in SOURCES.items():
+        text, note = _spelled(best.configuration, machine, engine)
+        for row in others:
+            if text:
+                break
+            text, more = _spelled(row.configuration, machine, engine)
+            if text:
+                note = f"{_instead(engine, best, row)} {more}"
+        settings.append(EngineSettings(engine, version, address, text, note.strip()))
+    return tuple(settings)
+
+
+def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, str]:
+    """What to paste for a row into an engine, empty if it has no such drafter; and a note."""
     write = drafter_kind(row.drafter).deployed
     spelled: Spelled = resolved(write)(row, machine) if write else {}
-    result = []
-    for engine, (version, address) in SOURCES.items():
-        absent = f"{engine} has no such drafter, so there is nothing to paste."
-        text, note = spelled.get(engine) or spelled.get("", ("", absent))
-        if text and row.policy != "fixed" and engine != HAS_POLICIES:
-            note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
-        result.append(EngineSettings(engine, version, address, text, note.strip()))
-    return tuple(result)
+    absent = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
+    text, note = spelled.get(engine) or spelled.get("", ("", absent))
+    if text and row.policy != "fixed" and engine != HAS_POLICIES:
+        note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
+    return text, note
+
+
+def _instead(engine: str, best: Row, row: Row) -> str:
+    """Why an engine gets another row than the best one."""
+    return (
+        f"These settings are those of {row.configuration.label}, {_speed(row):.2f} times as fast "
+        f"as the target alone: {engine} cannot run {best.configuration.label}."
+    )
 
 
 def draft_model(row: Configuration, machine: Machine) -> Spelled:
     """A draft model."""
-    gamma, draft, samples = row.gamma, machine.draft, row.temperature > 0.0
+    gamma, samples = row.gamma, row.temperature > 0.0
     schedule = "constant" if row.policy == "fixed" else "heuristic"
     # By default vLLM's and llama.cpp's drafts are greedy also where the target samples.
     how = {"draft_sample_method": "probabilistic"} if samples else {}
     drawn = " --spec-draft-sampling probabilistic" if samples else ""
+    target, draft = _target(machine), _draft(machine)
     by_sglang = (
-        f"STANDALONE --speculative-draft-model-path {draft} --speculative-num-steps {gamma} "
-        "--speculative-eagle-topk 1"
+        f"STANDALONE --speculative-draft-model-path {quote(draft.name)} "
+        f"--speculative-num-steps {gamma} --speculative-eagle-topk 1"
     )
     return {
         "transformers": (
-            f"assistant = AutoModelForCausalLM.from_pretrained({draft!r})\n"
+            f"assistant = AutoModelForCausalLM.from_pretrained({_loaded(draft)})\n"
             f"assistant.generation_config.num_assistant_tokens = {gamma}\n"
             f'assistant.generation_config.num_assistant_tokens_schedule = "{schedule}"\n'
             "assistant.generation_config.assistant_confidence_threshold = 0.0\n"
             + _generate(row, "assistant_model=assistant"),
             "Its own policy is the nearest to this one." if row.policy == "optimal" else "",
         ),
-        "vLLM": (_by_vllm(row, machine, method="draft_model", model=draft, **how), ""),
+        "vLLM": (
+            _by_vllm(row, machine, method="draft_model", model=draft.name, **how),
+            _tokenizer_note(machine),
+        ),
         "SGLang": (_by_sglang(row, machine, by_sglang), ""),
         "llama.cpp": (
-            "llama-server -m target.gguf --spec-type draft-simple --spec-draft-model draft.gguf "
+            f"llama-server -m {_gguf(target, 'target.gguf')} --spec-type draft-simple "
+            f"--spec-draft-model {_gguf(draft, 'draft.gguf')} "
             f"--spec-draft-n-max {gamma} --spec-draft-p-min 0{drawn}",
-            f"It needs GGUF files of {machine.target} and {draft}.",
+            _files_note(target, draft),
         ),
     }
 
@@ -216,25 +258,26 @@ def ngram(row: Configuration, machine: Machine) -> Spelled:
     low, high = min(SIZES), max(SIZES)
     sizes = {"prompt_lookup_min": low, "prompt_lookup_max": high}
     lookup = f"prompt_lookup_num_tokens={row.gamma}, max_matching_ngram_size={high}"
+    target = _target(machine)
     return {
         "transformers": (_generate(row, lookup), ""),
-        "vLLM": (_by_vllm(row, machine, method="ngram", **sizes), ""),
+        "vLLM": (_by_vllm(row, machine, method="ngram", **sizes), _tokenizer_note(machine)),
         "SGLang": (
             f"{_by_sglang(row, machine, 'NGRAM')} --speculative-ngram-max-bfs-breadth 1",
             "It also remembers the texts of earlier requests.",
         ),
         "llama.cpp": (
-            "llama-server -m target.gguf --spec-type ngram-simple "
+            f"llama-server -m {_gguf(target, 'target.gguf')} --spec-type ngram-simple "
             f"--spec-ngram-simple-size-n {low} --spec-ngram-simple-size-m {row.gamma}",
-            f"It needs a GGUF file of {machine.target}.",
+            _files_note(target),
         ),
     }
 
 
 def suffix(row: Configuration, machine: Machine) -> Spelled:
     """Counts of what followed."""
-    note = "It also looks into earlier answers of the server."
-    return {"vLLM": (_by_vllm(row, machine, method="suffix"), note)}
+    note = f"It also looks into earlier answers of the server. {_tokenizer_note(machine)}"
+    return {"vLLM": (_by_vllm(row, machine, method="suffix"), note.strip())}
 
 
 def early_exit(row: Configuration, machine: Machine) -> Spelled:
@@ -248,6 +291,44 @@ def head(row: Configuration, machine: Machine) -> Spelled:
     return {"": ("", "Settings for a head are not written here.")}
 
 
+def _target(machine: Machine) -> Place:
+    return machine.target_place or Place(machine.target)
+
+
+def _draft(machine: Machine) -> Place:
+    return machine.draft_place or Place(str(machine.draft))
+
+
+def _loaded(model: Place) -> str:
+    """The arguments with which transformers loads a model."""
+    if model.gguf is None or model.package:
+        return repr(model.name)
+    path = Path(model.gguf)
+    return f"{str(path.parent)!r}, gguf_file={path.name!r}"
+
+
+def _gguf(model: Place, placeholder: str) -> str:
+    """The GGUF file of a model for a shell."""
+    return quote(model.gguf or placeholder)
+
+
+def _files_note(*models: Place) -> str:
+    """Which GGUF files are still to be had, and where others are."""
+    missing = [model.name for model in models if model.gguf is None]
+    files = "GGUF files" if len(missing) > 1 else "a GGUF file"
+    notes = [f"It needs {files} of {' and '.join(missing)}."] if missing else []
+    notes += [
+        f"{model.gguf} lies in the package {model.package}." for model in models if model.package
+    ]
+    return " ".join(notes)
+
+
+def _tokenizer_note(machine: Machine) -> str:
+    target = _target(machine)
+    is_file = target.gguf is not None and not target.package
+    return "With a GGUF file it wants --tokenizer and the original model's id." if is_file else ""
+
+
 def _generate(row: Configuration, drafts: str) -> str:
     greedy = row.temperature == 0.0
     how = "do_sample=False" if greedy else f"do_sample=True, temperature={row.temperature:g}"
@@ -256,12 +337,14 @@ def _generate(row: Configuration, drafts: str) -> str:
 
 def _by_vllm(row: Configuration, machine: Machine, **config: object) -> str:
     whole = {"num_speculative_tokens": row.gamma, **config}
-    return f"vllm serve {machine.target} --speculative-config '{json.dumps(whole)}'"
+    target = quote(_target(machine).name)
+    return f"vllm serve {target} --speculative-config {quote(json.dumps(whole))}"
 
 
 def _by_sglang(row: Configuration, machine: Machine, algorithm: str) -> str:
     # The tokens of a pass: the drafts, and the committed one before them.
     return (
-        f"python -m sglang.launch_server --model-path {machine.target} --speculative-algorithm "
-        f"{algorithm} --speculative-num-draft-tokens {row.gamma + 1}"
+        f"python -m sglang.launch_server --model-path {quote(_target(machine).name)} "
+        f"--speculative-algorithm {algorithm} "
+        f"--speculative-num-draft-tokens {row.gamma + 1}"
     )

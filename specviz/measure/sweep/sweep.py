@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...core.events import Event, Round
 from ...core.header import model_name
 from ...core.race import race
-from ...environment import ASSETS
 from ...errors import PromptError, SpecvizError
 from ...kinds import drafter_kind
 from ...lanes import SPECULATIVE
@@ -32,6 +30,7 @@ from ...sides.early_exit import best_exit
 from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
 from .deploy import page_query, recommendations
+from .places import places_of
 from .table import Findings, run_of
 from .types import (
     Configuration,
@@ -264,11 +263,14 @@ def _memory(pair: Pair, drafter: str) -> int | None:
 def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
     """Where a race ran. drafters: those of the sweep."""
     head = trace.header
+    target = model_name(pair.target)
+    draft = None if pair.draft is None else model_name(pair.draft)
+    target_place, draft_place = places_of(pair, target, draft)
     exits = any(drafter_kind(drafter).needs == "layers" for drafter in drafters)
     return Machine(
         pair=pair.name,
-        target=_named(pair.target),
-        draft=None if pair.draft is None else _named(pair.draft),
+        target=target_place.name,
+        draft=None if draft_place is None else draft_place.name,
         device=head.device,
         processor=head.processor,
         dtype=head.dtype,
@@ -277,11 +279,6 @@ def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
         versions=head.versions,
         date=head.date,
         exit_layers=best_exit(pair.target, pair.vocab).layers if exits else None,
+        target_place=target_place,
+        draft_place=draft_place,
     )
-
-
-def _named(model: Any) -> str:
-    # The built-in pair is named by its place in the repository, which can be pasted.
-    path = Path(str(getattr(model, "name_or_path", "")))
-    is_ours = path.is_relative_to(ASSETS)
-    return f"assets/{path.relative_to(ASSETS).as_posix()}" if is_ours else model_name(model)

@@ -141,19 +141,23 @@ class Findings:
         predicted = {row.key: self._predicted_values(row) for row in self.rows}
         marks: dict[str, Mark] = {}
         eliminated: set[str] = set()
+        shifts: dict[str, float] = {}
         possible = [row for row in self.rows if row.drafter not in self.missing]
         for temperature in dict.fromkeys(row.temperature for row in possible):
             group = [row.key for row in possible if row.temperature == temperature]
             values = {key: measured[key] for key in group}
             marks |= marked(values, predicted)
             eliminated |= slower(values)
+            shifts |= fitted(values).shifts
         return tuple(
             Row(
                 configuration=one,
                 status=self._status(one, bool(runs[one.key]), one.key in eliminated),
                 mark=marks.get(one.key),
                 predicted=self._prediction(one, predicted[one.key]),
-                measured=self._measured(one, runs[one.key], measured[one.key]),
+                measured=self._measured(
+                    one, runs[one.key], measured[one.key], shifts.get(one.key, 0.0)
+                ),
                 memory=self.memory.get(one.drafter),
                 note=self.missing.get(one.drafter, ""),
             )
@@ -181,7 +185,10 @@ class Findings:
         exact = row.temperature == 0.0
         return Predicted(exact=exact, speedup=speedup, **figures(total)) if total else None
 
-    def _measured(self, row: Configuration, runs: list[OneRace], values: Values) -> Measured | None:
+    def _measured(
+        self, row: Configuration, runs: list[OneRace], values: Values, shift: float
+    ) -> Measured | None:
+        """shift: what is added to the mean of the values, for the prompts on which it ran."""
         if not runs:
             return None
         # A greedy repeat has the same rounds again: they are counted once.
@@ -200,7 +207,7 @@ class Findings:
             prompts=len(once),
             rate=_rate(metrics, SPECULATIVE),
             alone_rate=_rate(metrics, BASELINE),
-            speedup=geometric_mean([*values.values()]) if values else None,
+            speedup=geometric_mean([v + shift for v in values.values()]) if values else None,
             by_kind={kind: geometric_mean(some) for kind, some in by_kind.items()},
             tau_predicted=None if alpha is None else ratio(tokens, total.total()),
             c=statistics.median(c) if c else None,
@@ -244,12 +251,21 @@ def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, floa
     return mean_interval(tuple(one[question] - other[question] for question in shared))
 
 
-def best_row(rows: Mapping[str, Values]) -> str | None:
-    """The key of the fastest row among those measured on at least half as many prompts as any.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How fast rows are when the prompts on which they happened to run are allowed for.
 
-    How fast a row is when the prompts on which it happened to run are allowed for: its part in
-    value = row + prompt, fitted by turns (least squares for an unbalanced table).
+    effects: by row. shifts: what is to be added to the mean of a row's own values to have its mean
+    on the prompts of all rows; 0 for one that ran on all of them.
     """
+
+    effects: dict[str, float]
+    shifts: dict[str, float]
+
+
+def fitted(rows: Mapping[str, Values]) -> Fit:
+    """The rows' parts in value = row + prompt, fitted by turns (least squares for an unbalanced
+    table)."""
     rows = {key: values for key, values in rows.items() if values}
     prompts = dict.fromkeys((question for values in rows.values() for question in values), 0.0)
     effects = dict.fromkeys(rows, 0.0)
@@ -259,6 +275,18 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
         for question in prompts:
             left = [v[question] - effects[key] for key, v in rows.items() if question in v]
             prompts[question] = statistics.fmean(left)
+    usual = statistics.fmean(prompts.values()) if prompts else 0.0
+    shifts = {
+        key: usual - statistics.fmean(prompts[question] for question in values)
+        for key, values in rows.items()
+    }
+    return Fit(effects, shifts)
+
+
+def best_row(rows: Mapping[str, Values]) -> str | None:
+    """The key of the fastest row, as `fitted` has it, among those measured on at least half as many
+    prompts as any."""
+    effects = fitted(rows).effects
     most = max(map(len, rows.values()), default=0)
     known = [key for key in effects if 2 * len(rows[key]) >= most]
     return max(known, key=effects.__getitem__, default=None)
@@ -285,9 +313,13 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
     if best is None:
         return {}
     marks: dict[str, Mark] = {best: "best"}
+    effects = fitted(values).effects
+    behind = slower(values)
+    # Faster as far as it is known, and not the best one only since it ran on too few prompts.
+    ahead = {key for key, effect in effects.items() if effect > effects[best]} - behind
     for key, own in values.items():
         interval = difference(own, values[best], min(ENOUGH, len(values[best])))
-        if key != best and is_open(own, values[best], predicted[key]):
+        if key != best and (key in ahead or is_open(own, values[best], predicted[key])):
             marks[key] = "open"
         elif key != best and interval is not None and interval[1] >= 0:
             marks[key] = "tied"

@@ -209,11 +209,12 @@ class SweepProgress:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """A row's settings for another engine.
+    """The settings of the best row that another engine can run.
 
     engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation that
-    they were read from. source: its address. text: to paste; empty if the engine cannot do this.
-    note: a sentence on what differs, or why there is no text.
+    they were read from. source: its address. text: to paste; empty if the engine can run none of
+    the rows that pay. note: sentences on what differs, or why there is no text; if it is not the
+    best row of all, which one it is.
     """
 
     engine: str
@@ -229,7 +230,7 @@ class Recommendation:
 
     best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
     sentences. doubt: a sentence on how far this can be trusted; empty if nothing speaks against
-    it. settings: `best` for other engines.
+    it. settings: for each other engine, the best row that it can run.
     """
 
     temperature: float
@@ -242,10 +243,24 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model is, for the command line of another engine.
+
+    name: its hub id, folder or GGUF file. gguf: its GGUF file, None if no such file is known.
+    package: the package that holds this file, empty if none does.
+    """
+
+    name: str
+    gguf: str | None = None
+    package: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
     of the target's passes. threads: that share the passes of the target alone. exit_layers: the
-    layers of an early exit, if one is swept."""
+    layers of an early exit, if one is swept. target_place, draft_place: None if only the names are
+    known."""
 
     pair: str
     target: str
@@ -258,6 +273,8 @@ class Machine:
     versions: dict[str, str]
     date: str
     exit_layers: int | None = None
+    target_place: Place | None = None
+    draft_place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from ...prompts import OF_A_SWEEP
-from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPTS, TRACE
+from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPT_FILES, TRACE
 from ...variables import ORIGINS
 from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
@@ -32,7 +32,7 @@ FILES = "/files/"
 MOST_BYTES = {
     TRACE: MOST_PACKED,
     **dict.fromkeys(FORMS, MOST_UNPACKED),
-    PROMPTS: OF_A_SWEEP.bytes,
+    **dict.fromkeys(PROMPT_FILES, OF_A_SWEEP.bytes),
 }
 """What a file may be read as, and the bytes that it may then have."""
 

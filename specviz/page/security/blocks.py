@@ -12,9 +12,9 @@ import asyncio
 import inspect
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -205,10 +205,17 @@ def _taken(line: list[Event], session: str) -> list[Event]:
 
 class Page(gr.Blocks):
     """Blocks whose events wait for somebody who reads their results, and fail with a sentence. The
-    details are in the log. runs: its queue. reader: of visitors' files."""
+    details are in the log. runs: its queue. reader: of visitors' files. programs: the endpoints for
+    programs by name, with their parameters."""
 
     runs: RunQueue
     reader: FileReader
+    programs: Mapping[str, inspect.Signature]
+
+    @cached_property
+    def event_names(self) -> dict[int, str]:
+        """The names of events by the number with which a client may call them."""
+        return {number: str(event.api_name) for number, event in self.fns.items()}
 
     def launch(self, *args: Any, prevent_thread_lock: bool = False, **kwargs: Any) -> Any:
         """As Gradio's, with time limits of uvicorn that Gradio has no options for."""

@@ -41,6 +41,7 @@ from .addresses import (
 )
 from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
 from .blocks import check_libraries
+from .fields import check_fields
 from .requests import NOT_OURS, Bodies, Refused, check, client_of, with_id
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,8 @@ class Guard:
         client, promised = client_of(scope), headers.get("content-length")
         async with self._bodies.read(receive, post.most, promised, client) as raw:
             if post.kind is not None:
+                if post.begins:
+                    check_fields(path, raw, page.programs, page.event_names)
                 check(raw, post.kind)
             if post.reads is not None:
                 found = await run_in_threadpool(page.reader.answer, post.reads, raw)

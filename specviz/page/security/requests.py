@@ -159,6 +159,7 @@ class _Question(_Named):
 
 
 Kind: TypeAlias = TypeAdapter[Any]
+_PLAIN: Kind = TypeAdapter(Plain)
 NAMED: Kind = TypeAdapter(_Named)
 EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
 VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MOST_ARGUMENTS)])
@@ -173,6 +174,15 @@ def check(raw: bytes, kind: Kind) -> None:
         kind.validate_python(orjson.loads(raw), strict=True)
     except ValueError:
         raise Refused(400, NOT_OURS) from None
+
+
+def is_plain(value: object) -> bool:
+    """Whether a field of an event may hold this."""
+    try:
+        _PLAIN.validate_python(value, strict=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _structure(raw: bytes) -> int:

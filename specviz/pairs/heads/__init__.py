@@ -3,6 +3,7 @@ what the doctor finds about them before their weights are read."""
 
 from __future__ import annotations
 
+from ..beside import ASSISTANTS, is_eagle, is_head_config
 from ..findings import Finding, Findings, file_findings, good, stopping
 from ..hub import find_source, safe_files
 from ..memory import shown_count
@@ -11,15 +12,14 @@ from ..pair import text_config
 from ..spec import OWN_LAYERS
 from . import library
 from .eagle import HeadConfig
-from .eagle_files import config_values, is_eagle, read_head
+from .eagle_files import config_values, read_head
 
 
 def is_head(name: str) -> bool:
     """Whether a pair's second name is that of a head, and not of a draft model."""
     if name == OWN_LAYERS:
         return True
-    values = config_values(name)
-    return is_eagle(values) or values.get("model_type") in library.ASSISTANTS
+    return is_head_config(config_values(name))
 
 
 def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
@@ -31,7 +31,7 @@ def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     if name == OWN_LAYERS:
         return library.read_mtp(target)
     values = config_values(name)
-    if values.get("model_type") in library.ASSISTANTS:
+    if values.get("model_type") in ASSISTANTS:
         return library.read_assistant(find_source(name), target.model)
     return read_head(find_source(name), values, target.model) if is_eagle(values) else None
 
@@ -59,7 +59,7 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
             f"its {text_config(target.model).num_hidden_layers} layers, and can draft "
             f"{form.draft_vocab:,} of the target's {form.layer.vocab_size:,} tokens"
         )
-    elif form.config.model_type in library.ASSISTANTS:
+    elif form.config.model_type in ASSISTANTS:
         what = f"is an assistant of {parameters}: it reads the target's last state and its cache"
     else:
         what = (

@@ -39,13 +39,6 @@ def config_values(name: str) -> dict[str, Any]:
         return {}
 
 
-def is_eagle(values: dict[str, Any]) -> bool:
-    """Whether this is the config of an EAGLE-3 head."""
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return one_layer or any("eagle3" in str(name).lower() for name in names)
-
-
 def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadMetadata:
     """The metadata of the head with this config. target: the model that it is for, perhaps on the
     `meta` device.

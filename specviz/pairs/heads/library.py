@@ -31,9 +31,6 @@ from .eagle import check_fit
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
 
-ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
-"""The types of models that are assistants."""
-
 
 class MtpHead:
     """The multi-token prediction layers of a loaded target.

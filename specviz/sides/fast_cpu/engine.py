@@ -15,6 +15,7 @@ from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.numpy_path import NumpyPath
 from ...core.states import StateReader
+from ...core.stopping import check_stop
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
@@ -228,6 +229,8 @@ class CompiledEngine(OwnEngine):
         slots = int(self._slots.max()) + 1
         self._states = np.empty((len(places), slots * passes.plan.width), np.float32)
         for begin in range(0, len(places), FED):
+            if begin:  # a long prompt
+                check_stop()
             block = places[begin : begin + FED]
             first = max(0, begin - skipped)
             wanted = logits[first : max(first, begin + len(block) - skipped)]

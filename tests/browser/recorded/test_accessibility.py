@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from visitor import Visit, Visitor
 
 ALL = {"resultTypes": ["violations"]}
@@ -22,6 +22,10 @@ def open_views(visitor: Visitor) -> Iterator[str]:
     )
     visitor.state("ended")
     yield "race"
+    page.keyboard.press("m")
+    expect(visitor.player).to_have_attribute("data-reading", "text")
+    yield "text"
+    page.keyboard.press("m")
     for key, view in (("e", ".sv-explain[open]"), ("d", "dialog.sv-choose")):
         page.keyboard.press(key)
         expect(page.locator(view)).to_be_visible()
@@ -54,4 +58,39 @@ def test_no_view_has_a_violation(visit: Visit, theme: str, options: dict[str, ob
     visitor = visit(query=f"?theme={theme}")
     visitor.page.evaluate(Axe().axe_script)
     found = {view: violations(visitor.page, options) for view in open_views(visitor)}
-    assert len(found) == 6 and not any(found.values()), found
+    assert len(found) == 7 and not any(found.values()), found
+
+
+# WCAG 2.2 of the notice's own colours; both are opaque.
+CONTRAST = """(node) => {
+  const { color, backgroundColor } = getComputedStyle(node);
+  const luminance = (colour) => {
+    const [red, green, blue] = colour.match(/[\\d.]+/g).map((part) => Number(part) / 255)
+      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [dim, bright] = [luminance(color), luminance(backgroundColor)].sort((a, b) => a - b);
+  return (bright + 0.05) / (dim + 0.05);
+}"""
+PHONE, TABLET, SMALL, LARGE = (390, 844), (820, 1180), (1280, 720), (1920, 1080)
+DAMAGED = {"name": "run.json", "mimeType": "application/json", "buffer": b"{"}
+
+
+def check_notice(page: Page, notice: Locator, where: str) -> None:
+    for width, height in (PHONE, TABLET, SMALL, LARGE):
+        page.set_viewport_size({"width": width, "height": height})
+        expect(notice).to_be_in_viewport(ratio=1)
+        assert notice.evaluate(CONTRAST) >= 4.5, (where, width)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_notice_can_be_read_at_every_width(visit: Visit, theme: str) -> None:
+    visitor = visit(query=f"?theme={theme}")
+    page = visitor.page
+    notice = page.locator("[data-notice]")
+    page.locator("#presets .preset").nth(1).click()
+    expect(notice).to_contain_text("Press Run.")
+    check_notice(page, notice, "what may be of interest")
+    page.locator("[data-open]").set_input_files(DAMAGED)
+    expect(notice).to_have_attribute("role", "alert")
+    check_notice(page, notice, "what went wrong")

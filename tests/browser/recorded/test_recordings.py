@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from filed import tokens
+from filed import legend_counts, tokens
 from machine_load import is_busy
 from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
@@ -128,7 +128,7 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
         expect(page.locator("[data-position]")).to_have_text(
             f"{len(rounds)} / {len(run.rounds)} passes"
         )
-        for name, count in expected["counts"].items():
+        for name, count in legend_counts(asdict(r) for r in rounds).items():
             expect(page.locator(f"[data-count={name}]")).to_have_text(str(count))
         # The finished run's own ratio stays: that of a part of it is small, if there is one.
         expect(page.locator("[data-headline]")).to_have_text(two_places(whole.speedup))

@@ -54,7 +54,7 @@ def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit) -> None:
             seen = page.evaluate(MEASURES)
             assert seen["over"] == [0, 0] and not seen["outside"] and not seen["wide"], seen
             assert min(seen["headline"]) >= 48 and min(seen["tokens"]) >= 24
-            assert len(seen["legend"]) == 5 and min(seen["legend"]) >= 20
+            assert len(seen["legend"]) == 6 and min(seen["legend"]) >= 20
             assert (seen["charts"], seen["controls"]) == (1, 0)
     assert min(seen["tokens"]) > 45  # type grows with the screen
 

@@ -12,6 +12,8 @@ from toy_recordings import SAMPLED, recorded, saved
 from visitor import PATIENCE, Visit
 
 from specviz import Trace, compute_metrics
+from specviz.environment import ASSETS
+from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import uncertainty
 
 STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")]
@@ -115,7 +117,7 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     visitor.state("running")
     page = visitor.page
     assert check(page)["lanes"]["speculative"]["gamma"] == 3
-    expect(page.locator("[data-differs]")).to_contain_text("pair smollm2-1.7b-135m")
+    expect(page.locator("[data-differs]")).to_contain_text("pair SmolLM2-1.7B-Instruct + SmolLM2")
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -157,3 +159,18 @@ def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
         expect(headline).to_have_text(
             "?" if found.doubt == "price" else f"{compute_metrics(run).speedup:.2f}"
         )
+
+
+def test_a_run_that_is_opened_again_sets_prompt_preset_and_settings(visit: Visit) -> None:
+    visitor = visit()
+    visitor.playing()
+    page = visitor.page
+    raw = (ASSETS / "recordings" / "repetitive.json.gz").read_bytes()
+    file: Any = {"name": "run.json.gz", "mimeType": "application/gzip", "buffer": raw}
+    page.locator("[data-open]").set_input_files(file)
+    prompt = read_recording(raw).header.prompt
+    expect(page.get_by_label("Prompt", exact=True)).to_have_value(prompt)
+    preset = page.locator("button.preset", has_text="repetitive")
+    expect(preset).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("[data-differs]")).to_be_hidden()
+    page.wait_for_function("location.search.includes('preset=repetitive')")

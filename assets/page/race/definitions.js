@@ -1,0 +1,87 @@
+// What a caption means, in one sentence: on hover, focus and tap. Captions name their word in `data-define`.
+
+import { closest, element, find } from "specviz/dom/dom.js";
+import { GLOSSARY, TERMS } from "specviz/words/terms.js";
+
+const CAPTION = "[data-define]";
+const GAP = 8; // px between a caption and its sentence
+const EDGE = 8; // px between the sentence and the window
+
+/**
+ * A caption that says what it means.
+ * @param {string} term  a name in `TERMS`
+ * @param {...import("specviz/dom/dom.js").Content} content
+ */
+export const defined = (term, ...content) =>
+  element("button", "sv-term", ...content, { dataset: { define: term } });
+
+export class Definitions {
+  #root;
+  #sentence = element("p", "sv-definition", { id: "sv-definition", role: "tooltip", hidden: true });
+  #caption = /** @type {HTMLElement | null} */ (null); // whose sentence is shown
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.#root = root;
+    root.append(this.#sentence);
+    find(root, "[data-glossary]").append(...GLOSSARY.map(glossaryLine));
+    root.addEventListener("pointerover", (event) => {
+      if (event.pointerType !== "mouse") return; // a tap is a click
+      const caption = closest(event, CAPTION);
+      if (caption) this.#open(caption);
+      else if (!this.#caption?.matches(":focus-visible")) this.close();
+    });
+    root.addEventListener("pointerleave", () => this.close());
+    root.addEventListener("focusin", (event) => this.#openAt(event));
+    root.addEventListener("focusout", () => this.close());
+    root.addEventListener("click", (event) => this.#openAt(event));
+    root.addEventListener("scroll", () => this.close(), { capture: true, passive: true });
+  }
+
+  /** Whether a sentence was shown. */
+  close() {
+    const wasOpen = this.#caption !== null;
+    this.#caption?.removeAttribute("aria-describedby");
+    this.#caption = null;
+    this.#sentence.hidden = true;
+    return wasOpen;
+  }
+
+  /** @param {Event} event */
+  #openAt(event) {
+    const caption = closest(event, CAPTION);
+    if (caption) this.#open(caption);
+    else this.close();
+  }
+
+  /** @param {HTMLElement} caption */
+  #open(caption) {
+    if (caption === this.#caption) return;
+    this.close();
+    const sentence = TERMS[caption.dataset.define ?? ""];
+    if (!sentence) return;
+    // A dialog lies over the rest of the page: the sentence belongs into it.
+    (caption.closest("dialog") ?? this.#root).append(this.#sentence);
+    this.#sentence.textContent = sentence;
+    this.#sentence.hidden = false;
+    caption.setAttribute("aria-describedby", this.#sentence.id);
+    this.#caption = caption;
+    this.#putBeside(caption);
+  }
+
+  /** Above its caption, so that it hides no figure and no finger hides it; below it where there is no room. @param {HTMLElement} caption */
+  #putBeside(caption) {
+    const { left, top, bottom } = caption.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.#sentence;
+    const x = Math.max(EDGE, Math.min(left, innerWidth - width - EDGE));
+    const above = top - height - GAP;
+    const y = above >= EDGE ? above : bottom + GAP;
+    this.#sentence.style.transform = `translate(${x}px, ${y}px)`;
+  }
+}
+
+/** The word, and what it means. @param {string} term */
+function glossaryLine(term) {
+  const [word, ...meaning] = TERMS[term].split(": ");
+  return element("div", "", element("dt", "", word), element("dd", "", meaning.join(": ")));
+}

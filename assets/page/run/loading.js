@@ -1,0 +1,47 @@
+// The page's own pair while the server loads it: what, how much, how far, and whose recording plays.
+
+import { pause } from "specviz/dom/dom.js";
+import { isOwnPair, pairTitle } from "specviz/run/controls.js";
+
+const FIRST_AFTER = 400; // ms: most visits find the pair in memory, and see nothing of this
+const EVERY = 1000; // ms between questions
+
+export class Loading {
+  #page;
+
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+  }
+
+  /** Tell how far it is, until it is over. */
+  async watch() {
+    const { notice } = this.#page;
+    await pause(FIRST_AFTER);
+    let state = await this.#asked();
+    let wasTold = false;
+    while (state && !state.over) {
+      wasTold = true;
+      notice.setBackground(`${state.said} ${this.#meanwhile()}`.trim());
+      await pause(EVERY);
+      state = await this.#asked();
+    }
+    notice.setBackground("");
+    if (state?.error) notice.show(state.error, true);
+    else if (state && wasTold && !this.#page.session.busy) notice.mention(`${state.title} is ready: press Run.`);
+  }
+
+  /** What the server says of it; null where there is none, or no answer. */
+  async #asked() {
+    return (await this.#page.server.loading?.({}).catch(() => null)) ?? null;
+  }
+
+  /** Whose recording is seen, if one is: another pair's is never taken for this one's. */
+  #meanwhile() {
+    const { config, session } = this.#page;
+    const { header } = session.trace ?? {};
+    if (!header || session.source !== "recording") return "";
+    if (isOwnPair(header, config)) return "Meanwhile a recording of it.";
+    return `Meanwhile a recording of another pair: ${pairTitle(header, config)}.`;
+  }
+}

@@ -1,0 +1,113 @@
+"""The pair that a page was started with, while the models load it: what, how much, how far.
+
+How long it took is remembered in the cache folder, so that the next start can say so beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from ..environment import BUILTIN
+from ..pairs.memory import shown_bytes
+from ..pairs.model_files import cache_folder
+from ..worker.loading import LOADING
+from .names import ShownPair, shown_pair
+from .probes import about
+
+log = logging.getLogger(__name__)
+
+MOST_REMEMBERED = 50  # pairs
+LEAST = 3.0  # seconds; a load that was over sooner is not worth an estimate
+
+
+class Load:
+    """One load of a pair. said: what the models' process said last of it. over: whether it has
+    ended. error: why it failed, None if it did not."""
+
+    def __init__(self, pair: str) -> None:
+        self.pair = pair
+        self.said = ""
+        self.over = False
+        self.error: str | None = None
+        self._begun = time.monotonic()
+        self._usual = _remembered().get(pair)
+
+    @property
+    def sentence(self) -> str:
+        """What is loaded, how much, for how long, and how far it is."""
+        shown = shown_pair(self.pair)
+        # A sentence with the pair's whole name, perhaps that of two files, says no more than this.
+        said = "" if self.said == LOADING or self.pair in self.said else self.said
+        return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {said}".strip()
+
+    def state(self) -> dict[str, Any]:
+        """The load as the browser is told of it."""
+        return {
+            "over": self.over,
+            "error": self.error,
+            "title": shown_pair(self.pair).title,
+            "said": "" if self.over else self.sentence,
+        }
+
+    def succeed(self) -> None:
+        """End it: the pair is in memory."""
+        seconds = time.monotonic() - self._begun
+        self.over = True
+        if seconds >= LEAST:
+            _remember(self.pair, seconds)
+
+    def fail(self, error: str) -> None:
+        """End it without a pair."""
+        self.error = error
+        self.over = True
+
+    def _time(self) -> str:
+        passed = time.monotonic() - self._begun
+        if self._usual is None or self._usual <= passed:
+            return f", {passed:.0f} s so far"
+        return about(self._usual - passed)
+
+
+def _models(pair: str) -> str:
+    if pair == BUILTIN:
+        return "the built-in pair"
+    shown = shown_pair(pair)
+    return shown.target if shown.draft is None else f"{shown.target} and its draft"
+
+
+def _size(shown: ShownPair) -> str:
+    return "" if shown.bytes is None else f" ({shown_bytes(shown.bytes)})"
+
+
+def _file() -> Path:
+    return cache_folder() / "loads.json"
+
+
+def _remembered() -> dict[str, float]:
+    """Seconds that the last load of a pair took, by its name."""
+    try:
+        known = json.loads(_file().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {pair: float(one) for pair, one in known.items() if isinstance(one, int | float)}
+
+
+def _remember(pair: str, seconds: float) -> None:
+    known = _remembered()
+    known.pop(pair, None)
+    known[pair] = round(seconds, 1)
+    newest = dict(list(known.items())[-MOST_REMEMBERED:])
+    file = _file()
+    written = file.with_suffix(".part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(json.dumps(newest), "utf-8")
+        written.replace(file)
+    except OSError as error:
+        log.info("how long a load took cannot be remembered: %s", error)

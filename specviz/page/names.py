@@ -1,0 +1,96 @@
+"""What pairs are called where people read them: by their models, never by files or folders."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ..environment import BUILTIN
+from ..errors import PairError
+from ..pairs.gguf import read_gguf
+from ..pairs.spec import OWN_LAYERS, ModelsSpec, local_path, parse_pair
+from ..pairs.table import NamedPair, named_pair, wheel_file
+
+
+class ShownPair(NamedTuple):
+    """A pair as it is shown. target, draft: the models' names, as the header of a run has them;
+    draft is None where there is no draft model, or where nothing is known. title: the whole.
+    bytes: of the files of weights on this machine, None if they are not known."""
+
+    title: str
+    target: str
+    draft: str | None = None
+    bytes: int | None = None
+
+
+@lru_cache(maxsize=64)
+def shown_pair(pair: str) -> ShownPair:
+    """How a pair is shown: a row of the table, or the models that its name holds. Only headers of
+    files are read."""
+    row = named_pair(pair)
+    if row is not None:
+        return _shown_row(row)
+    try:
+        spec = parse_pair(pair)
+    except PairError:
+        return ShownPair(pair, pair)
+    if not isinstance(spec, ModelsSpec):
+        return ShownPair(pair, pair)
+    target_row = None if local_path(spec.target) else named_pair(spec.target)
+    target = target_row.target.name.rpartition("/")[2] if target_row else _model(spec.target)
+    if spec.draft is None:
+        return ShownPair(f"{target}, no draft model", target, None, _bytes(spec.target))
+    if spec.draft == OWN_LAYERS:
+        return ShownPair(f"{target}, its own layers", target, None, _bytes(spec.target))
+    draft = _model(spec.draft)
+    sizes = [_bytes(spec.target), _bytes(spec.draft)]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else None
+    return ShownPair(f"{target} + {draft}", target, draft, total)
+
+
+def _shown_row(row: NamedPair) -> ShownPair:
+    target = row.target.name.rpartition("/")[2]
+    draft = None if row.draft is None else row.draft.name.rpartition("/")[2]
+    packed = wheel_file(row)
+    size = packed.stat().st_size if packed else None
+    if row.files:
+        size = sum(file.bytes for file in row.files)
+    return ShownPair(title_of(row), target, draft, size)
+
+
+def title_of(pair: NamedPair) -> str:
+    """What a row of the table is called."""
+    if pair.name == BUILTIN:
+        return "Built-in pair"
+    beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
+    names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
+    if pair.files:  # of which each says how many bits it has
+        names[-1] = pair.draft_name or pair.target_name
+        if pair.target_dtype is not None:
+            names[0] = pair.target_name
+    return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
+
+
+def _model(name: str) -> str:
+    """What a model is called: a file by what it says of itself, a folder by its own name, one of
+    the hub without its owner."""
+    path = local_path(name)
+    if path is None:
+        return name.rpartition("/")[2]
+    if path.is_dir():
+        return path.resolve().name
+    try:
+        return read_gguf(path).name
+    except PairError:
+        return path.stem
+
+
+def _bytes(name: str) -> int | None:
+    """The size of a model's weights on this machine; None if they are not here."""
+    path = local_path(name)
+    if path is None:
+        return None
+    files = [path] if path.is_file() else list(Path(path).glob("*.safetensors"))
+    return sum(file.stat().st_size for file in files) or None

@@ -1,0 +1,145 @@
+"""The fields of a program's call: one that does not exist, is missing or holds what no field can
+have is named in the answer, with the name that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from inspect import Parameter, Signature
+from typing import Any, get_args, get_origin
+
+import orjson
+
+from .requests import MOST_ARGUMENTS, Refused, is_plain
+
+ELSEWHERE = {
+    "content": "prompt",
+    "input": "prompt",
+    "inputs": "prompt",
+    "message": "prompt",
+    "messages": "prompt",
+    "question": "prompt",
+    "query": "prompt",
+    "text": "prompt",
+    "model": "pair",
+    "models": "pair",
+    "max_completion_tokens": "max_new_tokens",
+    "max_length": "max_new_tokens",
+    "max_output_tokens": "max_new_tokens",
+    "max_tokens": "max_new_tokens",
+    "length": "max_new_tokens",
+    "n_predict": "max_new_tokens",
+    "num_predict": "max_new_tokens",
+    "num_tokens": "max_new_tokens",
+    "draft_max": "gamma",
+    "draft_tokens": "gamma",
+    "gammas": "gamma",
+    "num_assistant_tokens": "gamma",
+    "num_draft_tokens": "gamma",
+    "num_speculative_tokens": "gamma",
+    "speculative_num_draft_tokens": "gamma",
+    "stop_sequences": "stop",
+    "stop_strings": "stop",
+    "temp": "temperature",
+    "chat_template": "chat",
+    "max_seconds": "seconds",
+    "max_new_tokens": "length",
+    "gamma": "gammas",
+    "policy": "gamma_policy",
+    "gamma_policy": "policies",
+    "temperature": "temperatures",
+    "drafter": "drafters",
+    "prompt": "prompts",
+}
+"""What other programs, and our own other endpoints, call a field, and what it is called here. Only
+those that the endpoint has are told."""
+
+_NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
+_TOO_MANY = (
+    "The endpoint {0} takes {1} values at most, and this request has {2}: name them instead, at "
+    "/gradio_api/call/v2/{0}."
+)
+LIKE = 0.6  # how alike two names must be for one to be told in the place of the other
+
+_CALL = re.compile(r"/gradio_api/call/(?P<named>v2/)?(?P<endpoint>\w+)/?")
+
+
+def check_fields(
+    path: str, raw: bytes, programs: Mapping[str, Signature], names: Mapping[int, str]
+) -> None:
+    """Raise `Refused` if the body of a call has a field that does not exist, lacks one, or has one
+    with a value that none can have. Other requests, and what is no JSON, are not looked at.
+
+    The body is an object of fields, or has a list of values in their order as "data". programs: the
+    endpoints for programs by name, with their parameters. names: of events, by "fn_index".
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return
+    if not isinstance(body, dict):
+        return
+    call = _CALL.fullmatch(path)
+    number = body.get("fn_index")
+    endpoint = call["endpoint"] if call else None
+    if isinstance(number, int) and not call:
+        endpoint = names.get(number)
+    if endpoint not in programs:
+        return
+    parameters = programs[endpoint].parameters
+    given = body
+    if not (call and call["named"]):
+        values = body.get("data", [])
+        if not isinstance(values, list):
+            return
+        if len(values) > len(parameters):
+            raise Refused(400, _TOO_MANY.format(endpoint, len(parameters), len(values)))
+        given = dict(zip(parameters, values, strict=False))
+    fault = _fault(given, endpoint, parameters)
+    if fault is not None:
+        raise Refused(400, fault)
+
+
+def _fault(
+    given: Mapping[str, Any], endpoint: str, parameters: Mapping[str, Parameter]
+) -> str | None:
+    """What is wrong with these fields, in one sentence; None if nothing is."""
+    for name in given:
+        if name not in parameters:
+            return _unknown(name, endpoint, [one for one in parameters if one not in given])
+    for name, parameter in parameters.items():
+        if name not in given and parameter.default is Parameter.empty:
+            return f"The field {name!r} is missing in {endpoint}: it takes {_kind_of(parameter)}."
+    for name, value in given.items():
+        if not is_plain(value):
+            return f"The field {name!r} holds {_kind(value)}: use {_kind_of(parameters[name])}."
+    return None
+
+
+def _unknown(name: str, endpoint: str, free: list[str]) -> str:
+    """A sentence about a field that does not exist. free: the fields that are not given."""
+    shown = repr(name) if _NAME.fullmatch(name) else "of this name"
+    said = f"There is no field {shown} in {endpoint}"
+    meant = ELSEWHERE.get(name.lower())
+    alike = difflib.get_close_matches(name.lower(), free, n=1, cutoff=LIKE)
+    if meant not in free and alike:
+        meant = alike[0]
+    if meant in free:
+        return f"{said}: use {meant!r}."
+    return f"{said}: it takes {', '.join(free)}."
+
+
+def _kind_of(parameter: Parameter) -> str:
+    """What a field takes, as the end of a sentence."""
+    hint = parameter.annotation
+    if list in {get_origin(one) for one in (hint, *get_args(hint))}:
+        return f"a list of up to {MOST_ARGUMENTS} texts"
+    return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a plain value")
+
+
+def _kind(value: object) -> str:
+    """What a value is that no field can have. A stranger's value is not repeated."""
+    if not isinstance(value, list):
+        return "an object"
+    return "a list of other things than texts" if len(value) <= MOST_ARGUMENTS else "a longer list"

@@ -1,0 +1,36 @@
+"""A page whose pair is loaded when a file is there: serve_loading.py RECORDINGS GATE."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from serve import small_pair, unhurried
+
+from specviz import Pair
+from specviz.page import build_page, launch_options
+from specviz.pairs.progress import Progress
+from specviz.worker.client import LocalWorker
+
+OWN = "owner/Large-1.5B+owner/Small-0.5B"
+PATIENCE = 120  # seconds
+recordings, gate = map(Path, sys.argv[1:3])
+
+
+def load(name: str, watcher: Any) -> Pair:
+    watcher(Progress("reading Large-1.5B (1.1 GB)", 0.4))
+    deadline = time.monotonic() + PATIENCE
+    while not gate.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    pair = small_pair(name)
+    pair.target.name_or_path, pair.draft.name_or_path = OWN.split("+")  # type: ignore[union-attr]
+    return pair
+
+
+if __name__ == "__main__":
+    page = build_page(LocalWorker(load, unhurried), pair=OWN, recordings=recordings)
+    page.launch(quiet=True, **launch_options())

@@ -1,0 +1,173 @@
+"""How the text of a lane reads: code as code, and the text alone without its marks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from scripted_runs import scripted
+from toy_recordings import saved
+from visitor import Visit, Visitor
+
+from specviz import Trace
+
+CODE = (
+    ("+Here", "+ it is", "*:\n\n"),
+    ("-def", "~ f", ">``"),  # a fence in two tokens, behind a refused guess
+    ("+`python", "+\n", "+def f(s):\n", "*    "),
+    ("+return s", "-;\n", "~}", ">\n\n"),
+    ("+    # end", "+\n", "+```", "*\n"),
+    ("+\n", "+Done", "-!", "~\n\n", ">."),
+)
+LINES = ["``` python", "def f(s):", "    return s", "", "    # end", "```"]
+# The rows of a block of code: what was kept in them, their places and their letters.
+ROWS = """(lane) => {
+  const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
+  return rows.map((row) => {
+    const { left, top, right, bottom } = row.getBoundingClientRect();
+    const kept = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
+    const words = [...row.querySelectorAll(".w:not(.blank, .nl)")];
+    return {
+      left, top, right, bottom,
+      text: kept.map((one) => one.textContent).join("").replaceAll("\\n", ""),
+      indent: words.map((one) => one.getBoundingClientRect().left)[0],
+      face: getComputedStyle(row.querySelector(".w") ?? row).fontFamily,
+    };
+  });
+}"""
+# A lane as it stands, but for which marks are full.
+DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].map((text) => {
+  const copy = text.cloneNode(true);
+  for (const one of copy.querySelectorAll("*")) {
+    one.classList.remove("is-marked", "is-in-sight");
+    one.removeAttribute("tabindex");
+  }
+  return copy.innerHTML;
+})"""
+# What is seen of a lane's text.
+SEEN = """(lane) => document.querySelector(`[data-lane=${lane}] .sv-stream`).innerText
+  .replaceAll("\\u00a0", " ").split("\\n").map((line) => line.trimEnd()).join("\\n").trim()"""
+
+
+@pytest.fixture
+def opened(visitor: Visitor, tmp_path: Path) -> Trace:
+    """The scripted run with code in it, at its end."""
+    trace = scripted("Write f.", CODE)
+    raw = saved(trace, tmp_path)
+    file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
+    visitor.page.locator("[data-open]").set_input_files(file)
+    visitor.page.wait_for_function("window.specviz.trace?.header.question === 'Write f.'")
+    seek(visitor, 10_000)
+    return trace
+
+
+def seek(visitor: Visitor, place: int) -> None:
+    most = int(visitor.page.locator("[data-scrub]").get_attribute("max") or 0)
+    visitor.page.locator("[data-scrub]").fill(str(min(place, most)))
+    visitor.drawn()
+
+
+def read(visitor: Visitor, mode: str) -> None:
+    visitor.button(mode).click()
+    expect(visitor.button(mode)).to_have_attribute("aria-pressed", "true")
+    visitor.drawn()
+
+
+@pytest.mark.parametrize("lane", ["speculative", "baseline"])
+def test_code_in_a_lane_reads_as_code(visitor: Visitor, opened: Trace, lane: str) -> None:
+    rows = visitor.page.evaluate(ROWS, lane)
+    assert [row["text"] for row in rows] == [line.replace("``` ", "```") for line in LINES]
+    assert len({(row["left"], row["right"]) for row in rows}) == 1, "one sheet under all of it"
+    heights = [row["bottom"] - row["top"] for row in rows]
+    assert min(heights) == pytest.approx(max(heights), abs=1), "a blank line is a line"
+    assert all(one["bottom"] == pytest.approx(two["top"]) for one, two in pairwise(rows))
+    assert all("Mono" in row["face"] for row in rows if row["text"])
+    assert rows[2]["indent"] > rows[1]["indent"] + 20, "indentation is kept"
+    marks = visitor.lane(lane).locator("[data-block] [data-outcome]")
+    tokens = [token for r in opened.rounds if r.lane == lane for token in r.tokens]
+    prose = 5 if lane == "baseline" else 7
+    assert marks.count() == len(tokens) - prose, "marks stay on all tokens"
+
+
+def test_a_lane_stands_alike_however_the_playhead_came_there(
+    visitor: Visitor, opened: Trace
+) -> None:
+    """Rows, blocks of code and marks come and go with the playhead."""
+    most = int(visitor.page.locator("[data-scrub]").get_attribute("max") or 0)
+    forward = []
+    for place in range(1, most + 1):
+        seek(visitor, place)
+        forward.append(visitor.page.evaluate(DRAWN))
+    for place in range(most, 0, -1):
+        seek(visitor, place)
+        assert visitor.page.evaluate(DRAWN) == forward[place - 1], place
+    for place in (most, 3, most // 2, most - 1):
+        seek(visitor, place)
+        assert visitor.page.evaluate(DRAWN) == forward[place - 1], place
+
+
+def test_the_text_alone_is_what_was_emitted(visitor: Visitor, opened: Trace) -> None:
+    lane = visitor.lane("speculative")
+    expect(lane.locator(".t.rejected .w").first).to_be_visible()
+    read(visitor, "text")
+    expected = "Here it is:\npython\ndef f(s):\n    return s\n\n    # end\n\nDone."
+    for name in ("speculative", "baseline"):
+        seen = visitor.page.evaluate(SEEN, name)
+        assert [line for line in seen.split("\n") if line] == [
+            line for line in expected.split("\n") if line
+        ]
+    lines = lane.locator(".t.accepted .w, .t.corrected .w, .t.bonus .w").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).borderBottomStyle)"
+    )
+    assert set(lines) == {"solid", "double", "dashed"}, "outcomes are told without their colours"
+    read(visitor, "marks")
+    expect(lane.locator(".t.rejected .w").first).to_be_visible()
+    expect(lane.locator(".t.ignored .w").first).to_be_visible()
+
+
+def test_a_thin_mark_tells_what_was_rejected(visitor: Visitor, opened: Trace) -> None:
+    read(visitor, "text")
+    page, card = visitor.page, visitor.page.locator(".sv-card")
+    mark = visitor.lane("speculative").locator(".t.rejected").first
+    box = mark.bounding_box()
+    assert box is not None and box["width"] <= 3
+    page.mouse.move(box["x"] + 5, box["y"] + 8)  # beside it: it is thin
+    expect(card).to_contain_text("def")
+    expect(card).to_contain_text("Guessed after it, and never judged: f")
+    page.mouse.move(5, 5)
+    expect(card).to_be_hidden()
+    mark.focus()
+    expect(card).to_contain_text("def")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".t:focus")).to_have_attribute("data-outcome", "corrected")
+    page.keyboard.press("Escape")
+    mark.click()
+    page.mouse.move(5, 5)
+    expect(card).to_contain_text("def")
+    page.keyboard.press("Escape")
+    read(visitor, "marks")
+
+
+def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+    reading = page.locator("[data-player][data-reading]")
+    expect(reading).to_have_attribute("data-reading", "marks")
+    read(visitor, "text")
+    page.wait_for_function("location.search.includes('reading=text')")
+    page.goto(page.url.split("?")[0])
+    visitor.ready()
+    expect(reading).to_have_attribute("data-reading", "text")
+    page.goto(page.url.split("?")[0] + "?reading=marks")
+    visitor.ready()
+    expect(reading).to_have_attribute("data-reading", "marks")
+    page.keyboard.press("s")
+    expect(page.locator("body")).to_have_class("sv-stage")
+    page.keyboard.press("m")
+    expect(reading).to_have_attribute("data-reading", "text")
+    page.keyboard.press("m")
+    expect(reading).to_have_attribute("data-reading", "marks")
+    page.wait_for_function("!location.search.includes('reading')")

@@ -1,0 +1,46 @@
+// What the controls would have to say for a run, and where they say something else.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { controlsOf, differences, isOwnPair, pairTitle } from "specviz/run/controls.js";
+
+const OWN = "/models/large.gguf+/models/small.gguf";
+const config = {
+  presets: [],
+  defaults: { pair: OWN, target: "", draft: "", gamma: 5 },
+  pairs: {
+    listed: { target: ["Large-1.5B", 1500], draft: ["Small-0.5B", 500] },
+    [OWN]: { target: ["Large-1.5B", null], draft: ["Small-0.5B", null] },
+    tiny: { target: ["Tiny", 10] },
+  },
+  pairTitles: { listed: "Listed", [OWN]: "Large-1.5B + Small-0.5B", tiny: "Tiny pair" },
+};
+const header = (target, draft) => ({
+  prompt: "p", target: { name: target, parameters: 1500 }, draft: draft && { name: draft, parameters: 500 },
+  lanes: { speculative: {} }, settings: { gamma: 5, drafter: "model", stop: [] },
+});
+const RUN = header("Large-1.5B", "owner/Small-0.5B");
+/** What is said against a run by controls with these values. */
+function said(run, now) {
+  const values = { pair: OWN, target: "", draft: "", gamma: 5, ...now };
+  const shown = controlsOf(run, config, values);
+  return Object.fromEntries(differences(["p", ...Object.values(values)], shown, config));
+}
+
+test("nothing is said against a run of the very pair that the controls hold", () => {
+  assert.deepEqual(said(RUN, {}), {});
+  assert.ok(isOwnPair(RUN, config));
+  const named = { pair: "other", target: "/models/other-2b-q4_k_m.gguf", draft: "owner/Little" };
+  assert.deepEqual(said(header("Other-2B", "owner/Little"), named), {});
+  assert.deepEqual(said(header("Other-2B", null), { ...named, draft: "" }), {});
+});
+
+test("another pair is called by its models", () => {
+  assert.deepEqual(said(header("Tiny", null), {}), { target: "pair Large-1.5B + Small-0.5B" });
+  assert.deepEqual(said(RUN, { pair: "tiny" }), { target: "pair Tiny pair" });
+  const named = { pair: "other", target: "owner/Else", draft: "" };
+  assert.deepEqual(said(header("Other-2B", null), named), { target: "pair other" });
+  assert.equal(pairTitle(header("Tiny", null), { ...config, pairs: { tiny: { target: ["Tiny", null] } } }), "Tiny pair");
+  assert.equal(pairTitle(header("Unknown", null), config), "Unknown");
+});

@@ -1,0 +1,152 @@
+"""What is said of the page's own pair while the models load it, and what pairs are called."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gguf_writer import write_pair
+from page_server import toy_pair
+
+from specviz import Settings, race
+from specviz.core.header import model_name
+from specviz.errors import PairError
+from specviz.page import loads
+from specviz.page.choices import pair_choices, pair_models
+from specviz.page.jobs import Run
+from specviz.page.names import shown_pair
+from specviz.page.queue import RunQueue
+from specviz.pairs.gguf import read_gguf
+from specviz.pairs.load import load_pair
+from specviz.pairs.progress import Progress
+from specviz.worker.client import LocalWorker
+
+OWN = "owner/Large-1.5B+owner/Small-0.5B"
+PATIENCE = 60  # seconds
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it is remembered how long loads took."""
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The GGUF files of a target and a draft."""
+    return write_pair(tmp_path)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Gate:
+    """A load that says how far it is, and goes on when the gate is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def load(self, name: str, watcher: Any) -> Any:
+        watcher(Progress("reading Large-1.5B (1.1 GB)", 0.4))
+        assert self.open.wait(PATIENCE)
+        return toy_pair()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open.set()
+
+
+def test_a_pair_of_files_is_called_by_its_models_everywhere(files: tuple[Path, Path]) -> None:
+    target, draft = (read_gguf(path).name for path in files)
+    own = f"{files[0]}+{files[1]}"
+    assert pair_choices(own, None)[0] == (f"{target} + {draft}", own)
+    shown = shown_pair(own)
+    assert (shown.target, shown.draft) == (target, draft)
+    assert shown.bytes == sum(path.stat().st_size for path in files)
+    assert pair_models(own)[own] == {"target": (target, None), "draft": (draft, None)}
+    loaded = load_pair(own)
+    assert loaded.draft is not None
+    assert [model_name(one) for one in (loaded.target, loaded.draft)] == [target, draft]
+
+
+def test_folders_and_models_of_the_hub_are_called_without_their_places(tmp_path: Path) -> None:
+    folder = tmp_path / "My-Model"
+    folder.mkdir()
+    assert shown_pair(f"{folder}+owner/Small").title == "My-Model + Small"
+    assert shown_pair("owner/Large+none").title == "Large, no draft model"
+    assert shown_pair("builtin").title == "Built-in pair"
+    assert shown_pair("smollm2-1.7b-135m").draft == "SmolLM2-135M-Instruct"
+
+
+def test_a_load_says_what_how_much_and_how_far(gate: Gate, files: tuple[Path, Path]) -> None:
+    own = f"{files[0]}+{files[1]}"
+    queue = RunQueue(LocalWorker(gate.load, race))
+    queue.start(own)
+    load = queue.load
+    assert load is not None
+    until(lambda: "40%" in load.said)
+    said = load.state()["said"]
+    target = read_gguf(files[0]).name
+    assert said.startswith(f"Loading {target} and its draft (")
+    assert "s so far. Reading Large-1.5B (1.1 GB): 40%." in said
+    assert str(files[0].parent) not in said
+    gate.open.set()
+    until(lambda: load.over)
+    assert load.state() == {"over": True, "error": None, "title": shown_pair(own).title, "said": ""}
+
+
+def test_a_run_that_is_asked_for_meanwhile_starts_when_it_is_ready(gate: Gate) -> None:
+    queue = RunQueue(LocalWorker(gate.load, race))
+    queue.start(OWN)
+    run = Run("visitor", OWN, "the cat", Settings(max_new_tokens=4))
+    until(lambda: queue.load is not None and "40%" in queue.load.said)
+    queue.submit(run)
+    assert not run.racing
+    waiting = queue.status_of(run)
+    assert waiting.startswith("Loading Large-1.5B and its draft")
+    assert waiting.endswith("Your run starts when they are ready.")
+    gate.open.set()
+    until(lambda: run.over)
+    assert run.error is None and run.racing
+
+
+def test_the_next_start_says_how_long_it_takes(
+    gate: Gate, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(loads, "time", SimpleNamespace(monotonic=lambda: now))
+    load = loads.Load(OWN)
+    assert load.sentence == "Loading Large-1.5B and its draft, 0 s so far."
+    now += 30
+    load.succeed()
+    load = loads.Load(OWN)
+    now += 4
+    assert load.sentence == "Loading Large-1.5B and its draft, about 26 s."
+    now += 40
+    assert load.sentence == "Loading Large-1.5B and its draft, 44 s so far.", "it takes longer"
+    (cache / "loads.json").write_text("[1, {")
+    assert loads.Load(OWN).sentence.endswith("0 s so far."), "a damaged file is none"
+
+
+def test_a_pair_that_cannot_be_loaded_says_so_at_once() -> None:
+    def load(name: str, watcher: Any) -> Any:
+        raise PairError("there is no such model.")
+
+    queue = RunQueue(LocalWorker(load, race))
+    queue.start(OWN)
+    until(lambda: queue.load is not None and queue.load.over)
+    assert queue.load is not None
+    assert queue.load.state()["error"] == "there is no such model."

@@ -1,0 +1,108 @@
+"""What reaches a terminal or a pipe: every stream can take it, and nothing in it drives one."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from toy_models import byte_level, llama, relative
+
+from specviz.__main__ import main
+from specviz.console import escaped
+from specviz.prompts import prompts_from
+from specviz.runs.terminal import printable
+
+RECORDING = Path(__file__).resolve().parent.parent / "assets" / "recordings" / "easy.json.gz"
+PERSIAN = "می\N{ZERO WIDTH NON-JOINER}خواهم"
+FAMILY = "👩\N{ZERO WIDTH JOINER}👩\N{ZERO WIDTH JOINER}👧"
+SPACES = "a\N{NO-BREAK SPACE}b\N{IDEOGRAPHIC SPACE}c\N{SOFT HYPHEN}d\N{NARROW NO-BREAK SPACE}e"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny pair on disk, as `--pair` takes it."""
+    root = tmp_path_factory.mktemp("pair")
+    target = llama(300, eos_token_id=None)
+    for name, model in (("target", target), ("draft", relative(target, noise=0.1))):
+        model.save_pretrained(root / name)
+        byte_level(300).save_pretrained(root / name)
+    return f"{root / 'target'}+{root / 'draft'}"
+
+
+def printed(
+    arguments: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str, str]:
+    """The exit status of a command line, and what it wrote to streams of this encoding."""
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+    try:
+        status = main(arguments)
+    except SystemExit as ended:  # as --help ends
+        status = int(ended.code or 0)
+    texts = []
+    for stream in streams.values():
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode(encoding))
+    monkeypatch.undo()
+    return status, texts[0], texts[1]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp932"])
+def test_every_verb_prints_on_a_stream_that_lacks_its_signs(
+    encoding: str, folders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft = folders.split("+")
+    prompt = f"Once\n{PERSIAN} {FAMILY}"
+    run = ["run", prompt, "--pair", folders, "--max-new-tokens", "6"]
+    for arguments, wanted in (
+        (run, "bonus"),
+        ([*run, "--color", "always"], "tokens identical to the baseline"),
+        (["doctor", target, draft], "good    tokenizer"),
+        (["pairs"], "builtin"),
+        (["check", str(RECORDING)], "easy.json.gz: "),
+        (["run", "--help"], "usage: "),
+    ):
+        status, out, err = printed(arguments, encoding, monkeypatch)
+        assert status == 0, err
+        assert wanted in out
+
+
+def test_a_sentence_about_a_mistake_is_printed_on_such_a_stream_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    status, _, err = printed(["check", "مرحبا-γ.json"], "cp1252", monkeypatch)
+    assert status == 2
+    assert err.startswith("specviz: ?????-gamma.json cannot be read: ")
+
+
+def test_a_prompt_cannot_drive_the_terminal(folders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red, the title of the window, a colour by C1, a line that reads backwards."""
+    prompt = "Once \x1b[31mred\x1b]0;title\x07 \x9b32m\u202etxet"
+    run = ["run", prompt, "--pair", folders, "--max-new-tokens", "6", "--color", "never"]
+    status, out, err = printed(run, "utf-8", monkeypatch)
+    assert status == 0, err
+    shown = "Once \\x1b[31mred\\x1b]0;title\\x07 \\x9b32m\\u202etxet"
+    # Above the rounds, and again before the text that goes on from it.
+    assert out.count(shown) == 2
+    assert not set("\x1b\x07\x9b\u202e") & set(out)
+
+
+def test_a_file_name_in_a_sentence_cannot_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, err = printed(["check", "\x1b[31mred.json"], "utf-8", monkeypatch)
+    assert err.startswith("specviz: \\x1b[31mred.json cannot be read: ")
+
+
+@pytest.mark.parametrize("text", [PERSIAN, FAMILY, SPACES, "\N{LEFT-TO-RIGHT MARK}a", "\ue000"])
+def test_joiners_and_spaces_are_text(text: str) -> None:
+    assert escaped(text) == printable(text) == text
+    assert prompts_from(f'{{"{text}": ["x"]}}'.encode(), "a.json")[0].kind == text.strip()
+
+
+def test_ends_of_lines_stay_in_a_text_and_are_signs_within_a_line() -> None:
+    assert escaped("a\n\tb\r", lines=True) == "a\n\tb\\r"
+    assert escaped("a\nb") == "a\\nb"
+    assert printable("a\n\tb") == "a⏎⇥b"
+    assert escaped("\ud83d") == "\\ud83d"
