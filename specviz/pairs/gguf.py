@@ -157,6 +157,8 @@ class _Reader:
         step = values.get("general.alignment", 32)
         if type(step) is not int or not 1 <= step <= 1 << 20:
             raise EOFError
+        if any(tensor.start % step for tensor in found.values()):
+            raise EOFError
         place = self.file.tell()
         return GgufHeader(self.path, values, found, place + -place % step)
 
@@ -164,7 +166,7 @@ class _Reader:
         """Its name and what is known of it."""
         name = self.string()
         dimensions = self.number("I")
-        if dimensions > MOST_DIMENSIONS:
+        if not 1 <= dimensions <= MOST_DIMENSIONS:
             raise EOFError
         shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
         kind = self.number("I")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -151,7 +152,16 @@ def config_of(header: GgufHeader) -> Any:
         "max_position_embeddings": number("context_length"),
     }
     table = header.tensors.get("token_embd.weight")
-    if table is None or not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+    theta = number("rope.freq_base") or 10_000.0
+    eps = number("attention.layer_norm_rms_epsilon") or 1e-6
+    factor = number("rope.scaling.factor") or 1.0
+    if (
+        table is None
+        or not all(isinstance(size, int) and size > 0 for size in sizes.values())
+        # A layer has several tensors: a model of a billion of them is not even tried.
+        or not 0 < (sizes["num_hidden_layers"] or 0) <= len(header.tensors)
+        or not all(0 < value < inf for value in (theta, eps, factor))
+    ):
         raise PairError(
             f"{header.path.name} does not say how its model is built: download it again, or name "
             "the model's own repository."
@@ -161,11 +171,11 @@ def config_of(header: GgufHeader) -> Any:
     values = header.values
     rope: dict[str, Any] = {
         "rope_type": "default",
-        "rope_theta": number("rope.freq_base") or 10_000.0,
+        "rope_theta": theta,
     }
     if header.text(f"{header.architecture}.rope.scaling.type") in ("linear", "yarn"):
         rope["rope_type"] = header.text(f"{header.architecture}.rope.scaling.type")
-        rope["factor"] = number("rope.scaling.factor") or 1.0
+        rope["factor"] = factor
         if original := number("rope.scaling.original_context_length"):
             rope["original_max_position_embeddings"] = original
     config = AutoConfig.for_model(
@@ -174,7 +184,7 @@ def config_of(header: GgufHeader) -> Any:
         vocab_size=table.shape[0],
         num_key_value_heads=number("attention.head_count_kv") or heads,
         head_dim=number("attention.key_length") or width // heads,
-        rms_norm_eps=number("attention.layer_norm_rms_epsilon") or 1e-6,
+        rms_norm_eps=eps,
         rope_parameters=rope,
         tie_word_embeddings=header.tied,
         attention_bias="blk.0.attn_q.bias" in header.tensors,
@@ -191,6 +201,7 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
     instead of what the file says. Raises `PairError`."""
     try:
         model = meta_model(config_of(header))
+        _check_tensors(header, model)
         tokenizer = read_gguf_tokenizer(header)
     except PairError:
         raise
@@ -200,6 +211,35 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
     model.stores_tied_apart = stores_tied_apart(header)
     source = ModelSource(name or header.name, header.path)
     return ModelMetadata(source, model, tokenizer, header)
+
+
+def _check_tensors(header: GgufHeader, model: Any) -> None:
+    """Whether a file holds exactly the weights of its model, each in its shape. Raises `PairError`.
+
+    model: on the `meta` device.
+    """
+    wanted: dict[str, tuple[object, ...]] = {
+        name: tuple(p.shape) for name, p in model.named_parameters()
+    }
+    if header.tied:
+        wanted.pop("lm_head.weight", None)
+    held: dict[str, tuple[object, ...]] = {}
+    for name, path in _named(header):
+        held[f"{path}.{name.rpartition('.')[2]}"] = header.tensors[name].shape
+    if missing := wanted.keys() - held.keys():
+        raise PairError(
+            f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
+        )
+    factors = header.tensors.get(FREQUENCIES)
+    if factors is not None:
+        frequencies = model.model.layers[0].self_attn.head_dim // 2
+        held[FREQUENCIES] = (factors.kind, *factors.shape)
+        wanted[FREQUENCIES] = ("F32", frequencies)
+    if wrong := [name for name, shape in held.items() if wanted.get(name) != shape]:
+        raise PairError(
+            f"{wrong[0]} in {header.path.name} is not of the shape that its header describes: "
+            "download it again, or name the model's own repository."
+        )
 
 
 def stores_tied_apart(header: GgufHeader) -> bool:

@@ -27,6 +27,7 @@ DRAWS = "sampling numpy_path paths exactness"
 RULES = "verdicts exactness numpy_path"
 LOOPS = "loop ends exactness"
 CACHES = "loop paths exactness"
+BLOCKS = "packed_weights"
 EDITED = "malformed_recordings recording rerun real_runs trace"
 
 MUTANTS = [
@@ -200,6 +201,19 @@ MUTANTS = [
     Mutant("guard", "_Event", "list[Plain]", "list[Any]", "security strangers"),
     Mutant("guard", "_Named", "session_hash: Name", "session_hash: str", "security strangers"),
     Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MOST_STRINGS", "False", "security strangers"),
+    # Weights as files hold them
+    Mutant("weights", "_nibbles", "b.lshr(raw, integers(4))", "b.lshr(raw, integers(3))", BLOCKS),
+    Mutant("weights", "_group_scales", "b.fneg(_half(b, step, 2))", "_half(b, step, 2)", BLOCKS),
+    Mutant("weights", "_group_scales", "b.lshr(first, two)", "b.lshr(first, four)", BLOCKS),
+    Mutant("weights", "_q6_k", "4 * (2 * group + place)", "4 * (2 * group)", BLOCKS),
+    Mutant("weights", "_q5_1", "_repeated(16)", "_repeated(8)", BLOCKS),
+    Mutant("weights", "_repack", "16 * high_bit", "16 * low_bit", BLOCKS),
+    Mutant("weights", "_halves_apart", "pairs.transpose(1, 2).reshape(rows.shape)", "rows", "packed"),
+    Mutant("weights", "_assembled", "/= data.view", "*= data.view", "packed"),
+    Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
+    Mutant("weights", "_check_scales", "(halves & 0x7C00) == 0x7C00", "halves == 0x7C00", "packed"),
+    Mutant("weights", "end_ids_of", "kind == CONTROL and piece in ENDS", "False", "packed"),
+    Mutant("weights", "_byte_level", " if kind != UNUSED", "", "packed"),
     # Which files of models are read
     Mutant("files", "is_published", "if digest != file.sha256:", "if False:", "fetch"),
     Mutant("files", "_mark_of", "|{status.st_mtime_ns}", "", "fetch"),

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_files import greedy_ids, tiny_file
+from transformers import LlamaConfig, StableLmConfig
 
 from specviz import Pair, Settings, generate, load_pair
 from specviz.core.engine import make_engine
@@ -25,6 +27,7 @@ from specviz.lanes import SPECULATIVE
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
+from specviz.pairs.pair import weights_form
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.result import baseline
 from specviz.runs.cli import pair_named
@@ -101,6 +104,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "an unknown value": (header([pair_of("a", 99, b"")], []), "damaged"),
     "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "damaged"),
     "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "cut off"),
+    "no dimensions": (header([LLAMA], [tensor(())]) + bytes(99), "cut off"),
+    "a tensor between two places": (
+        header([LLAMA], [tensor((1,), start=2)]) + bytes(99),
+        "cut off",
+    ),
     "a tensor past the end": (header([LLAMA], [tensor((HUGE, HUGE))]), "cut off"),
     "no tensors": (header([LLAMA], []), "no model"),
     "no architecture": (header([], [tensor((1,))]) + bytes(99), "no model"),
@@ -156,7 +164,8 @@ def test_a_file_is_unpacked_once_and_is_the_same_model(
     packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    pair = load_pair(f"{packed}+none", on_progress=lambda one: steps.append(one.sentence))
+    folder = unpack.unpacked(packed, on_progress=lambda one: steps.append(one.sentence))
+    pair = load_pair(f"{folder}+none")
     known = load_pair("builtin", dtype="bfloat16").target
     own = pair.target.state_dict()
     assert pair.target.dtype == torch.bfloat16
@@ -166,7 +175,55 @@ def test_a_file_is_unpacked_once_and_is_the_same_model(
     assert pair.target.config.gguf_digest.startswith("sha256:")
     assert any("unpacking" in one for one in steps)
     monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked again"))
-    assert load_pair(f"{packed}+none").drafters == pair.drafters
+    assert unpack.unpacked(packed) == folder
+
+
+def test_a_file_that_passes_read_is_not_unpacked(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+    monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked"))
+    pair = load_pair(f"{packed}+none")
+    assert make_engine(pair.target, pair.vocab).form == "compiled"
+    assert model_name(pair.target) == read_gguf(packed).name
+    assert weights_form(pair.target) == "F32"
+
+
+def written_as_unpacked(pair: Pair, known: Any, config: type[Any]) -> None:
+    """Whether a pair was unpacked to bf16, and is the model `known` with weights in bf16."""
+    assert type(pair.target.config) is config and not hasattr(pair.target, "packed_as")
+    known = known.bfloat16().float()
+    own = pair.target.state_dict()
+    for name, weight in known.state_dict().items():
+        assert torch.equal(own[name].float(), weight), name
+    prompt = pair.encode("the cat sat on", chat="off")
+    settings = Settings(max_new_tokens=12, ignore_eos=True, drafter="none")
+    found = [one.id for each in baseline(pair, prompt, settings) for one in each.emitted]
+    assert found == greedy_ids(known, prompt, 12, pair.vocab)
+
+
+@pytest.mark.parametrize("kind", ["Q3_K", "IQ4_NL"])
+def test_kinds_that_passes_do_not_read_are_unpacked(kind: str, tmp_path: Path) -> None:
+    file = tiny_file(tmp_path, kind)
+    pair = load_pair(f"{file.path}+none")
+    written_as_unpacked(pair, file.model, LlamaConfig)
+
+
+def test_without_numba_every_file_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("pairs.packed", "pairs.models", "sides.fast_cpu.support"):
+        monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
+    file = tiny_file(tmp_path, "Q4_K")
+    pair = load_pair(f"{file.path}+none")
+    assert make_engine(pair.target, pair.vocab).form == "eager"
+    written_as_unpacked(pair, file.model, LlamaConfig)
+
+
+def test_other_architectures_are_unpacked(tmp_path: Path) -> None:
+    file = tiny_file(tmp_path, "Q8_0", "stablelm")
+    pair = load_pair(f"{file.path}+none")
+    written_as_unpacked(pair, file.model, StableLmConfig)
 
 
 def test_a_file_is_parsed_once_while_it_is_unpacked(
@@ -266,6 +323,25 @@ def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
         rounds = generate(pair, question, max_new_tokens=24, drafter="head", gamma=3).rounds
         assert [one.id for each in rounds for one in each.emitted] == wanted.tolist()
         assert any(len(each.emitted) > 1 for each in rounds)
+
+
+def test_the_real_model_is_read_without_a_folder_and_is_the_unpacked_one(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = unpack.unpacked(wheel)
+    with monkeypatch.context() as patch:
+        patch.setenv("SPECVIZ_CACHE", str(tmp_path / "none"))
+        found = load_pair(f"{WHEEL}+none")
+        assert not (tmp_path / "none").exists()
+    known = load_pair(f"{folder}+none")
+    assert found.target.dtype == known.target.dtype == torch.bfloat16
+    ids = torch.tensor(known.encode("Write a Python function that reverses a string."))
+    logits = [
+        make_engine(pair.target, pair.vocab).forward(ids, len(ids)) for pair in (found, known)
+    ]
+    assert torch.equal(*logits)
+    assert found.tokenizer.get_vocab() == known.tokenizer.get_vocab()
+    assert found.eos_ids == known.eos_ids and found.is_chat == known.is_chat
 
 
 def test_texts_through_the_head_follow_the_real_model(wheel: Path) -> None:

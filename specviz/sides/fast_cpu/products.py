@@ -68,14 +68,14 @@ def _multiply_chunks(kind, rows, x, x_step, w, inputs, outputs, y, y_step):
     sums = np.empty((LINES, rows, LANES), np.float32)
     lines = np.empty((LINES, CHUNK), np.float32)
     packed = kind >= Q8_0
-    most = MOST_ROWS if packed and rows < UNPACKED else MOST_PLAIN_ROWS
-    each = -(-rows // -(-rows // most))  # rows that are summed together
     w_step = bytes_of(kind, inputs)
     for first in range(0, outputs, LINES):
         count = min(LINES, outputs - first)
         # Packed weights are unpacked for many rows once, and so are those of less than `LINES`
         # outputs, beside which others are summed and left.
         unpacks = (packed and rows >= UNPACKED) or count < LINES
+        most = MOST_ROWS if packed and not unpacks else MOST_PLAIN_ROWS
+        each = -(-rows // -(-rows // most))  # rows that are summed together
         sums[:] = 0
         for begin in range(0, inputs, CHUNK):
             width = min(CHUNK, inputs - begin)

@@ -156,7 +156,9 @@ def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) ->
 
 @torch.inference_mode()
 def _gives_its_logits(model: Any, engine: Any) -> bool:
-    layers = TRIED_LAYERS if getattr(model, "packed_as", None) else None
+    layers = None
+    if getattr(model, "packed_as", None):
+        layers = min(TRIED_LAYERS, len(model.model.layers))
     ids = torch.arange(min(TRIED, context_length(model) or 1)) % engine.vocab
     many = engine.forward(ids, keep=len(ids), layers=layers)
     engine.rollback(len(ids) - 1)

@@ -1,0 +1,272 @@
+"""Blocks of few bits become the numbers that the package `gguf` reads in them, and passes over them
+give transformers' logits on those numbers, with the same bits for any width and any threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from reference_distribution import continuation_distribution, p_value
+from torch import Tensor
+from toy_models import words
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+import gguf
+from gguf import GGMLQuantizationType
+from tiny_files import KINDS, TinyFile, tiny_file, tiny_model
+
+import specviz.core.loop
+from specviz import Pair, Settings, load_pair, speculate
+from specviz.core.engine import make_engine
+from specviz.core.sampling import draw, uniforms
+from specviz.core.verdicts import decide
+from specviz.pairs.gguf import read_gguf
+from specviz.pairs.packed import unpacked
+from specviz.sides.fast_cpu import engine as module
+
+SCALES = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+}
+"""Where the scales of a block lie, fp16: bytes from its begin on."""
+
+SUBNORMAL = 2.0**-24  # the smallest number of fp16
+LARGEST = 65504.0
+EXTREMES = (0.0, -0.0, SUBNORMAL, -SUBNORMAL, 1023 * SUBNORMAL, LARGEST, -LARGEST, 1.0, -0.37)
+FINITE = {"F32": (np.uint32, 0x7F800000), "F16": (np.uint16, 0x7C00), "BF16": (np.uint16, 0x7F80)}
+"""Integers of the same size, and the bits that are all set in what is no number."""
+
+
+def block_size(kind: str) -> tuple[int, int]:
+    """Weights and bytes of a block."""
+    weights, size = gguf.GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    return int(weights), int(size)
+
+
+def random_rows(kind: str, rows: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Rows of any bytes, but that scales, or single weights, are numbers: uint8 [rows, bytes]."""
+    generator = np.random.default_rng(seed)
+    weights, size = block_size(kind)
+    blocks = generator.integers(0, 256, (rows * width // weights, size), np.uint8)
+    if kind in FINITE:
+        integers, exponent = FINITE[kind]
+        numbers = blocks.view(integers)
+        numbers[(numbers & exponent) == exponent] &= ~exponent & 0xFFFF_FFFF >> (32 - 8 * size)
+    for place in SCALES.get(kind, ()):
+        scales = generator.normal(0.0, 1.0, (len(blocks), 1)).astype(np.float16)
+        blocks[:, place : place + 2] = scales.view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+def known_weights(kind: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What the package `gguf` reads, fp32 [rows, width]."""
+    weights: NDArray[np.float32] = gguf.quants.dequantize(blocks, GGMLQuantizationType[kind])
+    return weights
+
+
+def found_weights(kind: str, blocks: NDArray[np.uint8], width: int) -> NDArray[np.float32]:
+    weights: NDArray[np.float32] = unpacked(torch.from_numpy(blocks), kind, width).numpy()
+    return weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_blocks_have_the_numbers_that_gguf_reads(kind: str) -> None:
+    blocks = random_rows(kind, rows=50, width=1280)  # five blocks of the largest kinds
+    found, known = found_weights(kind, blocks, 1280), known_weights(kind, blocks)
+    assert found.shape == known.shape == (50, 1280) and len(np.unique(known)) > 100
+    assert np.isfinite(known).all() and (found == known).all()
+
+
+@pytest.mark.parametrize("kind", SCALES)
+def test_blocks_with_extreme_scales_have_the_numbers_that_gguf_reads(kind: str) -> None:
+    places = SCALES[kind]
+    combinations = list(itertools.product(EXTREMES, repeat=len(places)))
+    weights, size = block_size(kind)
+    blocks = random_rows(kind, len(combinations), 3 * weights, seed=1)
+    each = blocks.reshape(len(combinations), 3, size)
+    for row, scales in enumerate(combinations):
+        for place, scale in zip(places, scales, strict=True):
+            each[row, :, place : place + 2] = np.array([scale], np.float16).view(np.uint8)
+    found = found_weights(kind, blocks, 3 * weights)
+    known = known_weights(kind, blocks)
+    assert np.isfinite(known).all() and (found == known).all()
+    assert known.max() > LARGEST and (known == 0).any()
+
+
+@pytest.mark.parametrize("kind", FINITE)
+def test_every_number_of_16_bits_is_read_as_it_is(kind: str) -> None:
+    integers, exponent = FINITE[kind]
+    every = np.arange(1 << 16, dtype=np.uint32)
+    numbers = (every << 16 if kind == "F32" else every).astype(integers)
+    finite = numbers[(numbers & exponent) != exponent]
+    rows = finite[: len(finite) // 1024 * 1024].reshape(-1, 1024).view(np.uint8)
+    assert (found_weights(kind, rows, 1024) == known_weights(kind, rows)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_rows_of_a_table_are_read_alone_as_among_the_others(kind: str) -> None:
+    blocks = torch.from_numpy(random_rows(kind, rows=40, width=768, seed=2))
+    whole = unpacked(blocks, kind, 768)
+    for part in (slice(7, 8), slice(3, 40, 5), torch.tensor([39, 0, 7, 7])):
+        assert torch.equal(unpacked(blocks[part], kind, 768), whole[part])
+    single = torch.cat([unpacked(row[None], kind, 768) for row in blocks])
+    assert torch.equal(single, whole)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> Callable[[str], TinyFile]:
+    """A file whose matrices are of a kind, written once; "mixed" has each in another one."""
+    known: dict[str, TinyFile] = {}
+
+    def file_of(kind: str) -> TinyFile:
+        if kind not in known:
+            writing = {}
+            if kind == "mixed":
+                names = [n for n, p in tiny_model().named_parameters() if p.ndim > 1]
+                kinds = itertools.islice(itertools.cycle(KINDS), len(names))
+                writing = {"kinds": dict(zip(names, kinds, strict=True))}
+            whole = "Q4_K" if kind == "mixed" else kind
+            known[kind] = tiny_file(folder, whole, name=kind, writing=writing)
+        return known[kind]
+
+    return file_of
+
+
+def logits_of(pair: Pair, ids: Tensor, widths: list[int]) -> Tensor:
+    """The logits [tokens, vocab] of passes of these widths, one after the other."""
+    engine = make_engine(pair.target, pair.vocab)
+    assert engine.form == "compiled"
+    return torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)])
+
+
+EVERY_WIDTH = list(range(1, 14))
+TOKENS = sum(EVERY_WIDTH)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "mixed"])
+def test_logits_keep_their_bits_and_are_those_of_transformers(
+    kind: str, files: Callable[[str], TinyFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files(kind)
+    pair = load_pair(f"{file.path}+none")
+    ids = torch.randint(pair.vocab, (TOKENS,), generator=torch.Generator().manual_seed(0))
+    runs = []
+    for threads, widths in (
+        (1, EVERY_WIDTH),
+        (1, [1] * TOKENS),
+        (2, EVERY_WIDTH),
+        (2, EVERY_WIDTH[::-1]),
+        (3, EVERY_WIDTH),
+    ):
+        # Else so few weights would be left to one thread.
+        monkeypatch.setattr(module, "threads_for", lambda _, threads=threads: threads)
+        assert make_engine(pair.target, pair.vocab).threads == threads
+        runs.append(logits_of(pair, ids, widths))
+    assert all(torch.equal(run, runs[0]) for run in runs)
+    with torch.inference_mode():
+        known = file.model(ids[None]).logits[0, :, : pair.vocab]
+    scale = known.abs().max().item()
+    torch.testing.assert_close(runs[0], known, rtol=1e-4, atol=1e-4 * scale)
+
+
+# Whole texts through quantised models. Their vocabulary is so small that every text has a
+# probability that can be told.
+
+WORDS = 4
+PROMPT = [2, 0]
+SHOWN = 3  # tokens of a text whose joint law is tested
+SAMPLES = 400
+LUCK = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
+
+
+SMALL = {"vocab_size": WORDS, "initializer_range": 0.08, "num_hidden_layers": 1}
+
+
+def small_file(folder: Path, kind: str, name: str, seed: int) -> TinyFile:
+    tokenizer = words(WORDS)
+    return tiny_file(folder, kind, name=name, seed=seed, tokenizer=tokenizer, **SMALL)
+
+
+def fit_of(pair: Pair, model: Any, settings: Settings) -> float:
+    """How well the first tokens of many runs, a seed each, fit a model's law: a p-value."""
+    law = continuation_distribution(model, PROMPT, SHOWN, settings)
+    longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
+    seen = []
+    for seed in range(SAMPLES):
+        rounds = speculate(pair, PROMPT, replace(longer, seed=seed))
+        emitted = itertools.chain.from_iterable(r.emitted for r in rounds)
+        seen.append(tuple(token.id for token in itertools.islice(emitted, SHOWN)))
+        if len(seen) == SAMPLES // 2 and (fit := p_value(seen, law)) < LUCK:
+            return fit
+    return p_value(seen, law)
+
+
+KINDS_OF_PAIRS = [("Q4_K", "Q4_0"), ("Q6_K", "Q5_1")]
+
+
+@pytest.mark.parametrize("kinds", KINDS_OF_PAIRS, ids="+".join)
+def test_whole_texts_through_quantised_models_follow_the_target(
+    kinds: tuple[str, str], tmp_path: Path
+) -> None:
+    target = small_file(tmp_path, kinds[0], "target", seed=0)
+    draft = small_file(tmp_path, kinds[1], "draft", seed=1)
+    pair = load_pair(f"{target.path}+{draft.path}")
+    assert make_engine(pair.target, pair.vocab).form == "compiled"
+    settings = Settings(gamma=3, temperature=1.0)
+    rounds = list(speculate(pair, PROMPT, replace(settings, max_new_tokens=60)))
+    outcomes = {token.outcome for r in rounds for token in r.drafted}
+    assert {"accepted", "rejected"} <= outcomes
+    assert fit_of(pair, target.model, settings) > LUCK
+
+
+def corrects_from_p(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
+) -> Tensor:
+    """Draws what follows a rejection from the target instead of the residual."""
+    accepted = decide(p, q, drafted, u, rng)[0]
+    return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
+
+
+def test_a_wrong_sampler_fails_on_quantised_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = small_file(tmp_path, "Q4_K", "target", seed=0)
+    draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
+    pair = load_pair(f"{target.path}+{draft.path}")
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
+    assert fit_of(pair, target.model, Settings(gamma=3, temperature=1.0)) < LUCK
+
+
+def test_a_target_whose_minima_are_read_with_the_wrong_sign_fails(tmp_path: Path) -> None:
+    """As a wrong unpacking would read the file: so the test above would notice it."""
+    target = small_file(tmp_path, "Q4_K", "target", seed=0)
+    draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
+    header = read_gguf(target.path)
+    tensor = header.tensors["blk.0.ffn_down.weight"]
+    begin = header.begin + tensor.start
+    data = bytearray(target.path.read_bytes())
+    for high_byte in range(begin + 3, begin + tensor.bytes, block_size("Q4_K")[1]):
+        data[high_byte] ^= 0x80
+    target.path.write_bytes(data)
+    pair = load_pair(f"{target.path}+{draft.path}")
+    assert fit_of(pair, target.model, Settings(gamma=3, temperature=1.0)) < LUCK

@@ -1,0 +1,207 @@
+"""The published pair, where it was fetched: its own bits whatever the width and the threads, the
+text of transformers in fp32, the same text in both lanes, and what loading takes.
+
+The short tests belong to every run where the files are at hand; `make real` fetches the pair and
+runs the long ones too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fetched_pair import fetched_files
+from places import ROOT
+from toy_models import emitted_ids
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+import gguf
+from gguf import GGMLQuantizationType
+
+from specviz import Pair, Settings, baseline, generate, load_pair
+from specviz.core.engine import make_engine, use_threads
+from specviz.core.header import model_name
+from specviz.pairs.gguf import read_gguf
+from specviz.pairs.memory import shown_bytes
+from specviz.pairs.packed import unpacked
+
+pytestmark = pytest.mark.real
+
+long = pytest.mark.skipif(
+    os.environ.get("REAL") != "all", reason="'make real' runs what takes many minutes"
+)
+
+TOKENS = 48  # of a text
+NEAR = 1e-3  # logits that differ by less may change their order by rounding
+
+QUESTIONS = (
+    "Write a Python function that says whether a word is a palindrome.",
+    "Explain in two sentences what a hash table is.",
+    "Write a SQL query that counts the orders of each customer.",
+)
+MORE_QUESTIONS = (
+    "Write a function in JavaScript that removes duplicates from a list.",
+    "Write a Rust function that sums a slice of integers.",
+    "Write an HTML page with a table of three planets.",
+    "Write a unit test for a function that adds two numbers.",
+    "Write a regular expression for a date such as 2024-05-31.",
+    "Write a shell command that finds the ten largest files.",
+    "Write a C function that reverses a string in place.",
+    "Write a Go function that reads a file line by line.",
+    "Write a binary search in Java.",
+    "Write a class for a stack in TypeScript.",
+    "Refactor this: if x == True: return True\nelse: return False",
+    "What does this print? print([i * i for i in range(5)])",
+    "Find the bug: for i in range(len(a) + 1): print(a[i])",
+    "Add type hints: def area(width, height): return width * height",
+    "Translate to Python: int x = 3; while (x > 0) { x--; }",
+    "Name three sorting algorithms and what they cost.",
+    "What is the difference between a list and a tuple?",
+    "Explain recursion to a child.",
+    "Write a haiku about compilers.",
+    "Tell a short story about a lighthouse.",
+    "Schreibe einen Satz über den Winter.",
+    "Écris une phrase sur la mer.",
+    "写一个计算斐波那契数列的函数。",
+    "Напиши функцию, которая считает гласные.",
+    "Write CSS that centres a box.",
+    "Write a Dockerfile for a Flask application.",
+    "Write a JSON object that describes a book.",
+)
+
+
+@pytest.fixture(scope="module")
+def files() -> tuple[Path, Path]:
+    return fetched_files()
+
+
+@pytest.fixture(scope="module")
+def pair(files: tuple[Path, Path]) -> Iterator[Pair]:
+    target, draft = files
+    yield load_pair(f"{target}+{draft}")
+
+
+def test_its_files_hold_the_numbers_that_gguf_reads(files: tuple[Path, Path]) -> None:
+    for path in files:
+        header = read_gguf(path)
+        kinds = set()
+        for tensor in header.tensors.values():
+            if tensor.kind in kinds or len(tensor.shape) < 2:
+                continue
+            kinds.add(tensor.kind)
+            rows = min(64, tensor.shape[0])
+            length = tensor.bytes // tensor.shape[0] * rows
+            with path.open("rb") as file:
+                file.seek(header.begin + tensor.start)
+                data = torch.frombuffer(bytearray(file.read(length)), dtype=torch.uint8)
+            blocks = data.view(rows, -1)
+            known = gguf.quants.dequantize(blocks.numpy(), GGMLQuantizationType[tensor.kind])
+            found = unpacked(blocks, tensor.kind, tensor.shape[1])
+            assert torch.equal(found, torch.from_numpy(known)), tensor.kind
+        assert "Q4_K" in kinds
+
+
+def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair) -> None:
+    ids = torch.tensor(pair.encode(QUESTIONS[0])[:21])
+    for model in (pair.target, pair.draft_model):
+        runs = []
+        for threads, widths in ((1, [1, 2, 3, 4, 5, 6]), (2, [6, 5, 4, 3, 2, 1]), (2, [1] * 21)):
+            with use_threads(threads):
+                engine = make_engine(model, pair.vocab)
+            assert engine.form == "compiled" and engine.threads == threads
+            runs.append(torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)]))
+        assert all(torch.equal(run, runs[0]) for run in runs)
+
+
+@torch.inference_mode()
+def check_greedy(pair: Pair, prompt: list[int], text: list[int]) -> None:
+    """Whether each token of a text is the likeliest by transformers' own modules in fp32, in one
+    pass over all of it: so `generate()` would write it, but where two are all but equal."""
+    whole = torch.tensor([[*prompt, *text]])
+    states = pair.target.model(whole).last_hidden_state[0, len(prompt) - 1 : -1]
+    logits = pair.target.lm_head(states)[:, : pair.vocab]
+    written = logits.gather(-1, torch.tensor(text)[:, None])[:, 0]
+    short = logits.max(-1).values - written
+    assert (short <= NEAR).all(), pair.tokenizer.decode(text[: int(short.argmax()) + 1])
+
+
+def check_question(pair: Pair, question: str) -> None:
+    """Both lanes write one text, and it is that of transformers."""
+    prompt = pair.encode(question)
+    drafted = generate(pair, question, max_new_tokens=TOKENS)
+    alone = emitted_ids(baseline(pair, question, Settings(max_new_tokens=TOKENS)))
+    assert emitted_ids(drafted.rounds) == alone
+    assert any(len(each.emitted) > 2 for each in drafted.rounds)
+    check_greedy(pair, prompt, alone)
+
+
+@pytest.mark.parametrize("question", QUESTIONS[:2])
+def test_greedy_texts_are_those_of_transformers_in_both_lanes(pair: Pair, question: str) -> None:
+    assert pair.is_chat and pair.shared is None and model_name(pair.target).startswith("Qwen2.5")
+    check_question(pair, question)
+
+
+@long
+@pytest.mark.parametrize("question", (*QUESTIONS, *MORE_QUESTIONS))
+def test_thirty_greedy_texts_are_those_of_transformers_in_both_lanes(
+    pair: Pair, question: str
+) -> None:
+    check_question(pair, question)
+
+
+@long
+def test_generate_of_transformers_writes_the_same(pair: Pair, files: tuple[Path, Path]) -> None:
+    plain = load_pair(f"{files[0]}+none", dtype="float32").target
+    for question in QUESTIONS:
+        ids = torch.tensor([pair.encode(question)])
+        out = plain.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            repetition_penalty=1.0,
+            max_new_tokens=TOKENS,
+            pad_token_id=0,
+        )
+        wanted = out[0, ids.shape[1] :].tolist()
+        found = emitted_ids(baseline(pair, question, Settings(max_new_tokens=TOKENS)))
+        assert found == wanted
+
+
+LOADING = """
+import resource, sys, time
+from specviz import load_pair, speculate
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+begin = time.monotonic()
+pair = load_pair(sys.argv[1])
+loaded = time.monotonic()
+next(iter(speculate(pair, "Hello", max_new_tokens=16)))
+first = time.monotonic()
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(loaded - begin, first - begin, 1024 * grown)
+"""
+MOST = 1.35  # of the bytes of both files; caches apart
+CACHES = 300e6  # bytes, and what libraries load for a first run
+
+
+def test_loading_takes_little_more_memory_than_the_files(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, draft = files
+    command = [sys.executable, "-c", LOADING, f"{target}+{draft}"]
+    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    loaded, first, grown = map(float, out.split())
+    stored = sum(path.stat().st_size for path in files)
+    with capsys.disabled():
+        print("\n\n| the published pair | |\n|---|---|")
+        print(f"| files | {shown_bytes(stored)} |")
+        print(f"| loaded after | {loaded:.1f} s |")
+        print(f"| first tokens after | {first:.1f} s |")
+        print(f"| memory | {shown_bytes(int(grown))}, {grown / stored:.2f} times the files |")
+    assert grown <= MOST * stored + CACHES
