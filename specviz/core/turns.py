@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
@@ -19,6 +20,7 @@ from .types import LaneEvents, Prefilled
 Reasons: TypeAlias = dict[str, EndReason]
 
 WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
+WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
 
 
 def warm_up(
@@ -31,8 +33,11 @@ def warm_up(
     short = (2 * prompt_ids[:8])[: context_length(pair.target)]
     events = decode(pair, short, few, lane, states=states)
     with closing(events):
-        for _ in islice(events, 1 + WARM_ROUNDS):
+        begun = time.perf_counter()
+        for event in islice(events, 1 + WARM_ROUNDS):
             check_stop()
+            if isinstance(event, Round) and time.perf_counter() - begun > WARM_SECONDS:
+                return
 
 
 def prefilled(events: LaneEvents) -> Prefilled:

@@ -114,8 +114,7 @@ def load_builtin(_: object, asked: Asked) -> Pair:
     place, options = asked.device or best_device(), asked.options
     if options[0].dtype is None and place.type == "cpu" and has_numba():
         # As it is stored: compiled passes read such weights in place, and compute in fp32.
-        target_options, draft_options = (replace(one, dtype=torch.bfloat16) for one in options)
-        options = target_options, draft_options
+        options = [replace(one, dtype=torch.bfloat16) for one in options]
     sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
     models = [
         load_model(source, replace(how, device=place), asked.on_progress)

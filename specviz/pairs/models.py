@@ -186,27 +186,15 @@ def _loaded(
 
 
 def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
-    on_processor = options.device is not None and options.device.type == "cpu"
-    bits = options.quantize if on_processor else None
-    if bits is not None:
-        options = replace(options, quantize=None, dtype=_before_quantizing(model, options))
     if model.packed is None:
-        loaded = load_model(model.source, options, on_progress)
-    else:
-        from .packed import load_packed
+        return load_model(model.source, options, on_progress)
+    from .packed import load_packed
 
-        name = model.source.name
-        loaded = load_packed(model.packed, name, options.dtype, on_progress)
-    if bits is not None:
-        from .quantize import quantize_on_processor
+    name = model.source.name
+    if options.quantize is None:
+        return load_packed(model.packed, name, options.dtype, on_progress)
+    from .quantize import quantize_on_processor
 
-        quantize_on_processor(loaded, model.source.shown, bits, on_progress)
+    loaded = load_packed(model.packed, name, None, on_progress)
+    quantize_on_processor(loaded, name, options.quantize, on_progress)
     return loaded
-
-
-def _before_quantizing(model: ModelMetadata, options: LoadOptions) -> torch.dtype | None:
-    """The dtype in which weights are read that are made smaller then: as they are stored."""
-    if model.packed is not None:
-        return None
-    stored = getattr(model.config, "dtype", None)
-    return options.dtype or (stored if stored in DTYPES.values() else None)

@@ -4,7 +4,7 @@ it fails."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +164,11 @@ def load_model(
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
     """
+    bits = None
+    arguments = options.arguments()
+    if options.quantize is not None and options.device is not None and options.device.type == "cpu":
+        bits = options.quantize
+        arguments = replace(options, quantize=None).arguments() | {"dtype": options.dtype or "auto"}
     bars: Any = nullcontext({})
     if on_progress is not None:
         from .progress import watched  # a run that nobody watches needs no bars
@@ -176,7 +181,7 @@ def load_model(
                 config=config,
                 use_safetensors=True,
                 output_loading_info=True,
-                **options.arguments(),
+                **arguments,
                 **hub_options(source),
                 **watching,
             )
@@ -192,6 +197,10 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
+    if bits is not None:
+        from .quantize import quantize_on_processor  # which few runs need
+
+        quantize_on_processor(model, source.shown, bits, on_progress)
     return model.eval()
 
 

@@ -1,0 +1,108 @@
+"""Weights of 8 and 4 bits on a processor: the nearest codes, and exact lanes with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from model_families import build
+
+from specviz import generate, load_pair, race
+from specviz.core.engine import make_engine
+from specviz.core.events import Header
+from specviz.environment import has_numba
+from specviz.errors import PairError
+from specviz.inspect.equivalence import tail
+from specviz.inspect.prove import LUCK, chi_square, draw_continuations
+from specviz.lanes import SPECULATIVE
+from specviz.pairs.memory import parameter_bytes
+from specviz.pairs.packed import PackedLinear
+from specviz.pairs.pair import parameter_count, weights_form
+from specviz.pairs.quantize import KINDS, packed, quantize_on_processor
+from specviz.settings import Settings
+
+pytestmark = pytest.mark.skipif(not has_numba(), reason="passes are not compiled here")
+
+PROMPT = "Once upon a time"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.values()))
+def test_each_code_is_the_nearest_one(kind: str) -> None:
+    weights = torch.randn(16, 96, generator=torch.Generator().manual_seed(1))
+    weights[0, :32] = 0
+    weights[1, :32] = 3.5
+    blocks = packed(weights, kind).numpy()
+    numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[kind])
+    groups = weights.numpy().reshape(-1, 32)
+    spread = groups.max(1) - groups.min(1) if kind == "Q4_1" else 2 * np.abs(groups).max(1)
+    steps = spread / (15 if kind == "Q4_1" else 254)
+    off = np.abs(numbers - weights.numpy()).reshape(-1, 32).max(1)
+    # Scale and minimum are rounded to fp16, which shifts the outermost codes a little.
+    assert (off <= 0.5 * steps + 2e-3 * np.abs(groups).max(1)).all()
+
+
+@pytest.mark.parametrize("bits", ["8bit", "4bit"])
+def test_a_draft_of_few_bits_changes_no_word_of_the_target(bits: str) -> None:
+    usual = load_pair("builtin")
+    pair = load_pair("builtin", draft_quantize=bits)
+    assert pair.draft is not None and usual.draft is not None
+    assert weights_form(pair.draft) == KINDS[bits] and weights_form(pair.target) == "bfloat16"
+    assert make_engine(pair.draft, pair.vocab).form == "compiled"
+    assert parameter_bytes(pair.draft) < 0.75 * parameter_bytes(usual.draft)
+    assert parameter_count(pair.draft) == parameter_count(usual.draft)
+    wanted = generate(usual, PROMPT, temperature=0.0, max_new_tokens=48).text
+    result = generate(pair, PROMPT, temperature=0.0, max_new_tokens=48)
+    assert result.text == wanted
+    assert result.metrics.alpha > 0.5
+    header = next(iter(race(pair, PROMPT, max_new_tokens=2)))
+    assert isinstance(header, Header)
+    assert header.drafts[SPECULATIVE] is not None
+    assert header.drafts[SPECULATIVE]["weights"] == KINDS[bits]
+
+
+def test_a_target_of_few_bits_is_another_model_and_says_so() -> None:
+    pair = load_pair("builtin", quantize="4bit")
+    header = next(iter(race(pair, PROMPT, max_new_tokens=2)))
+    assert isinstance(header, Header)
+    assert header.dtype == "Q4_1" and header.target["weights"] == "Q4_1"
+    ids = torch.tensor([pair.encode(PROMPT)])
+    plain = pair.target.generate(ids, max_new_tokens=32, do_sample=False)[0, ids.shape[1] :]
+    rounds = generate(pair, PROMPT, temperature=0.0, max_new_tokens=32).rounds
+    assert [token.id for each in rounds for token in each.emitted] == plain.tolist()
+
+
+def test_texts_through_both_models_of_four_bits_follow_the_target() -> None:
+    pair = load_pair("builtin", quantize="4bit", draft_quantize="4bit")
+    ids = pair.encode(PROMPT)
+    settings = Settings(temperature=1.0, top_k=4, gamma=2, seed=5)
+    runs = 800
+    seen = Counter(one.ids for one in draw_continuations(pair, ids, settings, runs, 2, SPECULATIVE))
+    with torch.inference_mode():
+        first = pair.target(torch.tensor([ids])).logits[0, -1, : pair.vocab].double().topk(4)
+        both = torch.tensor([[*ids, one] for one in first.indices.tolist()])
+        then = pair.target(both).logits[:, -1, : pair.vocab].double().topk(4)
+    chances = first.values.softmax(0)[:, None] * then.values.softmax(1)
+    law = {
+        (one, other): chances[i, j].item()
+        for i, one in enumerate(first.indices.tolist())
+        for j, other in enumerate(then.indices[i].tolist())
+    }
+    statistic, degrees = chi_square(seen, law, runs)
+    assert degrees >= 4
+    assert (tail(statistic, degrees) or 0.0) > LUCK
+
+
+def test_a_model_that_passes_do_not_read_gets_a_sentence() -> None:
+    with pytest.raises(PairError, match=r"llama, mistral, qwen2 or qwen3.*load it without\.$"):
+        quantize_on_processor(build("gpt 2"), "gpt2", "4bit")
+
+
+def test_tied_weights_stay_one_memory() -> None:
+    model = build("qwen 2")
+    tied = model.lm_head.weight is model.model.embed_tokens.weight
+    quantize_on_processor(model, "toy", "8bit")
+    assert isinstance(model.lm_head, PackedLinear)
+    assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
