@@ -91,7 +91,7 @@ def fetched(url: str) -> bytes:
 def test_the_wheel_holds_all_that_the_program_reads(site_packages: Path) -> None:
     wanted = {"py.typed", "assets/pairs.json"}
     wanted |= {str(path.relative_to(ROOT / "specviz")) for path in ROOT.glob("specviz/**/*.py")}
-    for folder in ("page", "pair", "heads", "recordings", *PAIRS[1:]):
+    for folder in ("page", "pair", "heads", "prompts", "recordings", *PAIRS[1:]):
         files = [path for path in (ASSETS / folder).rglob("*") if path.is_file()]
         assert files
         wanted |= {f"assets/{path.relative_to(ASSETS)}" for path in files}
