@@ -111,6 +111,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     visitor: Visitor, offline: Page, tmp_path: Path
 ) -> None:
     visitor.set("number input for Length", 32)
+    visitor.set("number input for Temperature", 0.7)
     visitor.prompt("</script> the <b>cat</b>")
     data = visitor.run()
     path = taken(visitor, "html", tmp_path)
