@@ -24,7 +24,8 @@ from .trace import TOPS, Trace
 
 EXACT = ("id", "text", "outcome", "seen")
 NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
-LEAST = 1e-6  # deviations of listed probabilities below this say nothing
+# Deviations of probabilities below this say nothing: processors round sums in fp32 as far apart.
+LEAST = 1e-5
 MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
 MOST_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
