@@ -105,6 +105,7 @@ def pytest_collection_finish() -> None:
 
 LONG = (
     *("browser", "recorded", "test_soak", "test_injection", "test_choosing_pairs"),
+    *("test_real_pair", "test_packed_weights", "test_packed"),
     *("test_exactness", "test_gguf", "test_static", "worker", "test_zerogpu", "test_page_faults"),
     *("test_families", "test_rerun", "test_wheel", "test_lent_gpu", "test_real_runs", "test_loop"),
     *("test_security", "test_stand_in_device", "test_below_a_path", "test_api", "test_remote"),

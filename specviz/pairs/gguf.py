@@ -169,6 +169,8 @@ class _Reader:
         if not 1 <= dimensions <= MOST_DIMENSIONS:
             raise EOFError
         shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
+        if 0 in shape:
+            raise EOFError
         kind = self.number("I")
         start = self.number("Q")
         block, size = GGML_QUANT_SIZES[kind]

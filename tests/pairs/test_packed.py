@@ -374,3 +374,9 @@ def test_a_missing_tensor_is_a_sentence(name: str, tmp_path: Path) -> None:
 def test_factors_of_frequencies_that_do_not_fit_are_a_sentence(tmp_path: Path) -> None:
     factors = np.ones(48, np.float32)
     refused(tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path)
+
+
+def test_a_table_without_rows_is_a_sentence(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0", tie_word_embeddings=True).path
+    described_as("token_embd.weight", shape=(0, 256))(path)
+    refused(path)

@@ -175,28 +175,38 @@ def test_generate_of_transformers_writes_the_same(pair: Pair, files: tuple[Path,
 
 
 LOADING = """
-import resource, sys, time
+import sys, time
+from pathlib import Path
 from specviz import load_pair, speculate
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def most_memory():
+    # Not getrusage: a process begins there with what the one that started it had.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+
+before = most_memory()
 begin = time.monotonic()
 pair = load_pair(sys.argv[1])
 loaded = time.monotonic()
 next(iter(speculate(pair, "Hello", max_new_tokens=16)))
 first = time.monotonic()
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(loaded - begin, first - begin, 1024 * grown)
+print(loaded - begin, first - begin, most_memory() - before)
 """
 MOST = 1.35  # of the bytes of both files; caches apart
 CACHES = 300e6  # bytes, and what libraries load for a first run
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read as Linux tells it")
 def test_loading_takes_little_more_memory_than_the_files(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     target, draft = files
     command = [sys.executable, "-c", LOADING, f"{target}+{draft}"]
-    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    loaded, first, grown = map(float, out.split())
+    # As many threads as a user has.
+    single = ("OMP_NUM_THREADS", "SPECVIZ_THREADS")
+    env = {name: value for name, value in os.environ.items() if name not in single}
+    run = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    loaded, first, grown = map(float, run.stdout.split())
     stored = sum(path.stat().st_size for path in files)
     with capsys.disabled():
         print("\n\n| the published pair | |\n|---|---|")
@@ -204,4 +214,4 @@ def test_loading_takes_little_more_memory_than_the_files(
         print(f"| loaded after | {loaded:.1f} s |")
         print(f"| first tokens after | {first:.1f} s |")
         print(f"| memory | {shown_bytes(int(grown))}, {grown / stored:.2f} times the files |")
-    assert grown <= MOST * stored + CACHES
+    assert 0.5 * stored < grown <= MOST * stored + CACHES

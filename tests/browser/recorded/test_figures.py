@@ -109,6 +109,6 @@ def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor
         seen = page.evaluate(BARS)
         assert len(seen["bars"]) == MOST_GAMMA
         for value, top in seen["bars"]:
-            if abs(value - 1) > 0.02:
+            if abs(value - 1) > 0.1:  # nearer ones end within the line's own width
                 assert (top < seen["line"]) == (value > 1), (alpha, value, top, seen["line"])
     page.keyboard.press("Escape")
