@@ -97,7 +97,8 @@ def test_the_panel_why_is_about_the_whole_run_wherever_the_playhead_stands(
         for name in ("c", "tau_predicted", "efficiency"):
             figure = drawer.locator(f".sv-greek [data-metric={name}]")
             expect(figure).to_have_text(two_places(getattr(m, name)))
-        expect(drawer.locator(".sv-lead")).to_contain_text(f"{m.tau:.2f} tokens")
+        measured = drawer.locator("tr:has(> th:text-is('measured')) td").first
+        expect(measured).to_have_text(two_places(m.tau))
     page.keyboard.press("Escape")
 
 
