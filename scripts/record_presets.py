@@ -17,7 +17,7 @@ from specviz.page.look import RECORDINGS
 from specviz.page.player import QUESTIONS, Preset, folder_of, presets_of
 from specviz.runs.recording import file_summary
 
-PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b")
+PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b-bf16")
 MOST = 2**21  # bytes of all recordings together
 
 

@@ -16,7 +16,6 @@ from gradio_client import Client
 from places import ROOT
 
 from scripts.browsers import served_page
-from scripts.record_presets import PAIRS
 from specviz.environment import ASSETS
 from specviz.runs.html import first_modules
 from specviz.runs.recording import read_recording
@@ -82,6 +81,9 @@ def output_of(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+OWN_FOLDERS = ("smollm2-135m", "qwen2.5-coder-1.5b")
+
+
 def fetched(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=30) as answer:
         body: bytes = answer.read()
@@ -91,7 +93,7 @@ def fetched(url: str) -> bytes:
 def test_the_wheel_holds_all_that_the_program_reads(site_packages: Path) -> None:
     wanted = {"py.typed", "assets/pairs.json"}
     wanted |= {str(path.relative_to(ROOT / "specviz")) for path in ROOT.glob("specviz/**/*.py")}
-    for folder in ("page", "pair", "heads", "prompts", "recordings", *PAIRS[1:]):
+    for folder in ("page", "pair", "heads", "prompts", "recordings", *OWN_FOLDERS):
         files = [path for path in (ASSETS / folder).rglob("*") if path.is_file()]
         assert files
         wanted |= {f"assets/{path.relative_to(ASSETS)}" for path in files}

@@ -135,7 +135,7 @@ def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
 
     device = device or best_device()
     if device.type != "cuda":
-        return [DeviceMemory(device, _free_ram())]
+        return [DeviceMemory(device, free_ram())]
     found = []
     for index in range(torch.cuda.device_count()) if device.index is None else (device.index,):
         free, _ = torch.cuda.mem_get_info(index)
@@ -217,7 +217,7 @@ def shortage_sentence(
     )
 
 
-def _free_ram() -> int:
+def free_ram() -> int:
     """Free bytes of this machine, or below the limit of this process's cgroup."""
     free, group = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):  # there is none, or it has no limit

@@ -22,6 +22,7 @@ from .memory import (
     TYPICAL_CONTEXT,
     LayerCache,
     MemoryNeed,
+    free_ram,
     shown_bytes,
     smaller_precisions,
 )
@@ -308,13 +309,16 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
 
 def first_pair() -> str:
     """The pair that a page starts with: that of SPECVIZ_PAIR, else the first of the table that
-    comes as files and is at hand, else the built-in one. Raises `SettingsError`."""
+    comes as files, is at hand and fits into the free memory, else the built-in one. Raises
+    `SettingsError`."""
     from .spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
 
     name = PAIR.read()
     if name is None:
-        packed = (pair for pair in named_pairs() if pair.is_packed)
-        return next((pair.name for pair in packed if at_hand(pair)), BUILTIN)
+        packed = (pair for pair in named_pairs() if pair.is_packed and at_hand(pair))
+        free = free_ram()
+        fitting = (pair for pair in packed if pair.bytes(pair.precision(cpu=True)) <= free)
+        return next((pair.name for pair in fitting), BUILTIN)
     try:
         spec = parse_pair(name)
         if isinstance(spec, OperatorSpec):

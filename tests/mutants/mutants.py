@@ -223,7 +223,7 @@ MUTANTS = [
     Mutant("files", "_received", 'headers["Range"] =', 'headers["Unread"] =', "fetch"),
     Mutant("files", "_fetched_wheel", "if zipfile.is_zipfile(one)", "", "fetch"),
     Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
-    Mutant("files", "first_pair", "if at_hand(pair)", "", "table"),
+    Mutant("files", "first_pair", " and at_hand(pair)", "", "table"),
     # What is told of texts, waits and rows
     Mutant("told", "printable", "return escaped(", "return str(", "console"),
     Mutant("told", "_degraded", '_PLAIN.get(sign, "?")', "sign", "console"),

