@@ -132,11 +132,13 @@ def examine(
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
     if len(models) + (head is not None) == len(names):
-        loads = planned_loads(models, head, options, devices[0].device)
+        with stopping("precision", found):
+            loads = planned_loads(models, head, options, devices[0].device)
         found += pair_findings(models, suggested)
         if head is not None:
             found += head_findings(head, models[0])
-        found += memory_findings(loads, devices, tokens)
+        if loads:
+            found += memory_findings(loads, devices, tokens)
         beside_it = ["head" if head else "draft"] if len(names) == 2 else []
         drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
     if len(names) == 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 from functools import cache
+from pathlib import Path
 
 import orjson
 from forgeries import (
@@ -48,8 +49,8 @@ from forgeries import (
     without,
 )
 from malformed_recordings import part, put, token
+from places import ROOT
 
-from specviz.environment import ASSETS
 from specviz.runs.trace import digest_of
 
 SAMPLED, GREEDY, LOSES = "easy", "repetitive", "loses"
@@ -57,8 +58,12 @@ SAMPLED, GREEDY, LOSES = "easy", "repetitive", "loses"
 
 @cache
 def recording(name: str) -> bytes:
-    """The JSON of a recording of the page."""
-    return gzip.decompress((ASSETS / "recordings" / f"{name}.json.gz").read_bytes())
+    """The JSON of a recording of the built-in pair that was made for these tests."""
+    return gzip.decompress(path_of(name).read_bytes())
+
+
+def path_of(name: str) -> Path:
+    return ROOT / "tests" / "runs" / "recorded" / f"{name}.json.gz"
 
 
 def edited(name: str) -> bytes:

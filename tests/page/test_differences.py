@@ -61,7 +61,7 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
-    _, begin, _, _, ask, _ = functions
+    _, begin, _, _, ask, *_ = functions
     result = answered(ask, begin({"run": None, "trace": told}))["result"]
     assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
     said = told["end"]["lanes"]["speculative"]["divergence"]
@@ -90,7 +90,7 @@ def test_a_run_is_run_again_and_an_edit_is_told():
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
-    _, _, begin, _, ask, _ = functions
+    _, _, begin, _, ask, *_ = functions
 
     def told(data: dict[str, Any]) -> dict[str, Any]:
         return answered(ask, begin({"run": None, "trace": bare(data)}))

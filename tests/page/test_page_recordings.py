@@ -120,7 +120,6 @@ RECORDED_AS_ASKED = [
 ]
 
 
-@pytest.mark.xfail(reason="recordings of before their presets were greedy: `make recordings`")
 def test_each_recording_is_of_its_presets_prompt_and_settings() -> None:
     """And where nothing is drawn, both lanes wrote one text."""
     for pair, preset in RECORDED_AS_ASKED:

@@ -111,11 +111,12 @@ def test_quantized_weights_use_bitsandbytes():
 
 
 @pytest.mark.parametrize("which", ["quantize", "draft_quantize"])
-def test_quantized_weights_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
+def test_quantized_weights_need_a_package(names: str, which: str, monkeypatch: Any):
     with pytest.raises(PairError, match="quantize is '3bit': use one of '8bit', '4bit'"):
         load_pair(names, **{which: "3bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(PairError, match="8-bit weights need an NVIDIA GPU"):
+    monkeypatch.setattr("specviz.pairs.quantize.has_numba", lambda: False)
+    with pytest.raises(PairError, match=r"need the package numba.* load it without\.$"):
         load_pair(names, **{which: "8bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -138,13 +139,15 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
         "specviz.pairs.models.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
     )
     monkeypatch.setattr("specviz.pairs.weights.checked_quantization", lambda bits: bits)
+    place = torch.device("cuda", 1)
+    monkeypatch.setattr("specviz.pairs.models.logits_device", lambda _: place)
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked
     assert target["device_map"] == "auto" and "quantization_config" not in target
     # Memory is left free for the draft on the last GPU, and for caches on both.
     assert target["max_memory"][1] < target["max_memory"][0] < 450_000
     # The draft goes to the device of the target's logits.
-    assert "device_map" not in draft and draft["quantization_config"].load_in_8bit
+    assert draft["device_map"] == {"": place} and draft["quantization_config"].load_in_8bit
     for options in asked:
         assert options["use_safetensors"] and options["trust_remote_code"] is False
 

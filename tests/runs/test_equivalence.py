@@ -113,7 +113,7 @@ def queue_of(pair: Pair) -> RunQueue:
 
 def functions_of(queue: RunQueue) -> list[Any]:
     """What begins an experiment, asks for its news, and ends it, as the page calls them."""
-    (begin, *_), (_, ask, end) = question_functions(queue, "toy"), delivery_functions(queue)
+    (begin, *_), (_, ask, end, *_) = question_functions(queue, "toy"), delivery_functions(queue)
     return [answering(one) for one in (begin, ask, end)]
 
 

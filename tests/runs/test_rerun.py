@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from filed import tokens
-from forged_recordings import EDITED, edited
+from forged_recordings import EDITED, edited, path_of
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
 
@@ -83,7 +83,7 @@ def test_an_edited_recording_is_refused_or_is_not_the_same_run(name: str):
     trace = read(name)
     if trace is None:
         return
-    if not honest(ASSETS / "recordings" / f"{EDITED[name][0]}.json.gz").same:
+    if not honest(path_of(EDITED[name][0])).same:
         pytest.skip("this machine rounds in another way than the one of the recording")
     found = checked(trace)
     assert not found.same and "in the recording" in found.summary

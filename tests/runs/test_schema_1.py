@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from specviz import Trace
-from specviz.environment import ASSETS
 from specviz.errors import TraceError
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import digest_of
@@ -42,7 +41,7 @@ def named(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_old_file_is_the_run_that_it_was() -> None:
-    assert read(old()) == Trace.load(ASSETS / "recordings" / "greedy.json.gz")
+    assert read(old()) == Trace.load(OLD.with_name("greedy.json.gz"))
 
 
 def test_lanes_with_names_keep_them() -> None:
