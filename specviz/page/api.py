@@ -153,7 +153,7 @@ def streamed(stream: States) -> Values:
             value = {name: part for name, part in value.items() if part}
             if value or not state["over"]:
                 yield value
-            elif not begun and not state["error"]:
+            elif not begun and not state.get("error"):
                 raise sentence(ENDED_EARLY)
 
 
