@@ -207,7 +207,7 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
         raise
     except Exception as error:  # what a header says wrongly makes the libraries raise anything
         raise PairError(unreadable(header)) from error
-    model.generation_config.eos_token_id = end_ids_of(header)
+    model.generation_config.eos_token_id = model.config.eos_token_id
     model.stores_tied_apart = stores_tied_apart(header)
     source = ModelSource(name or header.name, header.path)
     return ModelMetadata(source, model, tokenizer, header)
@@ -286,7 +286,7 @@ def load_packed(
     model.config.dtype = dtype or torch.float32
     model.config._name_or_path = name
     model.name_or_path = name
-    model.generation_config.eos_token_id = end_ids_of(header)
+    model.generation_config.eos_token_id = model.config.eos_token_id
     model.packed_as = header.quantization if dtype is None else None
     model.stores_tied_apart = stores_tied_apart(header)
     return model.eval()
@@ -370,7 +370,7 @@ def _place(
         raise PairError(f"the model has no {path}: download the file again.") from error
     if role == "bias" or len(tensor.shape) == 1:
         numbers = data.view(PLAIN[tensor.kind]).view(tensor.shape).float()
-        _check(tensor, numbers)
+        _check(numbers)
         setattr(module, role, _parameter(numbers))
         return
     rows, width = tensor.shape
@@ -431,9 +431,12 @@ def _tie(model: Any) -> None:
         model.lm_head = PackedLinear(table.weight, packed_as, table.embedding_dim, None)
 
 
-def _check(tensor: GgufTensor, numbers: Tensor) -> None:
+NO_NUMBERS = "the file holds weights that are no numbers: download it again."
+
+
+def _check(numbers: Tensor) -> None:
     if not bool(torch.isfinite(numbers).all()):
-        raise PairError("the file holds weights that are no numbers: download it again.")
+        raise PairError(NO_NUMBERS)
 
 
 SCALES = {
@@ -452,11 +455,11 @@ SCALES = {
 def _check_scales(tensor: GgufTensor, data: Tensor) -> None:
     """Whether all weights are numbers: those whose scales are."""
     if tensor.kind in PLAIN:
-        _check(tensor, data.view(PLAIN[tensor.kind]))
+        _check(data.view(PLAIN[tensor.kind]))
         return
     _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
     blocks = data.numpy().reshape(-1, size)
     for place in SCALES[tensor.kind]:
         halves = np.ascontiguousarray(blocks[:, place : place + 2]).view(np.uint16)
         if ((halves & 0x7C00) == 0x7C00).any():
-            raise PairError("the file holds weights that are no numbers: download it again.")
+            raise PairError(NO_NUMBERS)

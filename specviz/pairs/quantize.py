@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -23,7 +24,6 @@ TABLE = "Q8_0"
 """The kind of the embedding table and the output layer, where fewer bits cost the most."""
 
 BLOCK = 32  # weights
-BLOCK_BYTES = {"Q8_0": 34, "Q4_1": 20}
 
 
 def quantize_on_processor(
@@ -77,8 +77,13 @@ def quantized_bytes(model: Any, bits: str) -> int:
     inside = sum(getattr(part, attribute).weight.numel() for part, attribute in _linears(model))
     table: int = model.model.embed_tokens.weight.numel()
     tables = table if model.config.tie_word_embeddings else 2 * table
-    size: int = inside * BLOCK_BYTES[KINDS[bits]] + tables * BLOCK_BYTES[TABLE]
+    size: int = inside * _block_bytes(KINDS[bits]) + tables * _block_bytes(TABLE)
     return size // BLOCK
+
+
+def _block_bytes(kind: str) -> int:
+    _, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    return size
 
 
 def _linears(model: Any) -> Iterator[tuple[nn.Module, str]]:
@@ -99,7 +104,7 @@ def _blocks_of(module: Any, width: int, kind: str) -> nn.Parameter:
     """The weights of a linear layer or a table as blocks: uint8 [rows, bytes]."""
     weight = module.weight
     packed_as = getattr(module, "packed_as", None)
-    blocks = torch.empty(len(weight), width // BLOCK * BLOCK_BYTES[kind], dtype=torch.uint8)
+    blocks = torch.empty(len(weight), width // BLOCK * _block_bytes(kind), dtype=torch.uint8)
     step = max(1, PIECE // width)
     for begin in range(0, len(weight), step):
         part = weight[begin : begin + step]

@@ -46,9 +46,6 @@ KINDS = {
 }
 """Kinds by the names that GGUF files have for them, as the numbers that compiled code takes."""
 
-PLAIN = (FLOAT32, BFLOAT16, FLOAT16)
-"""Kinds whose weights are numbers of their own."""
-
 PACKED = tuple(range(Q8_0, Q6_K + 1))
 """Kinds whose weights share a scale with others of a block."""
 
