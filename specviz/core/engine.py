@@ -44,6 +44,10 @@ class OwnEngine:
 
         return plain_path(self, run)  # type: ignore[arg-type]
 
+    def take_over(self, other: Engine) -> bool:
+        """Nothing of another engine."""
+        return False
+
     def around(self) -> AbstractContextManager[None]:
         """Nothing."""
         return nullcontext()

@@ -12,7 +12,7 @@ same with gamma = 0, so that nothing is drafted:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,9 +22,10 @@ from ..lanes import BASELINE, Lane
 from ..pairs.pair import Pair, context_length
 from ..settings import Settings
 from .drafting import EarlierTexts, make_drafter, policy_for
-from .engine import lane_threads, make_engine, make_state_engine, now, prefill, use_threads
+from .engine import lane_threads, make_engine, make_state_engine, now, use_threads
 from .events import EndReason, Round
 from .paths import make_context, rule
+from .shared_prompt import SharedPrompt
 from .tokens import Annotator
 from .types import Judged, LaneEvents, Prefilled
 
@@ -40,16 +41,18 @@ def decode(
     decider: Decide | None = None,
     memory: EarlierTexts = (),
     states: bool = False,
+    prompt: SharedPrompt | None = None,
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
     decider: in the place of the settings' verdict, for benchmarks of speed. memory: as `memory_ids`
     gives it. states: run the target in a form that has hidden states, for a lane beside this one.
+    prompt: what lanes beside this one read with it; None if there are none.
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states)
+    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states, prompt or SharedPrompt())
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -68,6 +71,7 @@ class _Run:
     decider: Decide | None = None
     memory: EarlierTexts = ()
     states: bool = False
+    prompt: SharedPrompt = field(default_factory=SharedPrompt)
 
     def __post_init__(self) -> None:
         pair, settings, lane = self.pair, self.settings, self.lane
@@ -96,11 +100,15 @@ class _Run:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
         self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
-        seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
+        began = now(self.device)
+        seconds = {"target": self.prompt.read(self.target, read)}
+        spent = now(self.device) - began  # less if another lane has read it
+        forms = {"target": self.target.form}
         if self.drafter.form is not None:
-            seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
+            seconds["draft"] = self.drafter.prefill(read)
+            forms["draft"] = self.drafter.form
         self.target.told()  # what reading the prompt has cost belongs to no round
-        self.wall += now(self.device) - self.resumed
+        self.wall += now(self.device) - self.resumed - spent + seconds["target"]
         return Prefilled(seconds, forms, self.threads, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:

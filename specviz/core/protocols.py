@@ -95,6 +95,11 @@ class Engine(Protocol):
         passes through the first layers only, with the length at which they began."""
         ...
 
+    def take_over(self, other: Engine) -> bool:
+        """Copy the cache of another engine into this empty one, if both run the same model in the
+        same form; returns whether it did."""
+        ...
+
     def path(self, run: RunContext) -> DecodingPath:
         """How this engine drafts and judges in a run. Raises `PairError` if it cannot give what the
         run's settings need."""

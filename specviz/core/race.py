@@ -14,6 +14,7 @@ from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
 from .header import header_of
 from .loop import decode
+from .shared_prompt import SharedPrompt
 from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
 from .types import Mode, Prompt
 
@@ -73,8 +74,9 @@ def _race(
     states = any(drafter_kind(own.drafter).reads_states for own in settings.values())
     for lane, own in settings.items():
         warm_up(pair, prompt_ids, own, lane, states)
+    prompt = SharedPrompt()
     lanes = {
-        lane: decode(pair, prompt_ids, own, lane, decider, memory, states=states)
+        lane: decode(pair, prompt_ids, own, lane, decider, memory, states, prompt)
         for lane, own in settings.items()
     }
     try:

@@ -20,6 +20,7 @@ from .types import LaneEvents, Prefilled
 Reasons: TypeAlias = dict[str, EndReason]
 
 WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
+WARM_TOKENS = 4  # of the prompt, twice: longer than what n-grams look for
 WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
 
 
@@ -30,7 +31,7 @@ def warm_up(
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
     # are found and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
-    short = (2 * prompt_ids[:8])[: context_length(pair.target)]
+    short = (2 * prompt_ids[:WARM_TOKENS])[: context_length(pair.target)]
     events = decode(pair, short, few, lane, states=states)
     with closing(events):
         begun = time.perf_counter()

@@ -35,7 +35,7 @@ from .model_files import (
     find_file,
     is_published,
     models_folder,
-    remember_checked,
+    remember_digest,
     sha256_of,
 )
 from .progress import Progress, Watcher, shown_time
@@ -248,7 +248,7 @@ def _finish(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None
             )
         path = plan.folder / file.name
         part.replace(path)
-        remember_checked(path, file)
+        remember_digest(path, file.sha256)
         shutil.rmtree(_wheels_folder(plan.folder, file), ignore_errors=True)
 
 

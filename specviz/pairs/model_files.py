@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ..errors import PairError
 from ..variables import CACHE, MODELS
 
 CHUNK = 4 << 20  # bytes that are read at a time
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -87,34 +89,40 @@ def find_file(file: ModelFile) -> Path | None:
 
 
 def is_published(path: Path, file: ModelFile, on_read: Callable[[int], None] | None = None) -> bool:
-    """Whether what lies at `path` has the checksum of the file that was published.
+    """Whether what lies at `path` has the checksum of the file that was published, as `digest_of`
+    finds it. Raises `PairError` if it cannot be read."""
+    return digest_of(path, on_read) == file.sha256
 
-    The whole file is read once; as long as it does not change, that is remembered in the cache.
-    on_read: called with the number of bytes that were read so far. Raises `PairError` if it cannot
-    be read.
+
+def digest_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
+    """The SHA-256 of a file, in hexadecimal.
+
+    The whole file is read once; as long as it does not change, its checksum is remembered in the
+    cache. on_read: called with the number of bytes that were read so far. Raises `PairError` if it
+    cannot be read.
     """
     try:
-        if _mark_of(path, file).exists():
-            return True
+        with suppress(OSError, ValueError):
+            remembered = _memory_of(path).read_text("ascii")
+            if DIGEST.fullmatch(remembered):
+                return remembered
         digest = sha256_of(path, on_read)
     except OSError as error:
         raise PairError(
             f"the file {path.name} cannot be read ({error.strerror}): see that whoever runs the "
             "program may read it."
         ) from error
-    if digest != file.sha256:
-        return False
-    remember_checked(path, file)
-    return True
+    remember_digest(path, digest)
+    return digest
 
 
-def remember_checked(path: Path, file: ModelFile) -> None:
-    """Note that what lies at `path` has the right checksum, for as long as it does not change."""
+def remember_digest(path: Path, digest: str) -> None:
+    """Note the checksum of what lies at `path`, for as long as it does not change."""
     # Where nothing can be written, the file is read again the next time.
     with suppress(OSError):
-        mark = _mark_of(path, file)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        memory = _memory_of(path)
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(digest, "ascii")
 
 
 def sha256_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
@@ -130,11 +138,11 @@ def sha256_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
     return digest.hexdigest()
 
 
-def _mark_of(path: Path, file: ModelFile) -> Path:
-    """The empty file that stands for "this was checked": any change of the file gives another."""
+def _memory_of(path: Path) -> Path:
+    """Where the checksum of a file is remembered: any change of the file gives another place."""
     status = path.stat()
-    seen = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}|{file.sha256}"
-    return cache_folder() / "checked" / hashlib.sha256(seen.encode("utf-8")).hexdigest()
+    seen = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
+    return cache_folder() / "digests" / hashlib.sha256(seen.encode("utf-8")).hexdigest()
 
 
 def _has_size(path: Path, file: ModelFile) -> bool:

@@ -49,9 +49,8 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         head = read_any_head(draft, metadata) if local_file(draft) is None else None
         if head is None:
             models.append(_metadata(draft, row.draft if row else None, on_cpu, on_progress))
-    pair = replace(meta_pair(models), name=str(spec))
-    if row is not None:
-        pair = replace(pair, drafter=row.drafter, gamma=row.gamma)
+    defaults = {"drafter": row.drafter, "gamma": row.gamma} if row else {}
+    pair = meta_pair(models, name=str(spec), **defaults)
     options = asked.options
     if on_cpu:
         dtypes = (row.target_dtype if row else None, None)
@@ -130,14 +129,16 @@ def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) ->
     return replace(options, dtype=given) if as_it_is else options
 
 
-def meta_pair(models: list[ModelMetadata]) -> Pair:
+def meta_pair(models: list[ModelMetadata], **fields: Any) -> Pair:
     """The pair of a target and perhaps a draft, without weights, on torch's `meta` device.
 
-    Raises `PairError` if the models do not match.
+    fields: others of `Pair`. Raises `PairError` if the models do not match.
     """
     target, *drafts = models
-    draft, own = (drafts[0].model, drafts[0].tokenizer) if drafts else (None, None)
-    return Pair(target.model, draft, target.tokenizer, own)
+    if not drafts:
+        return Pair(target.model, None, target.tokenizer, **fields)
+    draft = drafts[0]
+    return Pair(target.model, draft.model, target.tokenizer, draft.tokenizer, **fields)
 
 
 def planned_loads(
@@ -190,11 +191,10 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
         return load_model(model.source, options, on_progress)
     from .packed import load_packed
 
-    name = model.source.name
     if options.quantize is None:
-        return load_packed(model.packed, name, options.dtype, on_progress)
+        return load_packed(model, options.dtype, on_progress)
     from .quantize import quantize_on_processor
 
-    loaded = load_packed(model.packed, name, None, on_progress)
-    quantize_on_processor(loaded, name, options.quantize, on_progress)
+    loaded = load_packed(model, None, on_progress)
+    quantize_on_processor(loaded, model.source.name, options.quantize, on_progress)
     return loaded

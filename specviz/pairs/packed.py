@@ -24,9 +24,9 @@ from ..environment import has_numba
 from ..errors import PairError
 from .gguf import GgufHeader, GgufTensor, unreadable
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
-from .load import sha256
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
+from .model_files import digest_of
 from .progress import Progress, Watcher
 from .weights import ModelSource
 
@@ -89,9 +89,12 @@ class PackedLinear(nn.Module):
         step = max(1, PIECE // self.in_features)
         for begin in range(0, self.out_features, step):
             part = slice(begin, begin + step)
-            weight = unpacked(self.weight[part], self.packed_as, self.in_features)
-            outputs[..., part] = inputs @ weight.to(inputs.dtype).T
+            outputs[..., part] = inputs @ self.unpacked(part).to(inputs.dtype).T
         return outputs if self.bias is None else outputs + self.bias
+
+    def unpacked(self, rows: slice | Tensor) -> Tensor:
+        """The weights of some outputs, fp32 [rows, in_features]."""
+        return unpacked(self.weight[rows], self.packed_as, self.in_features)
 
 
 class PackedEmbedding(nn.Module):
@@ -269,27 +272,28 @@ def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.fl
 
 
 def load_packed(
-    header: GgufHeader,
-    name: str,
+    metadata: ModelMetadata,
     dtype: torch.dtype | None = None,
     on_progress: Watcher | None = None,
 ) -> Any:
-    """The model of a file for which `can_stay_packed`.
+    """The model of `packed_metadata`, which gets its weights.
 
-    name: what it is called. dtype: in which its matrices are unpacked; None keeps them as they are.
-    Raises `PairError` if the file cannot be read or holds weights that are no numbers.
+    dtype: in which its matrices are unpacked; None keeps them as they are. Raises `PairError` if
+    the file cannot be read or holds weights that are no numbers.
     """
+    header = metadata.packed
+    assert header is not None, "models of other files are loaded by transformers"
+    model = metadata.model
+    name = metadata.source.name
     with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(sha256, header.path)
-        model = _assembled(header, _tensors(header, name, on_progress), dtype)
+        digest = pool.submit(digest_of, header.path)
+        _fill(model, header, _tensors(header, name, on_progress), dtype)
         model.config.gguf_digest = f"sha256:{digest.result()}"
     model.config.dtype = dtype or torch.float32
     model.config._name_or_path = name
     model.name_or_path = name
-    model.generation_config.eos_token_id = model.config.eos_token_id
     model.packed_as = header.quantization if dtype is None else None
-    model.stores_tied_apart = stores_tied_apart(header)
-    return model.eval()
+    return model
 
 
 def _tensors(
@@ -313,11 +317,14 @@ def _tensors(
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
 
 
-def _assembled(
-    header: GgufHeader, tensors: Iterator[tuple[str, Tensor]], dtype: torch.dtype | None
-) -> Any:
-    config = config_of(header)
-    model = meta_model(config)
+def _fill(
+    model: Any,
+    header: GgufHeader,
+    tensors: Iterator[tuple[str, Tensor]],
+    dtype: torch.dtype | None,
+) -> None:
+    """Give a model on the `meta` device its weights. Raises `PairError`."""
+    config = model.config
     model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
     paths = dict(_named(header))
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
@@ -337,7 +344,6 @@ def _assembled(
         raise PairError(
             f"{header.path.name} lacks weights, {left[0]} among them: download it again."
         )
-    return model
 
 
 def _named(header: GgufHeader) -> Iterator[tuple[str, str]]:

@@ -115,6 +115,8 @@ class Pair:
         own = self.draft_tokenizer
         if self.draft is None or own is None:
             return None
+        if have_one_backend(self.tokenizer, own):
+            return None
         theirs = own.get_vocab()
         ours = self.tokenizer.get_vocab()
         # Of a large vocabulary the first comparison takes a hundredth of the other's time.
@@ -228,6 +230,12 @@ def end_ids(model: LanguageModel) -> frozenset[int]:
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     return 1 + max(tokenizer.get_vocab().values())
+
+
+def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:
+    """Whether two tokenizers are views of one, as those of two GGUF files with the same pieces."""
+    backend = getattr(first, "backend_tokenizer", None)
+    return backend is not None and backend is getattr(second, "backend_tokenizer", None)
 
 
 def logit_width(model: LanguageModel) -> int:

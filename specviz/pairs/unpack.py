@@ -21,10 +21,10 @@ from ..errors import PairError, ran_out_of_memory
 from ..variables import CACHE
 from .gguf import GgufHeader, read_gguf, unreadable
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
-from .load import check_files, sha256, write_checksums
+from .load import check_files, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
-from .model_files import cache_folder
+from .model_files import cache_folder, digest_of
 from .progress import Progress, Watcher, watched
 from .weights import ModelSource
 
@@ -44,7 +44,7 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     processes may ask at the same time: one waits for the other. Raises `PairError`.
     """
     header = checked_gguf(path)
-    digest = sha256(path)
+    digest = digest_of(path)
     home = cache_folder() / "gguf" / f"{digest[:24]}-{FORM}"
     # A name that is a folder's too.
     called = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]

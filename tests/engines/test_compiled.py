@@ -301,3 +301,31 @@ def test_without_numba_everything_runs_on_transformers_modules(
 ) -> None:
     monkeypatch.setattr(support, "has_numba", lambda: False)
     assert make_engine(grouped(), VOCAB).form == "eager"
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 70])
+def test_a_cache_that_is_taken_over_is_as_good_as_one_of_its_own(length: int):
+    model = grouped()
+    prompt, following = numbers(length), numbers(3, seed=1)
+    first, second, alone = (CompiledEngine(model, VOCAB) for _ in range(3))
+    for engine in (first, alone):
+        engine.keep_states([1])
+        if length:
+            engine.forward(prompt, keep=1)
+    second.keep_states([1])
+    assert second.take_over(first) and second.length == length
+    assert torch.equal(second.states, alone.states)
+    wanted = alone.forward(following, keep=3)
+    first.forward(numbers(9, seed=2), keep=1)  # what one of them does is nothing to the other
+    assert torch.equal(second.forward(following, keep=3), wanted)
+
+
+def test_a_cache_of_something_else_is_not_taken_over():
+    model = grouped()
+    first = CompiledEngine(model, VOCAB)
+    first.forward(numbers(5), keep=1)
+    reader = CompiledEngine(model, VOCAB)
+    reader.keep_states([1])
+    for other in (reader, CompiledEngine(grouped(), VOCAB), EagerEngine(model, VOCAB)):
+        assert not other.take_over(first) and not first.take_over(other)
+        assert other.length == 0

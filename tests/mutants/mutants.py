@@ -215,8 +215,8 @@ MUTANTS = [
     Mutant("weights", "end_ids_of", "kind == CONTROL and piece in ENDS", "False", "packed"),
     Mutant("weights", "_byte_level", " if kind != UNUSED", "", "packed"),
     # Which files of models are read
-    Mutant("files", "is_published", "if digest != file.sha256:", "if False:", "fetch"),
-    Mutant("files", "_mark_of", "|{status.st_mtime_ns}", "", "fetch"),
+    Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),
+    Mutant("files", "_memory_of", "|{status.st_mtime_ns}", "", "fetch"),
     Mutant("files", "_has_size", "path.stat().st_size == file.bytes", "True", "fetch table"),
     Mutant("files", "_finish", "if not right:", "if False:", "fetch"),
     Mutant("files", "_received", "if status == 200:", "if False:", "fetch"),

@@ -332,7 +332,7 @@ def test_the_real_model_is_read_without_a_folder_and_is_the_unpacked_one(
     with monkeypatch.context() as patch:
         patch.setenv("SPECVIZ_CACHE", str(tmp_path / "none"))
         found = load_pair(f"{WHEEL}+none")
-        assert not (tmp_path / "none").exists()
+        assert not (tmp_path / "none" / "gguf").exists()
     known = load_pair(f"{folder}+none")
     assert found.target.dtype == known.target.dtype == torch.bfloat16
     ids = torch.tensor(known.encode("Write a Python function that reverses a string."))

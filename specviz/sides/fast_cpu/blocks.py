@@ -122,10 +122,15 @@ def _q4_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 def _q5_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q4_0; before the codes come their fifth bits, 4 bytes."""
     scale = _half(b, step)
-    # A code less 16: with its fifth bit the code itself, without it one below 0.
-    missing = b.and_(b.not_(_flags(b, step, 2)), _repeated(-16))
-    for codes in _integers_of(b, b.or_(_halves(b, step, 6), missing)):
+    for codes in _integers_of(b, q5_0_codes(b, step)):
         yield b.fmul(scale, b.sitofp(codes, VECTOR))
+
+
+def q5_0_codes(b: ir.IRBuilder, step: Any) -> Any:
+    """The codes of a block of Q5_0, less 16, as 32 signed bytes."""
+    # With its fifth bit the code itself, without it one below 0.
+    missing = b.and_(b.not_(_flags(b, step, 2)), _repeated(-16))
+    return b.or_(_halves(b, step, 6), missing)
 
 
 def _q5_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:

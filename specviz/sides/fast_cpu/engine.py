@@ -27,7 +27,7 @@ from .rows import Layer, Plan, Weight
 from .support import forget_stale_code
 
 if TYPE_CHECKING:
-    from ...core.protocols import DecodingPath
+    from ...core.protocols import DecodingPath, Engine
 
 FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTH = 17  # passes of up to so many tokens use the same memory
@@ -124,6 +124,13 @@ class Passes:
             values[:, :, :used] = self._values[:, :, :used]
         self._keys, self._values, plan.capacity = keys, values, capacity
         plan.keys, plan.values = keys.ctypes.data, values.ctypes.data
+
+    def copy_cache(self, other: Passes, length: int) -> None:
+        """Hold the first `length` places of another cache of the same layers."""
+        if length:
+            self.reserve(length, 0)
+            self._keys[..., :length] = other._keys[..., :length]
+            self._values[:, :, :length] = other._values[:, :, :length]
 
     def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
         """Memory for the states of n tokens, written to a plan."""
@@ -245,6 +252,16 @@ class CompiledEngine(OwnEngine):
 
     def rollback(self, length: int) -> None:
         self.length = length
+
+    def take_over(self, other: Engine) -> bool:
+        if not isinstance(other, CompiledEngine) or other._model is not self._model:
+            return False
+        if not np.array_equal(other._slots, self._slots):
+            return False
+        self._passes.copy_cache(other._passes, other.length)
+        self._states = other._states
+        self.length = other.length
+        return True
 
     @property
     def threads(self) -> int:

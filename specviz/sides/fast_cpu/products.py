@@ -21,6 +21,7 @@ from .vector import (
     multiply,
     widen,
     widen_as_met,
+    widen_codes,
 )
 
 # Inputs and outputs that are multiplied together: so many inputs of a few rows stay in the first
@@ -122,18 +123,11 @@ def as_q8_0(blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
     read in half the time."""
     count = blocks.size // BLOCK_BYTES[Q5_0]
     repacked = np.empty((count, BLOCK_BYTES[Q8_0]), np.uint8)
-    _repack(blocks.reshape(count, -1), repacked)
+    _repack(blocks, repacked)
     return repacked.reshape(len(blocks), -1)
 
 
 @njit(nogil=True, cache=True)
 def _repack(blocks, repacked):
-    for i in range(len(blocks)):
-        repacked[i, 0] = blocks[i, 0]
-        repacked[i, 1] = blocks[i, 1]
-        for byte in range(16):
-            codes = blocks[i, 6 + byte]
-            low_bit = (blocks[i, 2 + byte // 8] >> (byte % 8)) & 1
-            high_bit = (blocks[i, 4 + byte // 8] >> (byte % 8)) & 1
-            repacked[i, 2 + byte] = np.uint8((codes & 15) + 16 * low_bit - 16)
-            repacked[i, 18 + byte] = np.uint8((codes >> 4) + 16 * high_bit - 16)
+    if len(repacked):
+        widen_codes(blocks.ctypes.data, repacked.ctypes.data, len(repacked))

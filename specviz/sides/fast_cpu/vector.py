@@ -15,9 +15,21 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
-from .blocks import BFLOAT16, FLOAT32, KINDS, LAYOUTS, PACKED, Layout
+from .blocks import (
+    BFLOAT16,
+    BLOCK_BYTES,
+    FLOAT32,
+    KINDS,
+    LAYOUTS,
+    PACKED,
+    Q5_0,
+    Q8_0,
+    Layout,
+    q5_0_codes,
+)
 from .ir import (
     I8,
+    I16,
     I32,
     INTEGERS,
     LANES,
@@ -81,6 +93,19 @@ def _widen(b, kind, source, target, count, *, in_order):
         store(b, vector, b.add(here, i64(4 * LANES * index)))
     parts.end([])
     loop.end([b.add(step, i64(layout.bytes))])
+
+
+@operation()
+def widen_codes(b, source, target, count):
+    """Write `count` blocks of Q5_0, one or more, as blocks of Q8_0 with the same weights."""
+    loop = Loop(b, count, 1, [source, target])
+    block, written = loop.carried
+    scale = b.load(b.inttoptr(block, I16.as_pointer()))
+    scale.align = 2
+    b.store(scale, b.inttoptr(written, I16.as_pointer())).align = 2
+    codes = q5_0_codes(b, block)
+    b.store(codes, b.inttoptr(b.add(written, i64(2)), codes.type.as_pointer())).align = 1
+    loop.end([b.add(block, i64(BLOCK_BYTES[Q5_0])), b.add(written, i64(BLOCK_BYTES[Q8_0]))])
 
 
 @operation()
