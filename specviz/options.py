@@ -10,12 +10,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .environment import Form, T, number
 from .errors import SettingsError, TraceError
 from .kinds import drafter_names
 from .settings import CHOICES, Settings
+
+if TYPE_CHECKING:
+    from .core.protocols import Racing
+    from .pairs.pair import Pair
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")
@@ -78,7 +82,7 @@ def colored(options: argparse.Namespace) -> bool:
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
-    the option of the drafter, `settings_from` takes the pair's."""
+    the options of drafter and gamma, `settings_from` takes the pair's."""
     for field in fields(Settings):
         flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
         if field.name == "stop":
@@ -89,6 +93,9 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             text = "default: the draft model, or what the pair has in its place"
             default = defaults.get("drafter")
             parser.add_argument(flag, choices=drafter_names(), default=default, help=text)
+        elif field.name == "gamma":
+            text = f"default: the pair's own, which is {field.default} for most"
+            parser.add_argument(flag, type=int, default=defaults.get("gamma"), help=text)
         elif field.name in CHOICES:
             choices = CHOICES[field.name]()
             parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
@@ -97,11 +104,16 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
 
 
-def settings_from(options: argparse.Namespace, drafter: str = Settings().drafter) -> Settings:
-    """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
-    `SettingsError`."""
+def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
+    """The settings that `add_settings` parsed. A drafter and a gamma that were not asked for are
+    the pair's, or those of `Settings` as long as there is none. Raises `SettingsError`."""
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    return Settings(**{**values, "drafter": values["drafter"] or drafter})
+    own = Settings()
+    if values["drafter"] is None:
+        values["drafter"] = pair.drafters[0] if pair else own.drafter
+    if values["gamma"] is None:
+        values["gamma"] = getattr(pair, "gamma", None) or own.gamma
+    return Settings(**values)
 
 
 def check_writable(path: str | Path, *, folder: bool = False) -> None:

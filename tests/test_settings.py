@@ -10,7 +10,7 @@ from dataclasses import FrozenInstanceError, asdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import examples
+from toy_models import examples, mini, pair_of
 
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
@@ -155,6 +155,16 @@ def test_every_choice_is_an_option_of_the_command_line():
     assert settings_from(parser.parse_args([])) == Settings()
     with pytest.raises(SystemExit):
         parser.parse_args(["--gamma-policy", "adaptive"])
+
+
+def test_what_is_not_asked_for_is_the_pairs_own():
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    pair = pair_of(mini(9, seed=1), drafter="suffix", gamma=2)
+    own = settings_from(parser.parse_args([]), pair)
+    assert own == pair.settings() and (own.drafter, own.gamma) == ("suffix", 2)
+    asked = settings_from(parser.parse_args(["--drafter", "ngram", "--gamma", "0"]), pair)
+    assert (asked.drafter, asked.gamma) == ("ngram", 0)
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())

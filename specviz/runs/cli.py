@@ -82,8 +82,7 @@ def _add_race(parser: argparse.ArgumentParser) -> None:
 
 def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
-    own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
-    return beside(own, map(parsed_lane, options.lane))
+    return beside(settings_from(options, pair), map(parsed_lane, options.lane))
 
 
 def _race(options: argparse.Namespace) -> Iterator[Event]:

@@ -66,7 +66,7 @@ def main(options: argparse.Namespace) -> None:
     else:
         prompts = _prompts(options)[: options.count]
         pair = load_pair(address_of(options.target_url, options.pair))
-    settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
+    settings = replace(settings_from(options, pair), ignore_eos=True)
     report: Callable[..., Any] = lanes_report
     if options.server or options.batch:
         report = servers_report if options.server else batch_report
