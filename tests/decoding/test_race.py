@@ -13,7 +13,7 @@ import torch
 from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative, scripted
 
 import specviz.core.loop
-from specviz import End, Header, Pair, Round, Settings, Trace, race
+from specviz import End, Header, Pair, Round, Settings, Trace, baseline, race
 from specviz.core.events import agreement_of
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
@@ -123,6 +123,23 @@ def test_prefill_stands_in_the_header_by_lane_and_model(pair: Pair):
     }
     single, *_ = race(pair, [3], SAMPLED)
     assert single.prefill_seconds["speculative"] == {"target": 0.0, "draft": 0.0}
+
+
+def test_a_prompt_that_lanes_read_together_is_charged_to_each():
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 32, "initializer_range": 0.2}
+    pair = pair_of(llama(60, **sizes), llama(60, seed=1, **sizes))
+    prompt = [i % 59 for i in range(70)]
+    settings = Settings(gamma=3, temperature=0.0, max_new_tokens=24)
+    header, *events = race(pair, prompt, settings)
+    assert isinstance(header, Header) and header.target["form"] == "compiled"
+    seconds = header.prefill_seconds
+    assert seconds["baseline"]["target"] == seconds["speculative"]["target"] > 0
+    rounds = [event for event in events if isinstance(event, Round)]
+    for lane in LANES:
+        first = of(lane, rounds)[0]
+        assert first.wall >= first.clock + sum(seconds[lane].values())
+    alone = emitted_ids(baseline(pair, prompt, settings))
+    assert emitted_ids(of("baseline", rounds)) == emitted_ids(of("speculative", rounds)) == alone
 
 
 def fake_round(lane: str, index: int, seconds: float) -> Round:

@@ -67,7 +67,6 @@ class Passes:
         self._layers = (Layer * len(layers))(*(Layer(*layer_weights(layer)) for layer in layers))
         self.plan = Plan(
             code=compiled_pass().address,
-            product=product_code(),
             arranged=any(weight.kind == BFLOAT16 for weight in weights_of(module.modules())),
             width=config.hidden_size,
             inner=config.intermediate_size,
@@ -180,8 +179,9 @@ def bias_of(module: Any) -> Weight:
 def _weight(tensor: Tensor | None, packed_as: str | None = None) -> Weight:
     if tensor is None:
         return Weight()
-    kind = packed_as or DTYPE_KINDS[tensor.dtype]
-    return Weight(tensor.data_ptr(), KINDS[kind])
+    kind = KINDS[packed_as or DTYPE_KINDS[tensor.dtype]]
+    product = product_code(kind) if tensor.dim() == 2 else 0
+    return Weight(tensor.data_ptr(), kind, product)
 
 
 def threads_for(model: Any) -> int:

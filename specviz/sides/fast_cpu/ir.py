@@ -247,9 +247,9 @@ def call_at(typing, code, first, second):
 
 
 @intrinsic
-def call_product(typing, code, rows, x, x_step, w, w_step, inputs, outputs, y, y_step):
-    """`vector.multiply` for one kind of weights, whose code lies at an address."""
-    return types.void(*[types.int64] * 10), _call_code
+def call_product(typing, code, rows, x, x_step, w, inputs, outputs, y, y_step):
+    """The function of `products.product_code`, whose code lies at an address."""
+    return types.void(*[types.int64] * 9), _call_code
 
 
 def _call_code(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:

@@ -1,5 +1,5 @@
-"""Products of rows with weights of any kind: one function, compiled once, that passes call by its
-address. Whatever calls it directly would be compiled together with all of it.
+"""Products of rows with weights: a function for each kind, compiled when a model has such weights,
+that passes call by its address. Whatever calls it directly would be compiled together with it.
 """
 
 from __future__ import annotations
@@ -40,69 +40,61 @@ def bytes_of(kind, count):
 
 
 @cache
-def product_code() -> int:
-    """Where the code of `multiply_rows` lies, whose arguments are all int64."""
-    signature = types.void(*[types.int64] * 9)
+def product_code(kind: int) -> int:
+    """Where the code of products with weights of this kind lies; its arguments are int64.
+
+    It computes y[r, o] = x[r] . w[o] for any number of rows and all outputs. x, y: addresses of
+    fp32, x in the order of `rows.in_both_orders` that suits the kind; x_step, y_step: from a row to
+    the next, bytes. w: the address of the weights, [outputs, inputs].
+    """
+    packed = kind >= Q8_0
+
+    def multiply_rows(rows, x, x_step, w, inputs, outputs, y, y_step):
+        w_step = bytes_of(kind, inputs)
+        if rows == 1:
+            multiply(kind, x, w, w_step, inputs, outputs, y)
+            return
+        # By chunks of inputs and outputs that stay in the first level of a processor's cache. Each
+        # lane of a sum adds its products in the order of inputs, as in `multiply`.
+        sums = np.empty((LINES, rows, LANES), np.float32)
+        lines = np.empty((LINES, CHUNK), np.float32)
+        for first in range(0, outputs, LINES):
+            count = min(LINES, outputs - first)
+            # Packed weights are unpacked for many rows once, and so are those of less than `LINES`
+            # outputs, beside which others are summed and left.
+            unpacks = (packed and rows >= UNPACKED) or count < LINES
+            most = MOST_ROWS if packed and not unpacks else MOST_PLAIN_ROWS
+            each = -(-rows // -(-rows // most))  # rows that are summed together
+            sums[:] = 0
+            for begin in range(0, inputs, CHUNK):
+                width = min(CHUNK, inputs - begin)
+                source = w + first * w_step + bytes_of(kind, begin)
+                if unpacks:
+                    for o in range(count):
+                        line = lines.ctypes.data + o * lines.strides[0]
+                        widen_as_met(kind, source + o * w_step, line, width)
+                for row in range(0, rows, each):
+                    x_here = x + row * x_step + 4 * begin
+                    group = min(each, rows - row)
+                    totals = sums.ctypes.data + row * sums.strides[1]
+                    step = sums.strides[0]
+                    if unpacks:
+                        written = lines.ctypes.data
+                        line_step = lines.strides[0]
+                        accumulate_unpacked(
+                            group, x_here, x_step, written, line_step, width, LINES, totals, step
+                        )
+                    else:
+                        accumulate(
+                            kind, group, x_here, x_step, source, w_step, width, LINES, totals, step
+                        )
+            for row in range(rows):
+                totals = sums.ctypes.data + row * sums.strides[1]
+                fold_sums(totals, sums.strides[0], count, y + row * y_step + 4 * first)
+
+    signature = types.void(*[types.int64] * 8)
     address: int = cfunc(signature, cache=True)(multiply_rows).address
     return address
-
-
-def multiply_rows(kind, rows, x, x_step, w, inputs, outputs, y, y_step):
-    """y[r, o] = x[r] . w[o] for any number of rows and all outputs.
-
-    x, y: addresses of fp32, x in the order of `rows.in_both_orders` that suits the kind; x_step,
-    y_step: from a row to the next, bytes. w: the address of weights of a kind, [outputs, inputs].
-    """
-    if rows == 1:
-        multiply(kind, x, w, bytes_of(kind, inputs), inputs, outputs, y)
-    else:
-        _multiply_chunks(kind, rows, x, x_step, w, inputs, outputs, y, y_step)
-
-
-@njit(nogil=True, cache=True)
-def _multiply_chunks(kind, rows, x, x_step, w, inputs, outputs, y, y_step):
-    """`multiply_rows` for several rows, by chunks of inputs and outputs that stay in the first
-    level of a processor's cache.
-
-    Each lane of a sum adds its products in the order of inputs, as in `multiply`.
-    """
-    sums = np.empty((LINES, rows, LANES), np.float32)
-    lines = np.empty((LINES, CHUNK), np.float32)
-    packed = kind >= Q8_0
-    w_step = bytes_of(kind, inputs)
-    for first in range(0, outputs, LINES):
-        count = min(LINES, outputs - first)
-        # Packed weights are unpacked for many rows once, and so are those of less than `LINES`
-        # outputs, beside which others are summed and left.
-        unpacks = (packed and rows >= UNPACKED) or count < LINES
-        most = MOST_ROWS if packed and not unpacks else MOST_PLAIN_ROWS
-        each = -(-rows // -(-rows // most))  # rows that are summed together
-        sums[:] = 0
-        for begin in range(0, inputs, CHUNK):
-            width = min(CHUNK, inputs - begin)
-            source = w + first * w_step + bytes_of(kind, begin)
-            if unpacks:
-                for o in range(count):
-                    line = lines.ctypes.data + o * lines.strides[0]
-                    widen_as_met(kind, source + o * w_step, line, width)
-            for row in range(0, rows, each):
-                x_here = x + row * x_step + 4 * begin
-                group = min(each, rows - row)
-                totals = sums.ctypes.data + row * sums.strides[1]
-                step = sums.strides[0]
-                if unpacks:
-                    written = lines.ctypes.data
-                    line_step = lines.strides[0]
-                    accumulate_unpacked(
-                        group, x_here, x_step, written, line_step, width, LINES, totals, step
-                    )
-                else:
-                    accumulate(
-                        kind, group, x_here, x_step, source, w_step, width, LINES, totals, step
-                    )
-        for row in range(rows):
-            totals = sums.ctypes.data + row * sums.strides[1]
-            fold_sums(totals, sums.strides[0], count, y + row * y_step + 4 * first)
 
 
 def unpack(kind: str, blocks: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:

@@ -17,10 +17,10 @@ SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its
 
 
 class Weight(Structure):
-    """Where a tensor lies, 0 where a model has no such tensor, and of which kind it is
-    (`blocks.KINDS`)."""
+    """Where a tensor lies, 0 where a model has no such tensor; of which kind it is
+    (`blocks.KINDS`); and where the code of products with it lies (`products.product_code`)."""
 
-    _fields_ = (("address", c_int64), ("kind", c_int64))
+    _fields_ = (("address", c_int64), ("kind", c_int64), ("product", c_int64))
 
 
 class Layer(Structure):
@@ -36,8 +36,8 @@ class Plan(Structure):
     """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
     microsecond; many arguments would take longer than a draft's pass.
 
-    code, product: where the compiled pass itself lies, and `products.multiply_rows`. arranged: 1 if
-    a weight is bf16, so that inputs are needed in its order too. inner: width of the MLP. depth:
+    code: where the compiled pass itself lies. arranged: 1 if a weight is bf16, so that inputs are
+    needed in its order too. inner: width of the MLP. depth:
     layers to run. capacity: places of the cache. threads: that share a pass. start, tokens, keep:
     how many tokens are cached, are fed, and for how many of them logits are wanted. meeting: where
     an int64 counts arrivals, which are so many now.
@@ -54,7 +54,7 @@ class Plan(Structure):
     eps: of the norms.
     """
 
-    _sizes = ("code", "product", "arranged", "width", "inner", "depth", "vocab")
+    _sizes = ("code", "arranged", "width", "inner", "depth", "vocab")
     _heads = ("heads", "kv_heads", "head_dim")
     _feed = ("start", "tokens", "keep", "meeting", "arrivals", "ids", "logits")
     _model = ("layers", "frequencies", "keys", "values")
@@ -133,8 +133,7 @@ def product(plan, inputs, weight, bias, begin, end, y):
     if begin >= end or n == 0:  # of a block of a prompt nobody asks for logits
         return
     call_product(
-        plan.product,
-        weight.kind,
+        weight.product,
         n,
         x.ctypes.data,
         x.strides[0],
