@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof
@@ -25,6 +26,7 @@ from .forward import compiled_pass
 from .products import product_code
 from .rows import Layer, Plan, Weight
 from .support import forget_stale_code
+from .vector import LINE
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -115,7 +117,7 @@ class Passes:
         capacity = -(-places // ALIGNED) * ALIGNED
         # One memory for all, which the system backs with huge pages.
         depth, heads, head_dim = plan.depth, plan.kv_heads, plan.head_dim
-        memory = np.zeros((2, depth, heads, head_dim * capacity), np.float32)
+        memory = aligned_zeros((2, depth, heads, head_dim * capacity))
         keys = memory[0].reshape(depth, heads, head_dim, capacity)
         values = memory[1].reshape(depth, heads, capacity, head_dim)
         if known:
@@ -136,10 +138,19 @@ class Passes:
         q, k = plan.heads * plan.head_dim, plan.kv_heads * plan.head_dim
         names = ("x", "q", "k", "v", "seen", "added", "gate", "up")
         widths = (plan.width, q, k, k, q, plan.width, plan.inner, plan.inner)
-        shared = {name: np.empty((n, w), np.float32) for name, w in zip(names, widths, strict=True)}
+        shared = {name: aligned_zeros((n, w)) for name, w in zip(names, widths, strict=True)}
         for name, memory in shared.items():
             setattr(plan, name, memory.ctypes.data)
         return shared
+
+
+def aligned_zeros(shape: tuple[int, ...]) -> Floats:
+    """fp32 zeros that begin with a line of the processor's cache. Those that numpy gives begin
+    amid one, so that half of all vectors would lie across two."""
+    count = math.prod(shape)
+    memory = np.zeros(count + LINE // 4, np.float32)
+    begin = -memory.ctypes.data % LINE // 4
+    return memory[begin : begin + count].reshape(shape)
 
 
 def layer_weights(layer: Any) -> list[Weight]:

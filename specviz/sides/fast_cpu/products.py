@@ -10,11 +10,11 @@ import numpy as np
 from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
-from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, Q5_0, Q8_0
+from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, LAYOUTS, PACKED, Q5_0, Q8_0
 from .ir import LANES
 from .vector import (
-    MOST_PLAIN_ROWS,
     MOST_ROWS,
+    MOST_UNPACKED_ROWS,
     accumulate,
     accumulate_unpacked,
     fold_sums,
@@ -30,7 +30,9 @@ from .vector import (
 CHUNK = 512
 LINES = 8
 
-UNPACKED = 5  # rows from which it pays to unpack weights once and write them down
+MOST_GROUPED_ROWS = 4
+"""Rows that are multiplied together with weights whose scales are packed too: for more, it pays to
+unpack the weights once and write them down."""
 
 
 @njit(nogil=True, cache=True)
@@ -47,7 +49,8 @@ def product_code(kind: int) -> int:
     fp32, x in the order of `rows.in_both_orders` that suits the kind; x_step, y_step: from a row to
     the next, bytes. w: the address of the weights, [outputs, inputs].
     """
-    packed = kind >= Q8_0
+    packed = kind in PACKED
+    together = MOST_ROWS if LAYOUTS[kind].scales is None else MOST_GROUPED_ROWS
 
     def multiply_rows(rows, x, x_step, w, inputs, outputs, y, y_step):
         w_step = bytes_of(kind, inputs)
@@ -62,8 +65,8 @@ def product_code(kind: int) -> int:
             count = min(LINES, outputs - first)
             # Packed weights are unpacked for many rows once, and so are those of less than `LINES`
             # outputs, beside which others are summed and left.
-            unpacks = (packed and rows >= UNPACKED) or count < LINES
-            most = MOST_ROWS if packed and not unpacks else MOST_PLAIN_ROWS
+            unpacks = (packed and rows > together) or count < LINES
+            most = MOST_UNPACKED_ROWS if unpacks else together
             each = -(-rows // -(-rows // most))  # rows that are summed together
             sums[:] = 0
             for begin in range(0, inputs, CHUNK):

@@ -167,10 +167,10 @@ def _registers() -> tuple[int, int]:
     return 4, 32
 
 
-MOST_ROWS = 6 if _registers()[1] == 32 else 4
-"""Rows that `accumulate` takes: more of them leave no registers for unpacking."""
+MOST_ROWS = 6
+"""Rows that `accumulate` takes: more of them leave no registers for weights."""
 
-MOST_PLAIN_ROWS = 6 if _registers()[1] == 32 else 3
+MOST_UNPACKED_ROWS = 6 if _registers()[1] == 32 else 3
 """Rows of which it sums two outputs side by side, if weights need no unpacking."""
 
 
@@ -213,7 +213,7 @@ def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_
     _accumulate(b, kind, *given, ahead=3 * AHEAD)
 
 
-@operation(rows=range(1, MOST_PLAIN_ROWS + 1))
+@operation(rows=range(1, MOST_UNPACKED_ROWS + 1))
 def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """The same with weights in fp32 that are in the processor's cache already."""
     given = rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step
