@@ -9,6 +9,7 @@ from ._version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
 from .errors import SpecvizError
+from .kinds import fill_registry
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ __all__ = [
     "register",
     "speculate",
 ]
+
+fill_registry()
 
 _MODULES = {
     "Draft": "core.types",

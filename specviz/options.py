@@ -12,9 +12,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .core.registry import drafter_names
 from .environment import Form, T, number
 from .errors import SettingsError, TraceError
-from .kinds import drafter_names
 from .settings import CHOICES, Settings
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}

@@ -24,7 +24,7 @@ from specviz.core.policy import (
     best_gamma,
     predicted_tau,
 )
-from specviz.kinds import drafter_names
+from specviz.core.registry import drafter_names
 from specviz.runs.recording import read_recording
 from specviz.settings import GAMMA_POLICIES
 

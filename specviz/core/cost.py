@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..kinds import engine_kind
 from ..pairs.memory import parameter_bytes, pass_bytes
 from ..pairs.truncated import truncated_model
 from .engine import ModelElsewhere
+from .registry import engine_kind
 from .states import DraftHead
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from ..environment import FORM, THREADS, T, on_zerogpu
-from ..kinds import ENGINES
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
-from .kinds import EngineKind, resolved
+from .kinds import EngineKind
+from .registry import engines
 from .stopping import check_stop
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> En
         return model.make_engine(vocab, states)
     for kind in usable_engines():
         if kind.make is not None and (kind.states or not states):
-            engine: Engine | None = resolved(kind.make)(model, vocab)
+            engine = kind.make(model, vocab)
             if engine is not None:
                 return engine
     raise AssertionError("the last engine of the table runs any model")
@@ -204,8 +204,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
         draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
     for kind in usable_engines():
         if kind.threads and not isinstance(target, ModelElsewhere):
-            count: int = resolved(kind.threads)(target, draft, pair.vocab, width)
-            return count
+            return kind.threads(target, draft, pair.vocab, width)
     return torch.get_num_threads()
 
 
@@ -213,7 +212,7 @@ def usable_engines() -> Iterator[EngineKind]:
     """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
     few runs: too few to prepare another form than the plainest."""
     plainest = on_zerogpu() or _eager_only.get()
-    for kind in ENGINES:
+    for kind in engines():
         asked = not kind.asked or (not plainest and FORM.read() == kind.name)
         if asked and (kind.anywhere or not plainest) and _installed(kind.package):
             yield kind

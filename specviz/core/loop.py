@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..kinds import drafter_kind
 from ..lanes import BASELINE, Lane
 from ..pairs.pair import Pair, context_length
 from ..settings import Settings
@@ -25,6 +24,7 @@ from .drafting import EarlierTexts, make_drafter, policy_for
 from .engine import lane_threads, make_engine, make_state_engine, now, prefill, use_threads
 from .events import EndReason, Round
 from .paths import make_context, rule
+from .registry import drafter_kind
 from .tokens import Annotator
 from .types import Judged, LaneEvents, Prefilled
 

@@ -1,5 +1,5 @@
-"""Loading of pairs by name: each form of a name has a source in the table of `specviz.kinds`. That
-of the built-in pair is here: it is read from its folder, after a look at its checksums."""
+"""Loading of pairs by name: what each form of a name leads to. The built-in pair is read here, from
+its folder, after a look at its checksums."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from huggingface_hub.utils.sha import sha_fileobj
 
-from ..core.kinds import PairSource, resolved
-from ..environment import ASSETS, BUILTIN, SERVED, has_numba
+from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError
-from ..kinds import PAIR_SOURCES
 from .pair import Pair
 from .weights import (
     LoadOptions,
@@ -90,23 +88,30 @@ def load_any(
 ) -> Pair | Racing:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    if pair != BUILTIN:
-        from .spec import operator_spec, parse_pair  # the built-in pair needs no grammar
-
-        pair = pair if hasattr(pair, "source") else parse_pair(pair)
-        pair = operator_spec() if str(pair) == SERVED else pair
     asked = Asked(checked_options(**precision), checked_device(device), on_progress)
-    loaded: Pair | Racing = resolved(source_of(pair).load)(pair, asked)
-    return loaded
+    if pair == BUILTIN:
+        return load_builtin(asked)
+    from . import spec  # which the built-in pair does not need
+
+    named = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
+    if isinstance(named, spec.OperatorSpec):
+        named = spec.operator_spec()
+    if named == spec.NamedSpec(BUILTIN):
+        return load_builtin(asked)
+    if isinstance(named, spec.WatchedSpec):
+        from ..sides.watched.watching import load_watched
+
+        return load_watched(named, asked)
+    if isinstance(named, spec.ServedSpec):
+        from .served import load_served
+
+        return load_served(named, asked)
+    from .fetch import load_fetched
+
+    return load_fetched(named, asked)
 
 
-def source_of(pair: PairSpec | str) -> PairSource:
-    """The source of what is named, parsed or the built-in pair's name."""
-    name = pair if isinstance(pair, str) else pair.source
-    return next(one for one in PAIR_SOURCES if one.name == name)
-
-
-def load_builtin(_: object, asked: Asked) -> Pair:
+def load_builtin(asked: Asked) -> Pair:
     """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..core.registry import drafters_for
 from ..errors import PairError, PromptError, SettingsError, shown
-from ..kinds import drafters_for
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids

@@ -42,7 +42,7 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
 
 
-def examine(spec: ServedSpec | WatchedSpec, **_: Any) -> Report:
+def examine_server(spec: ServedSpec | WatchedSpec) -> Report:
     """The report on a target on a server with a draft here, or a server that speculates itself."""
     found: list[Finding] = []
     with stopping("server", found):

@@ -19,9 +19,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.registry import drafter_kind
 from ..environment import BUILTIN
 from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
-from ..kinds import drafter_kind
 from ..pairs.memory import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..variables import ANY_MODEL, PAIR, PAIRS

@@ -22,7 +22,7 @@ from specviz.errors import PairError
 from specviz.pairs.heads.eagle_files import load_head
 from specviz.runs.identities import check_trace
 from specviz.sides import heads as drafting
-from specviz.sides.heads import HeadEngine
+from specviz.sides.heads.drafter import HeadEngine
 
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]

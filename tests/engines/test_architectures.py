@@ -11,7 +11,7 @@ from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
 from specviz.core.engine import make_engine
-from specviz.kinds import drafter_names
+from specviz.core.registry import drafter_names
 from specviz.pairs.pair import context_length
 
 VOCAB = 40

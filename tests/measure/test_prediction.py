@@ -14,7 +14,7 @@ from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
 from specviz.core.sampling import probabilities
-from specviz.kinds import DRAFTERS, drafter_kind
+from specviz.kinds import DRAFTERS
 from specviz.measure.sweep.along import (
     DraftsAlong,
     KnownText,
@@ -73,7 +73,7 @@ def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int
     return list(simulated_rounds(drafts, settings, random.Random(0)))
 
 
-@pytest.mark.parametrize("drafter", [name for name in DRAFTERS if drafter_kind(name).predicted])
+@pytest.mark.parametrize("drafter", [kind.name for kind in DRAFTERS if kind.predicted])
 def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, drafter: str):
     if drafter in ("head", "ngram-head"):
         pair = replace(pair, head=agreeing_head(pair.target))

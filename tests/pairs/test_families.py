@@ -24,8 +24,8 @@ from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
 from specviz.core.loop import _Run
+from specviz.core.registry import drafters
 from specviz.errors import PairError, SpecvizError
-from specviz.kinds import drafters
 from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.

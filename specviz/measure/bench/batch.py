@@ -24,8 +24,8 @@ from ...core.eager import check_rollback
 from ...core.engine import most_threads, now
 from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
+from ...core.registry import drafter_kind
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
-from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds

@@ -15,7 +15,7 @@ import torch
 
 from ...core.eager import EagerEngine
 from ...core.engine import eager_only, make_engine, now
-from ...kinds import drafter_kind
+from ...core.registry import drafter_kind
 from ...lanes import LANE_LABELS, SPECULATIVE
 from ...pairs.pair import Pair
 from ...result import generate

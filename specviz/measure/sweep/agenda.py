@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.race import race
+from ...core.registry import swept_drafters
 from ...errors import PairError, SettingsError
-from ...kinds import swept_drafters
 from ...pairs.pair import Pair
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH

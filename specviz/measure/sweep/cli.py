@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ...core.engine import spare_threads
-from ...kinds import swept_drafters
+from ...core.registry import swept_drafters
 from ...options import real
 from ...pairs.cli import add_pair, named_pair
 from ...prompts import builtin_prompts, prompts_file

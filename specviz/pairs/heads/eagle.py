@@ -142,7 +142,7 @@ class Head(nn.Module):
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Torch's own modules with an empty cache."""
-        from ...sides.heads import HeadEngine
+        from ...sides.heads.drafter import HeadEngine
 
         return HeadEngine(self, vocab)
 

@@ -53,7 +53,7 @@ class MtpHead:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
-        from ...sides.heads import MtpEngine
+        from ...sides.heads.drafter import MtpEngine
 
         return MtpEngine(self, vocab)
 
@@ -78,7 +78,7 @@ class Assistant:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Beside the engine of its target, whose cache it reads."""
-        from ...sides.heads import AssistantEngine
+        from ...sides.heads.drafter import AssistantEngine
 
         return AssistantEngine(self, vocab, target)
 

@@ -14,21 +14,20 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
-from ..core.cost import head_step_cost
-from ..core.drafting import Drafter
-from ..core.eager import EagerEngine, memory_limited
-from ..core.engine import now
-from ..core.header import described
-from ..core.kinds import resolved
-from ..core.states import StateReader, make_head_engine
-from ..core.types import Draft, RunContext
-from ..errors import PairError
-from ..pairs.pair import Pair
+from ...core.cost import head_step_cost
+from ...core.drafting import Drafter
+from ...core.eager import EagerEngine, memory_limited
+from ...core.engine import now
+from ...core.ngrams import NgramIndex
+from ...core.states import StateReader, make_head_engine
+from ...core.types import Draft, RunContext
+from ...errors import PairError
+from ...pairs.pair import Pair
 
 if TYPE_CHECKING:
-    from ..core.protocols import DecodingPath, StateEngine
-    from ..pairs.heads.eagle import Head
-    from ..pairs.heads.library import Assistant, MtpHead
+    from ...core.protocols import DecodingPath, StateEngine
+    from ...pairs.heads.eagle import Head
+    from ...pairs.heads.library import Assistant, MtpHead
 
 
 SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
@@ -91,7 +90,7 @@ class NgramHeadDrafter(HeadDrafter):
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         super().__init__(pair, run, target)
         self._run, self._kept = run, dict(KEPT)
-        self._index: Any = resolved(".sides.lookup.ngram:NgramIndex")()
+        self._index = NgramIndex()
         self._size = self._begin = 0  # of the last match that was copied, and of the text then
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
@@ -110,13 +109,6 @@ class NgramHeadDrafter(HeadDrafter):
             accepted = length - self._begin
             self._kept[self._size] = MEMORY * self._kept[self._size] + (1 - MEMORY) * accepted
             self._size = 0
-
-
-def described_head(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
-    """What a header says of a head: it may have been trained on shorter texts, but it reads any
-    length."""
-    assert pair.head is not None
-    return described(pair.head, form, None)
 
 
 class HeadEngine(StateReader):

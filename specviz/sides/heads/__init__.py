@@ -1,0 +1,1 @@
+"""Drafts from heads on the target."""
