@@ -14,10 +14,10 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .core.drafting import Drafter
+    from .core.pair import Pair
     from .core.race import race
     from .core.types import Draft
     from .pairs.load import load_pair
-    from .pairs.pair import Pair
     from .plugins import register
     from .result import Result, baseline, generate, speculate
     from .runs.metrics import Metrics, compute_metrics
@@ -55,7 +55,7 @@ _MODULES = {
     "Draft": "core.types",
     "Drafter": "core.drafting",
     "Metrics": "runs.metrics",
-    "Pair": "pairs.pair",
+    "Pair": "core.pair",
     "Result": "result",
     "Trace": "runs.trace",
     "baseline": "result",

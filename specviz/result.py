@@ -11,9 +11,9 @@ from .core.drafting import Memory, memory_ids
 from .core.events import Round
 from .core.header import header_of
 from .core.loop import decode
+from .core.pair import Pair, checked_pair, settings_for
 from .core.types import Prefilled, Prompt
 from .lanes import BASELINE, SPECULATIVE, Lane
-from .pairs.pair import Pair, checked_pair, settings_for
 from .runs.metrics import Metrics, compute_metrics
 from .runs.trace import Trace
 from .settings import Settings

@@ -77,6 +77,17 @@ def test_the_core_imports_no_side():
             assert not [other for other in imported_modules(path) if top(other) == "sides"], name
 
 
+BELOW = {"core", "_version", "environment", "errors", "lanes", "settings", "several"}
+"""What the core may import: itself, and the few words that all rooms use."""
+
+
+def test_the_core_leans_on_nothing_above_it():
+    for name, path in MODULES.items():
+        if top(name) == "core":
+            above = {other for other in imported_modules(path) if top(other) not in BELOW}
+            assert not above, name
+
+
 def test_a_side_imports_no_other_side():
     for name, path in MODULES.items():
         if name.startswith("sides."):

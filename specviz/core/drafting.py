@@ -11,7 +11,7 @@ from ..settings import Settings
 from .registry import drafter_kind, drafters
 
 if TYPE_CHECKING:
-    from ..pairs.pair import Pair
+    from .pair import Pair
     from .policy import Policy
     from .protocols import DecodingPath, Engine
     from .types import Draft, RunContext

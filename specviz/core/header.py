@@ -15,11 +15,12 @@ import transformers
 
 from .._version import __version__
 from ..lanes import BASELINE, Lane
-from ..pairs.pair import Pair, context_length, parameter_count, weights_form
 from ..settings import Settings
 from .drafting import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
+from .model_facts import context_length, parameter_count, weights_form
+from .pair import Pair
 from .registry import drafter_kind, verdict_kind
 from .types import Mode, Prefilled
 

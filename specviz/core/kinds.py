@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..pairs.pair import Pair
     from .drafting import Drafter
+    from .pair import Pair
     from .protocols import Decide, DecodingPath, Engine, LanguageModel, StateEngine
     from .states import DraftHead, StateReader
     from .types import RunContext

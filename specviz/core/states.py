@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine, usable_engines
+from .engine import OwnEngine
+from .engine_choice import usable_engines
 
 if TYPE_CHECKING:
     from .protocols import LanguageModel, StateEngine

@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
-from ..core.engine import make_engine
+from ..core.engine_choice import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
+from ..core.model_facts import context_length
+from ..core.pair import Pair
 from ..core.sampling import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
@@ -26,7 +28,6 @@ from ..errors import PairError, PromptError, SpecvizError
 from ..lanes import SPECULATIVE
 from ..options import add_color, colored, whole
 from ..pairs.load import load_pair
-from ..pairs.pair import Pair, context_length
 from ..pairs.progress import terminal_watcher
 from ..pairs.spec import NO_DRAFT, is_row
 from ..runs.metrics import ratio

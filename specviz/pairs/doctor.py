@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 import torch
 
+from ..core.model_facts import parameter_count
+from ..core.pair import Pair
 from ..core.registry import drafters_for
 from ..errors import PairError
 from .findings import (
@@ -27,7 +29,6 @@ from .hub import closed_sentence, hub_files
 from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, named_files, planned_loads
-from .pair import Pair, parameter_count
 from .spec import (
     NO_DRAFT,
     ModelsSpec,

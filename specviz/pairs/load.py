@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from huggingface_hub.utils.sha import sha_fileobj
 
+from ..core.pair import Pair
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError
-from .pair import Pair
 from .weights import (
     LoadOptions,
     ModelSource,

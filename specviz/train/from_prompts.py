@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ..core.pair import Pair
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import read_metadata
 from ..pairs.models import meta_pair, named_files
-from ..pairs.pair import Pair
 from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
 from ..runs.tables import markdown

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ..core.model_facts import logit_width, text_config
+from ..core.pair import Pair
 from ..errors import PairError, SpecvizError
 from ..options import real, whole
 from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
-from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT
 from .files import digest
 from .head import (

@@ -19,10 +19,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.model_facts import parameter_bytes
 from ..core.registry import drafter_kind
 from ..environment import BUILTIN
 from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
-from ..pairs.memory import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..variables import ANY_MODEL, PAIR, PAIRS
 from .client import LocalWorker

@@ -16,7 +16,7 @@ from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pa
 import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import make_state_engine
+from specviz.core.engine_choice import make_state_engine
 from specviz.core.states import make_head_engine
 from specviz.errors import PairError
 from specviz.pairs.heads.eagle_files import load_head

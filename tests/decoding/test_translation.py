@@ -28,11 +28,11 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
 from specviz.core.loop import _Run
+from specviz.core.pair import tokenizer_size
 from specviz.core.paths import make_context
+from specviz.core.shared_tokens import Spelling, spelling
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
-from specviz.pairs.pair import tokenizer_size
-from specviz.pairs.shared_tokens import Spelling, spelling
 from specviz.runs.identities import check_trace
 from specviz.sides.model.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
 

@@ -13,6 +13,7 @@ from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
+from specviz.core.model_facts import context_length
 from specviz.core.sampling import probabilities
 from specviz.kinds import DRAFTERS
 from specviz.measure.sweep.along import (
@@ -23,7 +24,6 @@ from specviz.measure.sweep.along import (
     simulated_rounds,
 )
 from specviz.pairs.heads.eagle import Head
-from specviz.pairs.pair import context_length
 
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -47,7 +47,7 @@ REQUEST = SweepRequest(
 def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """A clock that only passes advance; repeats end as soon as all is measured."""
     clock = VirtualTime()
-    monkeypatch.setattr("specviz.core.engine.time", clock)
+    monkeypatch.setattr("specviz.core.clock.time", clock)
     monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
     return clock
 
@@ -74,7 +74,7 @@ def good() -> list[SweepEvent]:
     """The events of a sweep with a cheap draft that is nearly always right."""
     with pytest.MonkeyPatch.context() as patch:
         clock = VirtualTime()
-        patch.setattr("specviz.core.engine.time", clock)
+        patch.setattr("specviz.core.clock.time", clock)
         patch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
         return list(sweep(scripted_pair(clock, cost=0.05, noise=0.02), REQUEST))
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from ...core.events import Event, Round
 from ...core.header import model_name
+from ...core.model_facts import parameter_bytes
+from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import drafter_kind
 from ...errors import PromptError, SpecvizError
 from ...lanes import SPECULATIVE
-from ...pairs.memory import parameter_bytes
-from ...pairs.pair import Pair
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings

@@ -3,12 +3,12 @@ what the doctor finds about them before their weights are read."""
 
 from __future__ import annotations
 
+from ...core.model_facts import text_config
 from ..beside import ASSISTANTS, is_eagle, is_head_config
 from ..findings import Finding, Findings, file_findings, good, stopping
 from ..hub import find_source, safe_files
 from ..memory import shown_count
 from ..metadata import HeadMetadata, ModelMetadata
-from ..pair import text_config
 from ..spec import OWN_LAYERS
 from . import library
 from .eagle import HeadConfig

@@ -21,9 +21,9 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from ...core.model_facts import logit_width, text_config
 from ...core.states import EAGLE, StateReader
 from ...errors import PairError
-from ..pair import logit_width, text_config
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine

@@ -16,15 +16,15 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ...core.model_facts import logits_device, parameter_count, text_config
 from ...core.states import StateReader
+from ...core.truncated import FINAL
 from ...errors import PairError, ran_out_of_memory
 from ..hub import failure_sentence, folder_weights
 from ..memory import MemoryNeed
 from ..metadata import HeadMetadata, ModelMetadata, configured_caches
-from ..pair import logits_device, parameter_count, text_config
 from ..progress import Watcher
 from ..spec import OWN_LAYERS
-from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
 from .eagle import check_fit
 

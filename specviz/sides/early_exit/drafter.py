@@ -16,14 +16,15 @@ from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import UNLIMITED, Drafter
-from ...core.engine import make_engine
+from ...core.engine_choice import make_engine
 from ...core.header import described
+from ...core.model_facts import context_length, parameter_count, text_config
+from ...core.pair import Pair
 from ...core.policy import best_gamma
 from ...core.sampling import draw, uniforms
+from ...core.truncated import layer_count, truncated_model
 from ...core.types import Draft, RunContext
 from ...errors import PairError
-from ...pairs.pair import Pair, context_length, parameter_count, text_config
-from ...pairs.truncated import layer_count, truncated_model
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath

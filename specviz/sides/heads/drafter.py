@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
+from ...core.clock import now
 from ...core.cost import head_step_cost
 from ...core.drafting import Drafter
 from ...core.eager import EagerEngine, memory_limited
-from ...core.engine import now
 from ...core.ngrams import NgramIndex
+from ...core.pair import Pair
 from ...core.states import StateReader, make_head_engine
 from ...core.types import Draft, RunContext
 from ...errors import PairError
-from ...pairs.pair import Pair
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, StateEngine

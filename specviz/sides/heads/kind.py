@@ -8,9 +8,9 @@ from ...core.kinds import DrafterKind
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
+    from ...core.pair import Pair
     from ...core.protocols import DecodingPath
     from ...core.types import RunContext
-    from ...pairs.pair import Pair
 
 
 def make_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:

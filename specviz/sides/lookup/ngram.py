@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...core.drafting import Drafter
 from ...core.ngrams import NgramIndex
+from ...core.pair import Pair
 from ...core.types import Draft, RunContext
-from ...pairs.pair import Pair
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...core.drafting import UNLIMITED, Drafter
-from ...core.engine import make_engine, prefill
+from ...core.engine import prefill
+from ...core.engine_choice import make_engine
+from ...core.model_facts import context_length
+from ...core.pair import Pair
 from ...core.types import Draft, RunContext
-from ...pairs.pair import Pair, context_length
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
