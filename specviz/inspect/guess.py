@@ -20,7 +20,7 @@ from ..core.engine_choice import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
 from ..core.model_facts import context_length
-from ..core.pair import Pair
+from ..core.pair import Pair, checked_pair
 from ..core.sampling import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
@@ -222,7 +222,7 @@ def main(options: argparse.Namespace) -> None:
     text = _text(options.text)
     has_target = is_row(options.draft) or "+" in options.draft
     name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
-    pair = load_pair(name, on_progress=terminal_watcher())
+    pair = checked_pair(load_pair(name, on_progress=terminal_watcher()))
     draft = draft_of(pair) if has_target else pair
     found = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:

@@ -26,8 +26,9 @@ from .weights import (
 )
 
 if TYPE_CHECKING:
-    from ..core.protocols import LanguageModel, Racing
+    from ..core.protocols import LanguageModel
     from ..core.states import DraftHead
+    from ..sides.watched.watching import Watched
     from .progress import Watcher
     from .spec import PairSpec
 
@@ -52,7 +53,7 @@ def load_pair(
     draft_quantize: str | None = None,
     device: str | torch.device | None = None,
     on_progress: Watcher | None = None,
-) -> Pair:
+) -> Pair | Watched:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
@@ -62,8 +63,9 @@ def load_pair(
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
     "+DRAFT" the server speculates by itself, and what is returned is a `Watched`, which only
-    `race` takes. A name of the table may stand for GGUF files: those that are not here are fetched
-    if the hub answers. docs/pairs.md has all forms of names.
+    `race` takes (`core.pair.checked_pair` refuses it). A name of the table may stand for GGUF
+    files: those that are not here are fetched if the hub answers. docs/pairs.md has all forms of
+    names.
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
     where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
     quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of
@@ -74,9 +76,14 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
-    how: dict[str, Any] = {"dtype": dtype, "quantize": quantize, "draft_quantize": draft_quantize}
-    # A server's name alone makes a `Watched`; whoever writes one passes it to `race`.
-    return cast("Pair", load_any(name, device=device, on_progress=on_progress, **how))
+    return load_any(
+        name,
+        dtype=dtype,
+        quantize=quantize,
+        draft_quantize=draft_quantize,
+        device=device,
+        on_progress=on_progress,
+    )
 
 
 def load_any(
@@ -85,7 +92,7 @@ def load_any(
     on_progress: Watcher | None = None,
     device: Any = None,
     **precision: Any,
-) -> Pair | Racing:
+) -> Pair | Watched:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
     asked = Asked(checked_options(**precision), checked_device(device), on_progress)
