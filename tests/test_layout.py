@@ -20,7 +20,7 @@ PACKAGE = ROOT / "specviz"
 # that can be, training writes text.
 CACHE_ROOMS = {
     *("core.eager", "sides.fast_gpu.cache", "sides.fast_gpu.engine"),
-    *("sides.heads.drafter", "measure.bench.batch", "pairs.metadata", "train"),
+    *("sides.heads.eagle", "sides.heads.mtp", "measure.bench.batch", "pairs.metadata", "train"),
 }
 
 

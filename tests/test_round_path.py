@@ -54,7 +54,7 @@ def loaded(run: tuple[list[str], list[str]]) -> list[str]:
 def test_it_loads_no_side_that_it_does_not_use(loaded: list[str]):
     sides = {name.split(".")[2] for name in loaded if name.startswith("specviz.sides.")}
     assert sides == ({"model", "fast_cpu"} if has_numba() else {"model"})
-    rooms = ("remote", "runs", "page", "worker", "train", "pairs.heads", "pairs.hub")
+    rooms = ("remote", "runs", "page", "worker", "train", "pairs.hub")
     parts = ("variables", "several", "plugins", "core.verdicts", "core.policy")
     for room in (*rooms, *parts):
         assert not [name for name in loaded if name.startswith(f"specviz.{room}")], room

@@ -12,6 +12,7 @@ from ..core.model_facts import parameter_count
 from ..core.pair import Pair
 from ..core.registry import drafters_for
 from ..errors import PairError
+from ..sides.heads.loading import examined_head, head_findings, is_head
 from .findings import (
     Finding,
     Level,
@@ -24,7 +25,6 @@ from .findings import (
     stop,
     stopping,
 )
-from .heads import examined_head, head_findings, is_head
 from .hub import closed_sentence, hub_files
 from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata

@@ -136,7 +136,7 @@ def load_builtin(asked: Asked) -> Pair:
     pair = Pair(models[0], models[1], tokenizer, own, BUILTIN)
 
     def head() -> DraftHead:
-        from .heads.eagle_files import load_head  # a run without it need not know heads
+        from ..sides.heads.eagle_files import load_head  # a run without it need not know heads
 
         return load_head(str(folders[2]), pair.target, pair.device)
 

@@ -13,7 +13,7 @@ from ..core.model_facts import logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from .heads import read_any_head
+from ..sides.heads.loading import read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (

@@ -22,10 +22,10 @@ from ..core.model_facts import logit_width, text_config
 from ..core.pair import Pair, checked_pair
 from ..errors import PairError, SpecvizError
 from ..options import real, whole
-from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
 from ..pairs.spec import NO_DRAFT
+from ..sides.heads.eagle import Head
 from .files import digest
 from .head import (
     STEPS,

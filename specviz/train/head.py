@@ -23,9 +23,9 @@ from transformers import LlamaConfig
 
 from ..core.model_facts import text_config
 from ..core.truncated import watched_model
-from ..pairs.heads.eagle import Head, HeadConfig
-from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.load import write_checksums
+from ..sides.heads.eagle import Head, HeadConfig
+from ..sides.heads.eagle_files import LAYER_FIELDS
 from .files import save_array, whole_folder
 
 STEPS = 3  # of a chain in training

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import LlamaConfig
 
 from specviz.core.model_facts import logit_width, text_config
-from specviz.pairs.heads.eagle import Head, HeadConfig
+from specviz.sides.heads.eagle import Head, HeadConfig
 
 
 def random_head(target: Any) -> Head:

@@ -23,7 +23,7 @@ from specviz.measure.sweep.along import (
     predicted_rounds,
     simulated_rounds,
 )
-from specviz.pairs.heads.eagle import Head
+from specviz.sides.heads.eagle import Head
 
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
-from transformers.cache_utils import DynamicLayer
 
 from ...core.clock import now
 from ...core.cost import head_step_cost
 from ...core.drafting import Drafter
-from ...core.eager import EagerEngine, memory_limited
 from ...core.ngrams import NgramIndex
 from ...core.pair import Pair
-from ...core.states import StateReader, make_head_engine
+from ...core.states import make_head_engine
 from ...core.types import Draft, RunContext
 from ...errors import PairError
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, StateEngine
-    from ...pairs.heads.eagle import Head
-    from ...pairs.heads.library import Assistant, MtpHead
 
 
 SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
@@ -109,195 +104,3 @@ class NgramHeadDrafter(HeadDrafter):
             accepted = length - self._begin
             self._kept[self._size] = MEMORY * self._kept[self._size] + (1 - MEMORY) * accepted
             self._size = 0
-
-
-class HeadEngine(StateReader):
-    """An EAGLE-3 head and the places that its cache holds.
-
-    The pair that it reads at place i is the target's state of token i and token i + 1, so it never
-    reads the first token of a text, and has read `length` tokens when its cache holds length - 1
-    places.
-    """
-
-    def __init__(self, head: Head, vocab: int) -> None:
-        super().__init__(head.device, vocab)
-        self._head = head
-        weight = head.fc.weight
-        self._cache = DynamicLayer()
-        self._unread = weight.new_empty(0, head.fc.in_features)
-        self._output = weight.new_empty(0, head.fc.out_features)  # of the last place
-        # Ids of the target that its tokenizer lacks are never drafted.
-        self._known = (head.targets < vocab).nonzero()[:, 0]
-        self._targets = head.targets[self._known]
-
-    @property
-    def length(self) -> int:
-        return int(self._cache.get_seq_length()) + 1
-
-    @torch.inference_mode()
-    def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
-    ) -> Tensor:
-        head = self._head
-        with memory_limited():
-            hidden = self._output
-            if len(self._unread):
-                hidden, self._unread = head.fuse(self._unread), self._unread[:0]
-            outputs = head.step(ids.to(self.device), hidden, self._cache)
-            self._output = outputs[-1:]
-            return self._spread(head.logits(outputs[-keep:]) / temperature)
-
-    def rollback(self, length: int) -> None:
-        self._cache.crop(length - 1 - int(self._cache.get_seq_length()))
-
-    def _spread(self, logits: Tensor) -> Tensor:
-        """Logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n, vocab]:
-        -inf elsewhere, so that the probability there is 0."""
-        whole = logits.new_full((len(logits), self._vocab), -torch.inf)
-        whole[:, self._targets] = logits[:, self._known]
-        return whole
-
-
-class AssistantEngine(StateReader):
-    """An assistant of Gemma 4 beside the engine of its target.
-
-    All drafts of a chain are made at one place, that of the last token of the text: the target's
-    cache has none of the drafts. A step reads the embedding of the token before, and the target's
-    state that predicted this token; further along the chain, the assistant's own output instead.
-    """
-
-    def __init__(self, assistant: Assistant, vocab: int, target: StateEngine) -> None:
-        super().__init__(assistant.device, vocab)
-        assert isinstance(target, EagerEngine)  # no other engine runs a Gemma 4
-        self._assistant, self._target = assistant, target
-        self._read = 0  # tokens that the target has read
-        self._drafted = 0  # tokens of the chain that were read
-        self._state = torch.empty(0)
-
-    @property
-    def length(self) -> int:
-        return self._read + self._drafted
-
-    def receive(self, states: Tensor) -> None:
-        if len(states):
-            self._read += len(states)
-            self._state = states[-1:]
-
-    def prefill(self, ids: Tensor, states: Tensor) -> None:
-        self.receive(states)
-
-    @torch.inference_mode()
-    def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
-    ) -> Tensor:
-        with memory_limited():
-            embedded = self._assistant.embedding(ids[None])  # [1, 1, width]
-            state = self._state[None].to(embedded)
-            output = self._assistant.model(
-                inputs_embeds=torch.cat([embedded, state], -1).to(self.device),
-                position_ids=torch.tensor([[self._read]], device=self.device),
-                shared_kv_states=self._target.shared_keys(),
-            )
-        self._drafted += 1
-        self._state = output.last_hidden_state[0]
-        logits: Tensor = output.logits[0, :, : self._vocab]
-        return logits.float() / temperature
-
-    def rollback(self, length: int) -> None:
-        self._drafted = 0
-
-
-class MtpEngine(StateReader):
-    """The target's multi-token prediction layers, and for each the places that its cache holds.
-
-    Layer d (counted from 0) reads at place i the state that layer d - 1 gave there, or the target's
-    own of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a chain comes
-    from the next layer, at the same place. Once all layers have drafted, the last one goes on with
-    its own output, one place further for each draft.
-
-    What a layer read at the last places rests on drafts, so after a verdict every layer reads these
-    few places again, with the tokens that were kept.
-    """
-
-    def __init__(self, head: MtpHead, vocab: int) -> None:
-        super().__init__(head.device, vocab)
-        from transformers.cache_utils import MtpCache  # which older versions lack
-
-        self._model, self._layers = head.model, head.count
-        self._cache: Any = MtpCache(config=head.model.config)
-        self._cache.activate_past_recording()
-        none = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
-        self._unread = self._output = none
-        self._ids = torch.empty(0, dtype=torch.long, device=head.device)  # tokens read, from 1 on
-        # By layer: what it has to read from the place on at which its cache ends after a verdict.
-        self._waiting = [none] * self._layers
-        self._begin = [0] * self._layers
-        self._step = 0  # of the chain
-
-    @property
-    def length(self) -> int:
-        return len(self._ids) + 1
-
-    @torch.inference_mode()
-    def prefill(self, ids: Tensor, states: Tensor) -> None:
-        super().prefill(ids, states)
-        for layer in range(1, self._layers):
-            sure = max(0, len(self._ids) - layer)
-            known, self._waiting[layer] = self._waiting[layer].tensor_split([sure])
-            self._begin[layer] = len(known)
-            if len(known):
-                self._pass_on(layer, self._read(layer, known))
-
-    @torch.inference_mode()
-    def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
-    ) -> Tensor:
-        self._ids = torch.cat([self._ids, ids.to(self.device)])
-        with memory_limited():
-            outputs = self._chained()
-            self._output = outputs[-1:]
-            logits: Tensor = self._model._project_to_logits(outputs[None, -keep:])
-        return logits[0, :, : self._vocab].float() / temperature
-
-    def rollback(self, length: int) -> None:
-        known = length - 1  # tokens from 1 on that stay, so layer d is sure of known - d places
-        for layer, cached in enumerate(self._cache.layers):
-            sure = min(max(0, known - layer), cached.get_seq_length())
-            if cached.is_initialized:
-                cached.crop(sure - cached.get_seq_length())  # by 0, too: it trims windows
-            given = max(0, known - layer + 1) if layer else sure
-            begin = self._begin[layer]
-            self._waiting[layer] = self._waiting[layer][sure - begin : given - begin]
-            self._begin[layer] = sure
-        self._ids = self._ids[:known]
-
-    def _chained(self) -> Tensor:
-        """The outputs [n, width] of the pass that reads the tokens which `_ids` has just got."""
-        if len(self._unread):
-            self._step = 0
-            states, self._unread = self._unread, self._unread[:0]
-        else:
-            self._step += 1
-            past_all = self._step >= self._layers
-            states = self._output if past_all else self._waiting[self._step]
-        layer = min(self._step, self._layers - 1)
-        outputs = self._read(layer, states)
-        if layer == self._step:
-            self._pass_on(layer, outputs)
-        return outputs
-
-    def _pass_on(self, layer: int, outputs: Tensor) -> None:
-        if layer + 1 < self._layers:
-            self._waiting[layer + 1] = torch.cat([self._waiting[layer + 1], outputs])
-
-    def _read(self, layer: int, states: Tensor) -> Tensor:
-        begin, n = self._cache.layers[layer].get_seq_length(), len(states)
-        places = torch.arange(begin + layer, begin + layer + n, device=self.device)
-        outputs: Tensor = self._model.forward_layer(
-            layer,
-            states[None],
-            position_ids=places[None] + 1,
-            mtp_cache=self._cache,
-            input_ids=self._ids[places][None],
-        )
-        return outputs[0]
