@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.core.engine import leave_one_to_the_page, spare_threads
+from specviz.core.threads import leave_one_to_the_page, spare_threads
 from specviz.environment import BUILTIN
 from specviz.page.look import RECORDINGS
 from specviz.page.player import QUESTIONS, Preset, folder_of, presets_of

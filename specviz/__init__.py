@@ -9,14 +9,15 @@ from ._version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
 from .errors import SpecvizError
+from .kinds import fill_registry
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .core.drafting import Drafter
+    from .core.pair import Pair
     from .core.race import race
     from .core.types import Draft
     from .pairs.load import load_pair
-    from .pairs.pair import Pair
     from .plugins import register
     from .result import Result, baseline, generate, speculate
     from .runs.metrics import Metrics, compute_metrics
@@ -48,11 +49,13 @@ __all__ = [
     "speculate",
 ]
 
+fill_registry()
+
 _MODULES = {
     "Draft": "core.types",
     "Drafter": "core.drafting",
     "Metrics": "runs.metrics",
-    "Pair": "pairs.pair",
+    "Pair": "core.pair",
     "Result": "result",
     "Trace": "runs.trace",
     "baseline": "result",

@@ -4,64 +4,138 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from .console import degrade_signs, escaped
-from .core.kinds import resolved
 from .errors import SpecvizError
 from .options import Parser
 
 
-class Verb(NamedTuple):
-    """help: what it does, in a line. do: the function of `module` that does it, given its parsed
-    options, and returns the exit status, None for 0. options: the one that adds its options to a
-    parser, if it has any.
+class Command(NamedTuple):
+    """What does a verb. run: given its parsed options, it returns the exit status, None for 0.
+    add_options: adds them to a parser; None if there are none."""
 
-    They are names, so that a command line imports only what its own verb needs.
-    """
+    run: Callable[[Any], int | None]
+    add_options: Callable[[Any], None] | None = None
+
+
+class Verb(NamedTuple):
+    """help: what it does, in a line. command: imports what does it, so that a command line imports
+    only what its own verb needs."""
 
     help: str
-    module: str
-    do: str = "main"
-    options: str | None = "add_arguments"
+    command: Callable[[], Command]
+
+
+def _page() -> Command:
+    from .serve import add_arguments, serve_page
+
+    return Command(serve_page, add_arguments)
+
+
+def _run() -> Command:
+    from .runs.cli import add_run, run
+
+    return Command(run, add_run)
+
+
+def _record() -> Command:
+    from .runs.cli import add_record, record
+
+    return Command(record, add_record)
+
+
+def _check() -> Command:
+    from .runs.cli import add_check, check
+
+    return Command(check, add_check)
+
+
+def _export() -> Command:
+    from .runs.cli import add_export, export
+
+    return Command(export, add_export)
+
+
+def _explain_difference() -> Command:
+    from .runs.cli import add_difference, explain
+
+    return Command(explain, add_difference)
+
+
+def _sweep() -> Command:
+    from .measure.sweep.cli import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
+def _bench() -> Command:
+    from .measure.bench.cli import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
+def _pairs() -> Command:
+    from .pairs.cli import list_pairs
+
+    return Command(list_pairs)
+
+
+def _fetch() -> Command:
+    from .pairs.cli import add_fetch, fetch
+
+    return Command(fetch, add_fetch)
+
+
+def _doctor() -> Command:
+    from .pairs.cli import add_doctor, doctor
+
+    return Command(doctor, add_doctor)
+
+
+def _guess() -> Command:
+    from .inspect.guess import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
+def _prove() -> Command:
+    from .inspect.prove import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
+def _train() -> Command:
+    from .train.cli import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
+def _variables() -> Command:
+    from .variables import print_variables
+
+    return Command(print_variables)
 
 
 VERBS = {
-    "page": Verb("serve the page, by default on 127.0.0.1:7860", ".serve", "serve_page"),
-    "run": Verb("race on one prompt, in the terminal", ".runs.cli", "run", "add_run"),
-    "record": Verb(
-        "race on one prompt and keep the run in a file", ".runs.cli", "record", "add_record"
-    ),
-    "check": Verb(
-        "read recordings as strictly as the page does", ".runs.cli", "check", "add_check"
-    ),
-    "export": Verb(
-        "convert a recording to a page or to tables", ".runs.cli", "export", "add_export"
-    ),
+    "page": Verb("serve the page, by default on 127.0.0.1:7860", _page),
+    "run": Verb("race on one prompt, in the terminal", _run),
+    "record": Verb("race on one prompt and keep the run in a file", _record),
+    "check": Verb("read recordings as strictly as the page does", _check),
+    "export": Verb("convert a recording to a page or to tables", _export),
     "explain-difference": Verb(
-        "say if greedy lanes part by a tie within rounding or by a bug",
-        ".runs.cli",
-        "explain",
-        "add_difference",
+        "say if greedy lanes part by a tie within rounding or by a bug", _explain_difference
     ),
-    "sweep": Verb("find the drafter and gamma to deploy, if any", ".measure.sweep.cli"),
-    "bench": Verb("measure speed on several prompts", ".measure.bench.cli"),
-    "pairs": Verb(
-        "list the named pairs by what fits this machine", ".pairs.cli", "list_pairs", None
-    ),
-    "fetch": Verb("bring a named pair to this machine", ".pairs.cli", "fetch", "add_fetch"),
-    "doctor": Verb(
-        "check if two models can race, before any download", ".pairs.cli", "doctor", "add_doctor"
-    ),
-    "guess": Verb("what a draft would get right of a closed model's text", ".inspect.guess"),
-    "prove": Verb(
-        "test if a drafter or a verdict keeps the target's distribution", ".inspect.prove"
-    ),
-    "train": Verb("train a pair on books, or a better draft for a target", ".train.cli"),
-    "variables": Verb(
-        "list the environment variables that it reads", ".variables", "print_variables", None
-    ),
+    "sweep": Verb("find the drafter and gamma to deploy, if any", _sweep),
+    "bench": Verb("measure speed on several prompts", _bench),
+    "pairs": Verb("list the named pairs by what fits this machine", _pairs),
+    "fetch": Verb("bring a named pair to this machine", _fetch),
+    "doctor": Verb("check if two models can race, before any download", _doctor),
+    "guess": Verb("what a draft would get right of a closed model's text", _guess),
+    "prove": Verb("test if a drafter or a verdict keeps the target's distribution", _prove),
+    "train": Verb("train a pair on books, or a better draft for a target", _train),
+    "variables": Verb("list the environment variables that it reads", _variables),
 }
 
 
@@ -72,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = parser_of(words).parse_args(words)
-            verb = VERBS[options.verb]
-            return int(resolved(f"{verb.module}:{verb.do}")(options) or 0)
+            command = VERBS[options.verb].command()
+            return command.run(options) or 0
         finally:  # also after --help
             sys.stdout.flush()
     except SpecvizError as error:
@@ -92,9 +166,10 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     parser = Parser(prog="specviz", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
     for name, verb in VERBS.items():
-        one = verbs.add_parser(name, help=verb.help)
-        if verb.options and name in arguments[:1]:
-            resolved(f"{verb.module}:{verb.options}")(one)
+        of_verb = verbs.add_parser(name, help=verb.help)
+        add_options = verb.command().add_options if name in arguments[:1] else None
+        if add_options is not None:
+            add_options(of_verb)
     return parser
 
 

@@ -12,14 +12,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .core.registry import drafter_names
 from .environment import Form, T, number
 from .errors import SettingsError, TraceError
-from .kinds import drafter_names
 from .settings import CHOICES, Settings
 
 if TYPE_CHECKING:
     from .core.protocols import Racing
-    from .pairs.pair import Pair
+    from .core.pair import Pair
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")

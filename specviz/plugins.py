@@ -1,15 +1,14 @@
-"""Drafters and verdicts of other packages: how they come into the tables of `specviz.kinds`."""
+"""Drafters and verdicts of other packages: how they come into the core's registry."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from importlib import import_module, metadata
 from typing import Any, TypeAlias
 
-from . import kinds
-from .core.kinds import DrafterKind, VerdictKind, resolved
+from .core import registry
+from .core.kinds import NAME, DrafterKind, VerdictKind
 from .errors import SettingsError
 from .variables import PLUGINS
 
@@ -31,26 +30,34 @@ def register(kind: Kind) -> None:
         raise SettingsError(
             f"{kind!r:.60} cannot be registered: use a DrafterKind or a VerdictKind."
         )
-    if not isinstance(kind.name, str) or not kinds.NAME.fullmatch(kind.name):
+    if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
         raise SettingsError(
             f"a kind is named {kind.name!r:.60}: use up to 40 lower-case letters, digits and "
             "hyphens, with a letter first."
         )
-    table = kinds.known[DrafterKind if isinstance(kind, DrafterKind) else VerdictKind]
-    own = kind if kind.package else replace(kind, package=_package_of(kind))
-    taken = resolved(table.get(kind.name, own))
-    if taken.package != own.package:
+    code = kind.make if isinstance(kind, DrafterKind) else kind.decide
+    if not callable(code):
         raise SettingsError(
-            f"the name {kind.name!r} is taken by {taken.package or 'specviz itself'}: choose "
+            f"the code of the kind {kind.name!r} is {code!r:.60}: give the function or the class "
+            "itself."
+        )
+    if not kind.package:
+        kind = replace(kind, package=_package_of(code))
+    if isinstance(kind, DrafterKind):
+        _check_free(kind, registry.known_drafters.get(kind.name))
+        registry.known_drafters[kind.name] = kind
+    else:
+        _check_free(kind, registry.known_verdicts.get(kind.name))
+        registry.known_verdicts[kind.name] = kind
+
+
+def _check_free(kind: Kind, known: Kind | None) -> None:
+    """Raise `SettingsError` if another package has registered this name."""
+    if known is not None and known.package != kind.package:
+        raise SettingsError(
+            f"the name {kind.name!r} is taken by {known.package or 'specviz itself'}: choose "
             "another one."
         )
-    table[kind.name] = own
-
-
-def refusing(sort: type[Any], name: str, sentence: str, package: str | None = None) -> Any:
-    """A record of which only the name is known; its code says why, in a `SettingsError`."""
-    code = "make" if sort is DrafterKind else "decide"
-    return sort(name=name, label=name, package=package, **{code: partial(_refused, sentence)})
 
 
 def load_plugins() -> None:
@@ -87,18 +94,17 @@ def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
             f"{entry.name!r} of the package {package} cannot be loaded "
             f"({type(error).__name__}: {error}): mend or uninstall it."
         )
-        kinds.known[kind].setdefault(entry.name, refusing(kind, entry.name, sentence, package))
+        if kind is DrafterKind:
+            drafter = registry.unusable_drafter(entry.name, sentence, package)
+            registry.known_drafters.setdefault(entry.name, drafter)
+        else:
+            verdict = registry.unusable_verdict(entry.name, sentence, package)
+            registry.known_verdicts.setdefault(entry.name, verdict)
 
 
-def _refused(sentence: str, *_: Any, **__: Any) -> Any:
-    raise SettingsError(sentence)
-
-
-def _package_of(kind: Kind) -> str:
-    """Name and version of the package that a registered kind's code comes from."""
-    code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = code if isinstance(code, str) else str(getattr(code, "__module__", "unknown"))
-    name = re.split("[.:]", module)[0]
+def _package_of(code: Callable[..., Any]) -> str:
+    """Name and version of the package that the code of a kind comes from."""
+    name = str(getattr(code, "__module__", "unknown")).partition(".")[0]
     try:
         return f"{name} {metadata.version(name)}"
     except metadata.PackageNotFoundError:

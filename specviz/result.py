@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .core.drafting import Memory, memory_ids
 from .core.events import Round
 from .core.header import header_of
 from .core.loop import decode
+from .core.pair import Pair, checked_pair, settings_for
 from .core.types import Prefilled, Prompt
 from .lanes import BASELINE, SPECULATIVE, Lane
-from .pairs.pair import Pair, checked_pair, settings_for
 from .runs.metrics import Metrics, compute_metrics
 from .runs.trace import Trace
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .core.protocols import Racing
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Result:
 
 
 def generate(
-    pair: Pair,
+    pair: Pair | Racing,
     prompt: Prompt,
     settings: Settings | None = None,
     *,
@@ -73,7 +76,7 @@ def generate(
 
 
 def speculate(
-    pair: Pair,
+    pair: Pair | Racing,
     prompt: Prompt,
     settings: Settings | None = None,
     *,
@@ -92,7 +95,7 @@ def speculate(
 
 
 def baseline(
-    pair: Pair, prompt: Prompt, settings: Settings | None = None, **changes: Any
+    pair: Pair | Racing, prompt: Prompt, settings: Settings | None = None, **changes: Any
 ) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
     pair = checked_pair(pair)

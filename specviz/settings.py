@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .core.registry import (
+    drafter_names,
+    has_drafter,
+    has_verdict,
+    verdict_kind,
+    verdict_names,
+)
 from .errors import SettingsError
-from .kinds import DRAFTERS, TOKEN, VERDICTS, drafter_names, verdict_kind, verdict_names
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -24,8 +30,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 }
 """The fields that hold one of several names, and what gives these."""
 
-OURS = {"drafter": tuple(DRAFTERS), "verdict": tuple(VERDICTS)}
-"""Of these, the names that stand in our own tables: no plug-in need be looked for."""
+TOKEN = "token"
+"""The verdict that judges greedy runs, where all keep the same drafts."""
 
 # field: (lowest, highest) allowed, both ends included; whole numbers where these are
 RANGES: dict[str, tuple[float, float]] = {
@@ -75,7 +81,7 @@ class Settings:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in OURS.get(name, ()) and value not in choices():
+            if not _is_choice(name, value):
                 raise SettingsError(
                     f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
                 )
@@ -124,6 +130,15 @@ class Settings:
                     f"there is no setting {name!r}: use {', '.join(sorted(names))}."
                 )
         return dict(values)
+
+
+def _is_choice(name: str, value: object) -> bool:
+    # Whoever names a kind of ours looks for no plug-in, which takes some milliseconds.
+    if name == "drafter":
+        return has_drafter(value)
+    if name == "verdict":
+        return has_verdict(value)
+    return value in CHOICES[name]()
 
 
 def _number(name: str, value: Any) -> float:

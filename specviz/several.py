@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from .core.registry import drafter_kind
 from .errors import SettingsError, shown
-from .kinds import drafter_kind
 from .lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane, Several
 from .settings import Settings
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .core.kinds import DrafterKind, VerdictKind
+from .core.registry import drafters, engines, verdicts
 from .environment import ASSETS
-from .kinds import ENGINES, drafters, verdicts
 from .lanes import LANE_LABELS
 
 FILE = ASSETS / "page" / "vocabulary.json"
@@ -62,7 +62,7 @@ def vocabulary(*, registered: bool = True) -> dict[str, Any]:
         "compared": COMPARED,
         "outcomes": OUTCOMES,
         "lanes": {lane: {"label": label} for lane, label in LANE_LABELS.items()},
-        "engines": {kind.name: {"label": kind.label} for kind in ENGINES},
+        "engines": {kind.name: {"label": kind.label} for kind in engines()},
     }
 
 

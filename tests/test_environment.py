@@ -11,7 +11,7 @@ import pytest
 
 from specviz import variables
 from specviz.__main__ import main
-from specviz.core.engine import spare_threads
+from specviz.core.threads import spare_threads
 from specviz.environment import Variable
 from specviz.errors import SettingsError
 from specviz.variables import AUTH, VARIABLES, check_variables, variables_table

@@ -13,8 +13,9 @@ import torch
 from toy_models import llama, pair_of, scripted
 
 import specviz
-from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind, kinds
+from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind
 from specviz.__main__ import main
+from specviz.core import registry
 from specviz.core.verdicts import decide
 from specviz.errors import KindError, SettingsError
 from specviz.inspect.prove import prove
@@ -29,7 +30,8 @@ RUNS = 500  # of a proof: the wrong example of the guide gives 2e-22, typical le
 
 @pytest.fixture(autouse=True)
 def own_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kinds, "known", {sort: dict(of) for sort, of in kinds.known.items()})
+    monkeypatch.setattr(registry, "known_drafters", dict(registry.known_drafters))
+    monkeypatch.setattr(registry, "known_verdicts", dict(registry.known_verdicts))
     yield
 
 
@@ -152,6 +154,9 @@ def test_names_are_refused_that_are_taken_or_no_names():
             specviz.register(DrafterKind(name=name, make=drafting(raising), label="mine"))
     with pytest.raises(SettingsError, match="cannot be registered"):
         specviz.register("mine")  # type: ignore[arg-type]
+    named = DrafterKind(name="mine", make="module:Mine", label="mine")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="give the function or the class itself"):
+        specviz.register(named)
 
 
 def test_a_result_tells_text_rounds_and_metrics():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_models import byte_level, examples, llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
-from specviz.core.engine import eager_only
+from specviz.core.engine_choice import eager_only
 from specviz.errors import PairError, PromptError
 from specviz.inspect.guess import Guess, Guesses, draft_of, guesses
 

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "specviz"
 # that can be, training writes text.
 CACHE_ROOMS = {
     *("core.eager", "sides.fast_gpu.cache", "sides.fast_gpu.engine"),
-    *("sides.heads", "measure.bench.batch", "pairs.metadata", "train"),
+    *("sides.heads.eagle", "sides.heads.mtp", "measure.bench.batch", "pairs.metadata", "train"),
 }
 
 
@@ -75,6 +75,17 @@ def test_the_core_imports_no_side():
     for name, path in MODULES.items():
         if top(name) == "core":
             assert not [other for other in imported_modules(path) if top(other) == "sides"], name
+
+
+BELOW = {"core", "_version", "environment", "errors", "lanes", "settings", "several"}
+"""What the core may import: itself, and the few words that all rooms use."""
+
+
+def test_the_core_leans_on_nothing_above_it():
+    for name, path in MODULES.items():
+        if top(name) == "core":
+            above = {other for other in imported_modules(path) if top(other) not in BELOW}
+            assert not above, name
 
 
 def test_a_side_imports_no_other_side():

@@ -24,7 +24,7 @@ from specviz.core.policy import (
     best_gamma,
     predicted_tau,
 )
-from specviz.kinds import drafter_names
+from specviz.core.registry import drafter_names
 from specviz.runs.recording import read_recording
 from specviz.settings import GAMMA_POLICIES
 
@@ -177,7 +177,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
 ):
     runs = []
     for seed in range(3):
-        monkeypatch.setattr("specviz.core.engine.time", UnsteadyTime(seed))
+        monkeypatch.setattr("specviz.core.clock.time", UnsteadyTime(seed))
         # Models anew: nothing measured in one run may help the next one.
         again = pair_of(
             relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0), head=pair.head

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toy_models import examples, mini, pair_of
 
 from specviz import Settings, SpecvizError
+from specviz.core.registry import drafter_names
 from specviz.errors import SettingsError
-from specviz.kinds import drafter_names
 from specviz.options import add_settings, settings_from
 from specviz.settings import CHATS, GAMMA_POLICIES
 

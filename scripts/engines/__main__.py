@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from specviz import Pair, SpecvizError, load_pair
+from specviz.core.pair import checked_pair
 from specviz.environment import ASSETS
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
@@ -67,7 +68,7 @@ def deployments(folder: Path) -> Iterator[Deployment]:
 def asked(server: Running, local: Pair) -> Iterator[Named]:
     """The checks of one running server, the last of which may end it."""
     deployment = server.deployment
-    remote = load_pair(f"{server.url}#{MODEL}+{deployment.draft}")
+    remote = checked_pair(load_pair(f"{server.url}#{MODEL}+{deployment.draft}"))
     completions = Completions(Server(server.url), MODEL)
     if deployment.name in (FEW, DRAWN):
         own = partial(checks.its_own_distribution, completions, local, AT_ONCE)
@@ -91,7 +92,7 @@ def examine(python: Path, deployment: Deployment, folder: Path) -> Iterator[Row]
     try:
         with running(python, deployment, folder) as server:
             yield deployment.name, Finding("starts", True, "answers", round(server.seconds, 1))
-            local = load_pair(f"{deployment.target}+{deployment.draft}")
+            local = checked_pair(load_pair(f"{deployment.target}+{deployment.draft}"))
             for name, ask in asked(server, local):
                 print(f"{deployment.name}: {name}", flush=True)
                 yield deployment.name, found(name, ask)

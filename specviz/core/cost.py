@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..kinds import engine_kind
-from ..pairs.memory import parameter_bytes, pass_bytes
-from ..pairs.truncated import truncated_model
 from .engine import ModelElsewhere
+from .model_facts import parameter_bytes, pass_bytes
+from .registry import engine_kind
 from .states import DraftHead
+from .truncated import truncated_model
 
 if TYPE_CHECKING:
-    from ..pairs.pair import Pair
     from .drafting import Drafter
+    from .pair import Pair
     from .protocols import Engine, LanguageModel
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware

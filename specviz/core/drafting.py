@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import SettingsError, shown
-from ..kinds import drafter_kind, drafters
 from ..settings import Settings
-from .kinds import resolved
+from .registry import drafter_kind, drafters
 
 if TYPE_CHECKING:
-    from ..pairs.pair import Pair
+    from .pair import Pair
     from .policy import Policy
     from .protocols import DecodingPath, Engine
     from .types import Draft, RunContext
@@ -81,10 +80,7 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
         from .foreign import CheckedDrafter  # not needed for ours
 
         return CheckedDrafter(kind, pair, run, target)
-    shared = pair.shared is not None
-    make = resolved(kind.translated if shared and kind.translated else kind.make)
-    drafter: Drafter = make(pair, run, target)
-    return drafter
+    return kind.make(pair, run, target)
 
 
 def policy_for(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy | None:

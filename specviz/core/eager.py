@@ -12,9 +12,9 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ..errors import ModelError, is_memory_error
-from ..pairs.pair import text_config
-from ..pairs.truncated import truncated_model, watched_model
 from .engine import OwnEngine
+from .model_facts import text_config
+from .truncated import truncated_model, watched_model
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 

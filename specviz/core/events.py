@@ -50,7 +50,7 @@ class Token:
     p, q: its probability under the processed target and draft distributions; `q` is None for
         a token that no draft proposed, `p` is None for a drafted token that was never judged.
     u: the uniform draw in [0, 1) that judged it: accepted if and only if u < p / q (Leviathan
-        et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`core.verdicts`):
+        et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`sides.verdicts`):
         block keeps all drafts up to the last with u < threshold; exact-match draws the target's
         own token with it; typical uses none.
     weight: the running product of p / q, held at 1 or below, if the verdict is block.

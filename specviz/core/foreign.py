@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import KindError, SpecvizError
 from .drafting import Drafter
-from .kinds import DrafterKind, VerdictKind, resolved
+from .kinds import DrafterKind, VerdictKind
 from .types import Draft, RunContext
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CheckedDrafter(Drafter):
 
     def __init__(self, kind: DrafterKind, pair: Any, run: RunContext, target: DecodingPath) -> None:
         self._kind, self._run = kind, run
-        self._own = _called(kind, "its start", resolved(kind.make), pair, run, target)
+        self._own = _called(kind, "its start", kind.make, pair, run, target)
         if not isinstance(self._own, Drafter):
             raise KindError(
                 f"{_name(kind)} made a {type(self._own).__name__}: make a specviz.Drafter."
@@ -108,7 +108,7 @@ def fault_of(draft: object, count: int, vocab: int) -> str | None:
 
 def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
     """The rule of another package, which raises `KindError` where it breaks its promises."""
-    rule = resolved(kind.decide)
+    rule = kind.decide
 
     def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
         found: Tensor = _called(

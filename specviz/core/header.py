@@ -14,14 +14,14 @@ import torch
 import transformers
 
 from .._version import __version__
-from ..kinds import drafter_kind, verdict_kind
 from ..lanes import BASELINE, Lane
-from ..pairs.pair import Pair, context_length, parameter_count, weights_form
 from ..settings import Settings
 from .drafting import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
-from .kinds import resolved
+from .model_facts import context_length, parameter_count, weights_form
+from .pair import Pair
+from .registry import drafter_kind, verdict_kind
 from .types import Mode, Prefilled
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
     if form is None:
         return None
     if kind.described is not None:
-        found: dict[str, Any] = resolved(kind.described)(pair, form, prefilled.layers)
-        return found
+        return kind.described(pair, form, prefilled.layers)
     found = described(pair.draft_model, form, context_length(pair.draft_model))
     return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
 

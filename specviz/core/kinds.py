@@ -1,29 +1,28 @@
-"""What a kind is: one record for everything that the program knows of a drafter, a verdict, an
-engine or a source of pairs. The tables of them are in `specviz.kinds`.
+"""What a kind is: one record for everything that the program knows of a drafter, a verdict or an
+engine. Each side has the records of its own kinds, `specviz.kinds` puts them into `core.registry`.
 
-Code is named by a `Reference`, so that a run imports no side that it does not use.
+Every process reads the records, also one that runs no model. So the module of a record imports no
+heavy library; the functions that the record names do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-PACKAGE = __name__.split(".")[0]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Reference: TypeAlias = str | Callable[..., Any]
-"""A function or class: itself, or "module:attribute", which is imported when it is first used. The
-modules of this package begin with a dot."""
+    from .drafting import Drafter
+    from .pair import Pair
+    from .protocols import Decide, DecodingPath, Engine, LanguageModel, StateEngine
+    from .states import DraftHead, StateReader
+    from .types import RunContext
 
-
-def resolved(reference: Reference) -> Any:
-    """What a reference names."""
-    if not isinstance(reference, str):
-        return reference
-    module, _, attribute = reference.partition(":")
-    return getattr(import_module(module, PACKAGE), attribute)
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+"""What a drafter or a verdict may be called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +49,16 @@ class DrafterKind:
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
     described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
-    translated: makes it instead if the pair's draft has a tokenizer of its own (`Pair.shared`).
     deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
-        for tables of what to deploy; None if other engines have no such drafter.
+        for tables of what to deploy, from a package that brings a drafter; those of this one are
+        in `measure.sweep.deploy`.
+    drafts: whether it drafts anything.
     beside: its place among the drafters that race side by side, the lowest first.
     package: name and version of the package that brought it; None for those of this one.
     """
 
     name: str
-    make: Reference
+    make: Callable[[Pair, RunContext, DecodingPath], Drafter]
     label: str
     choice: str = ""
     lane: str = ""
@@ -75,9 +75,9 @@ class DrafterKind:
     counted: bool = False
     cost: Literal["draft", "target", "nothing"] = "nothing"
     has_model: bool = False
-    described: Reference | None = None
-    translated: Reference | None = None
-    deployed: Reference | None = None
+    described: Callable[[Pair, str, int | None], dict[str, Any]] | None = None
+    deployed: Callable[[Any, Any], Mapping[str, tuple[str, str]]] | None = None
+    drafts: bool = True
     beside: int = 9
     package: str | None = None
 
@@ -91,7 +91,7 @@ class VerdictKind:
     """A rule that judges drafts.
 
     name: in `Settings.verdict`. decide: the rule itself, with the signature of
-        `core.verdict.decide`.
+        `core.verdicts.decide`.
     label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
     clause: what it does, in a clause. law: why the text follows the target's distribution, or that
         it does not. note: what is said beside a round's first verdict. left: what a correction is
@@ -109,7 +109,7 @@ class VerdictKind:
     """
 
     name: str
-    decide: Reference
+    decide: Decide
     label: str
     exact: bool = True
     choice: str = ""
@@ -124,8 +124,8 @@ class VerdictKind:
     together: bool = False
     draws: bool = True
     residual: bool = True
-    numbers: Reference | None = None
-    after: Reference | None = None
+    numbers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]] | None = None
+    after: Callable[[Tensor, Tensor, Tensor, int], Tensor | None] | None = None
     package: str | None = None
 
     def __post_init__(self) -> None:
@@ -162,26 +162,13 @@ class EngineKind:
 
     name: str
     label: str
-    make: Reference | None = None
+    make: Callable[[Any, int], Engine | None] | None = None
     asked: bool = False
     package: str | None = None
     states: bool = False
     anywhere: bool = False
-    make_head: Reference | None = None
-    threads: Reference | None = None
+    make_head: Callable[[DraftHead, int, StateEngine], StateReader | None] | None = None
+    threads: Callable[[LanguageModel, LanguageModel | None, int, int], int] | None = None
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**23
     extra_token: float = 0.14
-
-
-@dataclass(frozen=True)
-class PairSource:
-    """Where the pairs of one form of name come from.
-
-    name: as the parsed name's `source` says (`specviz.pairs.spec`). load: (spec, asked) -> the
-    `Pair`, or what races by itself. examine: (spec, options) -> the doctor's report.
-    """
-
-    name: str
-    load: Reference
-    examine: Reference

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..kinds import drafter_kind
 from ..lanes import BASELINE, Lane
-from ..pairs.pair import Pair, context_length
 from ..settings import Settings
+from .clock import now
 from .drafting import EarlierTexts, make_drafter, policy_for
-from .engine import lane_threads, make_engine, make_state_engine, now, use_threads
+from .engine_choice import lane_threads, make_engine, make_state_engine
 from .events import EndReason, Round
+from .model_facts import context_length
+from .pair import Pair
 from .paths import make_context, rule
+from .registry import drafter_kind
 from .shared_prompt import SharedPrompt
+from .threads import use_threads
 from .tokens import Annotator
 from .types import Judged, LaneEvents, Prefilled
 

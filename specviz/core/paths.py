@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ..kinds import TOKEN, verdict_kind
 from ..lanes import LANES, Lane
-from ..settings import Settings
+from ..settings import TOKEN, Settings
 from .draws import HostDraws
-from .kinds import resolved
 from .numpy_path import NumpyPath
+from .registry import verdict_kind
 from .types import RunContext
 
 if TYPE_CHECKING:
@@ -64,5 +63,4 @@ def rule(settings: Settings) -> Decide | None:
         from .foreign import checked_decide  # not needed for ours
 
         return checked_decide(kind)
-    found: Decide = resolved(kind.decide)
-    return found
+    return kind.decide

@@ -119,7 +119,7 @@ class StateEngine(Engine, Protocol):
 
     def keep_states(self, layers: Sequence[int]) -> None:
         """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
-        the final norm if n is `pairs.truncated.FINAL`.
+        the final norm if n is `core.truncated.FINAL`.
 
         Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
         """

@@ -6,14 +6,14 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingsError
-from ..kinds import drafter_kind
 from ..lanes import BASELINE, Lane, Several
-from ..pairs.pair import Pair, checked_pair, lanes_for
 from ..settings import Settings
 from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
 from .header import header_of
 from .loop import decode
+from .pair import Pair, checked_pair, lanes_for
+from .registry import drafter_kind
 from .shared_prompt import SharedPrompt
 from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
 from .types import Mode, Prompt

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine, usable_engines
-from .kinds import resolved
+from .engine import OwnEngine
+from .engine_choice import usable_engines
 
 if TYPE_CHECKING:
     from .protocols import LanguageModel, StateEngine
@@ -57,10 +57,9 @@ def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateR
     target: the engine whose states the head reads.
     """
     for kind in usable_engines():
-        engine = resolved(kind.make_head)(head, vocab, target) if kind.make_head else None
+        engine = kind.make_head(head, vocab, target) if kind.make_head else None
         if engine is not None:
-            found: StateReader = engine
-            return found
+            return engine
     return head.make_engine(vocab, target)
 
 

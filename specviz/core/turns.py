@@ -10,10 +10,11 @@ from itertools import islice
 from typing import TypeAlias
 
 from ..lanes import BASELINE, Lane
-from ..pairs.pair import Pair, context_length
 from ..settings import Settings
 from .events import End, EndReason, Round, agreement_of
 from .loop import decode
+from .model_facts import context_length
+from .pair import Pair
 from .stopping import check_stop
 from .types import LaneEvents, Prefilled
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from ..kinds import verdict_kind
 from ..settings import Settings
 from .events import DIGITS, Choice, Outcome, Token
-from .kinds import VerdictKind, resolved
+from .kinds import VerdictKind
+from .registry import verdict_kind
 from .text import Pieces
 from .types import Draft, Judged
 
@@ -173,7 +173,7 @@ def _shown_numbers(judged: Judged, settings: Settings, partial: bool) -> dict[st
     found |= _best("q", soft_q)
     kind = verdict_kind(settings.rule)
     if kind.numbers is not None:
-        found |= resolved(kind.numbers)(p, draft.q, draft.ids)
+        found |= kind.numbers(p, draft.q, draft.ids)
     if outcome == "corrected":
         found["last_q"], found["last_soft_q"] = draft.q[row, next_id], soft_q[row, next_id]
         found |= _left_after_rejection(kind, p, draft, row)
@@ -198,7 +198,7 @@ def _left_after_rejection(
         return {}
     if kind.after is None:
         return _best("residual", residual(p[place], draft.q[place]).unsqueeze(0))
-    left = resolved(kind.after)(p, draft.q, draft.ids, place)
+    left = kind.after(p, draft.q, draft.ids, place)
     return {} if left is None else _best("residual", left.unsqueeze(0))
 
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..core.engine import make_engine, prefill
+from ..core.engine import prefill
+from ..core.engine_choice import make_engine
 from ..core.events import Token, margin_of
 from ..core.header import model_name
+from ..core.model_facts import weights_form
+from ..core.pair import Pair
 from ..errors import PairError, TraceError
-from ..pairs.pair import Pair, weights_form
 from ..result import speculate
 from ..settings import Settings
 from .parting import Difference, Parting, Scored

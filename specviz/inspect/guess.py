@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
-from ..core.engine import make_engine
+from ..core.engine_choice import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
+from ..core.model_facts import context_length
+from ..core.pair import Pair, checked_pair
 from ..core.sampling import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
@@ -26,7 +28,6 @@ from ..errors import PairError, PromptError, SpecvizError
 from ..lanes import SPECULATIVE
 from ..options import add_color, colored, whole
 from ..pairs.load import load_pair
-from ..pairs.pair import Pair, context_length
 from ..pairs.progress import terminal_watcher
 from ..pairs.spec import NO_DRAFT, is_row
 from ..runs.metrics import ratio
@@ -221,7 +222,7 @@ def main(options: argparse.Namespace) -> None:
     text = _text(options.text)
     has_target = is_row(options.draft) or "+" in options.draft
     name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
-    pair = load_pair(name, on_progress=terminal_watcher())
+    pair = checked_pair(load_pair(name, on_progress=terminal_watcher()))
     draft = draft_of(pair) if has_target else pair
     found = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..core.pair import Pair
+from ..core.registry import drafter_names, verdict_names
 from ..errors import SettingsError
-from ..kinds import drafter_names, verdict_names
 from ..lanes import LANES, SPECULATIVE, Lane
 from ..measure.bench.random_models import numbers, random_model
-from ..pairs.pair import Pair
 from ..result import baseline, speculate
 from ..settings import RANGES, Settings
 from ..train.head import new_head

@@ -13,8 +13,8 @@ from uuid import uuid4
 import gradio as gr
 
 from ..core.events import Event, Round
+from ..core.registry import swept_drafters
 from ..errors import SpecvizError
-from ..kinds import swept_drafters
 from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.registry import drafter_names, drafters_for
 from ..environment import BUILTIN, SERVED
 from ..errors import PairError
-from ..kinds import drafter_names, drafters_for
 from ..pairs.beside import known_part
 from ..pairs.memory import shown_bytes
 from ..pairs.spec import (

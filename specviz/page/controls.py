@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import gradio as gr
 from gradio.component_meta import ComponentMeta
 
+from ..core.registry import drafters, verdicts
 from ..errors import PromptError, SettingsError
-from ..kinds import drafters, verdicts
 from ..lanes import Lane
 from ..pairs.spec import MOST_NAME
 from ..pairs.table import named_pair

@@ -12,8 +12,8 @@ from typing import Any
 import gradio as gr
 
 from ..core.policy import MOST_GAMMA
+from ..core.registry import drafter_kind, drafter_names
 from ..environment import ASSETS, SERVED
-from ..kinds import drafter_kind, drafter_names
 from ..pairs.table import own_folder
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY

@@ -10,9 +10,9 @@ from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
+from ..core.registry import drafter_kind, swept_drafters
 from ..environment import BUILTIN, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..kinds import drafter_kind, swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult

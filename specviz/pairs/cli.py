@@ -17,8 +17,8 @@ from .spec import MOST_SHOWN, address_of, parse_pair
 from .table import pairs_by_fit
 
 if TYPE_CHECKING:
+    from ..core.pair import Pair
     from ..core.protocols import Racing
-    from .pair import Pair
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 def named_pair(options: argparse.Namespace) -> Pair:
     """The same, where a server that speculates by itself will not do. Raises `PairError`."""
-    from .pair import checked_pair
+    from ..core.pair import checked_pair
 
     return checked_pair(raced(options))
 

@@ -8,9 +8,11 @@ from typing import Any, get_args
 
 import torch
 
-from ..core.kinds import resolved
+from ..core.model_facts import parameter_count
+from ..core.pair import Pair
+from ..core.registry import drafters_for
 from ..errors import PairError
-from ..kinds import drafters_for
+from ..sides.heads.loading import examined_head, head_findings, is_head
 from .findings import (
     Finding,
     Level,
@@ -23,19 +25,18 @@ from .findings import (
     stop,
     stopping,
 )
-from .heads import examined_head, head_findings, is_head
 from .hub import closed_sentence, hub_files
-from .load import source_of
 from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, named_files, planned_loads
-from .pair import Pair, parameter_count
 from .spec import (
     NO_DRAFT,
     ModelsSpec,
     NamedSpec,
     OperatorSpec,
     PairSpec,
+    ServedSpec,
+    WatchedSpec,
     local_file,
     local_path,
     operator_spec,
@@ -155,8 +156,11 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
     """The report on what a parsed name stands for, with the options of `examine`."""
     if isinstance(spec, OperatorSpec):
         spec = operator_spec()
-    report: Report = resolved(source_of(spec).examine)(spec, **options)
-    return report
+    if isinstance(spec, ServedSpec | WatchedSpec):
+        from .served import examine_server
+
+        return examine_server(spec)
+    return examine(spec, **options)
 
 
 def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[list[str], str | None]:

@@ -50,8 +50,8 @@ from .table import (
 )
 
 if TYPE_CHECKING:
+    from ..core.pair import Pair
     from .load import Asked
-    from .pair import Pair
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
 """Where files come from; "either" is the hub, or wheels where it does not answer."""

@@ -13,19 +13,12 @@ from typing import Literal, TypeAlias, get_args
 
 from huggingface_hub import constants
 
+from ..core.model_facts import context_length, end_ids, logit_width, parameter_count, text_config
+from ..core.pair import Pair, tokenizer_size
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
-from .pair import (
-    Pair,
-    context_length,
-    end_ids,
-    logit_width,
-    parameter_count,
-    text_config,
-    tokenizer_size,
-)
 from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]

@@ -1,5 +1,5 @@
-"""Loading of pairs by name: each form of a name has a source in the table of `specviz.kinds`. That
-of the built-in pair is here: it is read from its folder, after a look at its checksums."""
+"""Loading of pairs by name: what each form of a name leads to. The built-in pair is read here, from
+its folder, after a look at its checksums."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from huggingface_hub.utils.sha import sha_fileobj
 
-from ..core.kinds import PairSource, resolved
-from ..environment import ASSETS, BUILTIN, SERVED, has_numba
+from ..core.pair import Pair
+from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError
-from ..kinds import PAIR_SOURCES
-from .pair import Pair
 from .weights import (
     LoadOptions,
     ModelSource,
@@ -28,8 +26,9 @@ from .weights import (
 )
 
 if TYPE_CHECKING:
-    from ..core.protocols import LanguageModel, Racing
+    from ..core.protocols import LanguageModel
     from ..core.states import DraftHead
+    from ..sides.watched.watching import Watched
     from .progress import Watcher
     from .spec import PairSpec
 
@@ -54,7 +53,7 @@ def load_pair(
     draft_quantize: str | None = None,
     device: str | torch.device | None = None,
     on_progress: Watcher | None = None,
-) -> Pair:
+) -> Pair | Watched:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
@@ -64,8 +63,9 @@ def load_pair(
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
     "+DRAFT" the server speculates by itself, and what is returned is a `Watched`, which only
-    `race` takes. A name of the table may stand for GGUF files: those that are not here are fetched
-    if the hub answers. docs/pairs.md has all forms of names.
+    `race` takes (`core.pair.checked_pair` refuses it). A name of the table may stand for GGUF
+    files: those that are not here are fetched if the hub answers. docs/pairs.md has all forms of
+    names.
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
     where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
     quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of
@@ -76,9 +76,14 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
-    how: dict[str, Any] = {"dtype": dtype, "quantize": quantize, "draft_quantize": draft_quantize}
-    # A server's name alone makes a `Watched`; whoever writes one passes it to `race`.
-    return cast("Pair", load_any(name, device=device, on_progress=on_progress, **how))
+    return load_any(
+        name,
+        dtype=dtype,
+        quantize=quantize,
+        draft_quantize=draft_quantize,
+        device=device,
+        on_progress=on_progress,
+    )
 
 
 def load_any(
@@ -87,26 +92,33 @@ def load_any(
     on_progress: Watcher | None = None,
     device: Any = None,
     **precision: Any,
-) -> Pair | Racing:
+) -> Pair | Watched:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    if pair != BUILTIN:
-        from .spec import operator_spec, parse_pair  # the built-in pair needs no grammar
-
-        pair = pair if hasattr(pair, "source") else parse_pair(pair)
-        pair = operator_spec() if str(pair) == SERVED else pair
     asked = Asked(checked_options(**precision), checked_device(device), on_progress)
-    loaded: Pair | Racing = resolved(source_of(pair).load)(pair, asked)
-    return loaded
+    if pair == BUILTIN:
+        return load_builtin(asked)
+    from . import spec  # which the built-in pair does not need
+
+    named = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
+    if isinstance(named, spec.OperatorSpec):
+        named = spec.operator_spec()
+    if named == spec.NamedSpec(BUILTIN):
+        return load_builtin(asked)
+    if isinstance(named, spec.WatchedSpec):
+        from ..sides.watched.watching import load_watched
+
+        return load_watched(named, asked)
+    if isinstance(named, spec.ServedSpec):
+        from .served import load_served
+
+        return load_served(named, asked)
+    from .fetch import load_fetched
+
+    return load_fetched(named, asked)
 
 
-def source_of(pair: PairSpec | str) -> PairSource:
-    """The source of what is named, parsed or the built-in pair's name."""
-    name = pair if isinstance(pair, str) else pair.source
-    return next(one for one in PAIR_SOURCES if one.name == name)
-
-
-def load_builtin(_: object, asked: Asked) -> Pair:
+def load_builtin(asked: Asked) -> Pair:
     """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:
@@ -124,7 +136,7 @@ def load_builtin(_: object, asked: Asked) -> Pair:
     pair = Pair(models[0], models[1], tokenizer, own, BUILTIN)
 
     def head() -> DraftHead:
-        from .heads.eagle_files import load_head  # a run without it need not know heads
+        from ..sides.heads.eagle_files import load_head  # a run without it need not know heads
 
         return load_head(str(folders[2]), pair.target, pair.device)
 

@@ -88,22 +88,6 @@ class MemoryNeed:
         return self.copies * sum(kept) * (4 if precision in ("float32", STORED) else 2)
 
 
-def parameter_bytes(model: Any, *, without: Any = None) -> int:
-    """Bytes of the weights of a loaded model, tied ones once; `without`: a weight to leave out."""
-    weights = (p for p in model.parameters() if p is not without)
-    return sum(p.numel() * p.element_size() for p in weights)
-
-
-def pass_bytes(model: Any) -> int:
-    """Bytes of weights that a pass reads: all of them, without an untied embedding table."""
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    try:
-        table = model.get_input_embeddings().weight
-    except (NotImplementedError, AttributeError):  # a custom model may not have this method
-        table = None
-    return parameter_bytes(model, without=None if table is head else table)
-
-
 def shown_bytes(count: float) -> str:
     """A number of bytes as text: "16.1 GB"."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

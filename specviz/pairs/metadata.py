@@ -14,10 +14,10 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
+from ..core.model_facts import context_length, parameter_count, text_config
 from ..errors import PairError
 from .hub import failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
-from .pair import context_length, parameter_count, text_config
 from .weights import ModelSource, hub_options, read_tokenizer
 
 if TYPE_CHECKING:

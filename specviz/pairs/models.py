@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from ..core.model_facts import logits_device
+from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from .heads import read_any_head
+from ..sides.heads.loading import read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
@@ -25,7 +27,6 @@ from .memory import (
     shortage_sentence,
 )
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
-from .pair import Pair, logits_device
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import Facts, NamedPair, file_place, named_pair, wheel_file

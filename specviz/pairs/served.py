@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..core.pair import Pair
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.watching import load_watched, tells_steps
@@ -12,7 +13,6 @@ from .doctor import Report, shown_model
 from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
 from .load import Asked
-from .pair import Pair
 from .progress import Progress
 from .spec import ServedSpec, WatchedSpec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
@@ -42,7 +42,7 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
 
 
-def examine(spec: ServedSpec | WatchedSpec, **_: Any) -> Report:
+def examine_server(spec: ServedSpec | WatchedSpec) -> Report:
     """The report on a target on a server with a draft here, or a server that speculates itself."""
     found: list[Finding] = []
     with stopping("server", found):

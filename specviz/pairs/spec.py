@@ -1,7 +1,7 @@
 """A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
 
-Each form of a name is a type of its own, and `source` names its row in the table of sources
-(`specviz.kinds`).
+Each form of a name is a type of its own: `load.load_any` and `doctor.examine_pair` say what each
+leads to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from ..environment import BUILTIN, SERVED
@@ -53,10 +53,6 @@ class NamedSpec:
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def source(self) -> str:
-        return BUILTIN if self.name == BUILTIN else "table"
-
 
 @dataclass(frozen=True)
 class ModelsSpec:
@@ -68,7 +64,6 @@ class ModelsSpec:
 
     target: str
     draft: str | None
-    source: ClassVar[str] = "models"
 
     def __post_init__(self) -> None:
         for name in (self.target, self.draft or ""):
@@ -84,8 +79,6 @@ class ModelsSpec:
 @dataclass(frozen=True)
 class OperatorSpec:
     """The pair of SPECVIZ_REMOTE, whose address only the operator knows (`operator_spec`)."""
-
-    source: ClassVar[str] = SERVED
 
     def __str__(self) -> str:
         return SERVED
@@ -122,7 +115,6 @@ class ServedSpec:
 
     target: Address
     draft: str
-    source: ClassVar[str] = "served"
 
     def __post_init__(self) -> None:
         ModelsSpec(self.draft, None)
@@ -137,7 +129,6 @@ class WatchedSpec:
 
     engine: Address
     alone: Address | None = None
-    source: ClassVar[str] = "watched"
 
     def __str__(self) -> str:
         return str(self.engine) if self.alone is None else f"{self.engine} | {self.alone}"

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..core.registry import drafters_for
 from ..environment import ASSETS, BUILTIN, SERVED
 from ..errors import PairError, SettingsError
-from ..kinds import drafters_for
 from ..variables import MODELS, PAIR, PAIRS, REMOTE
 from .memory import (
     DRAFTING_LANES,

@@ -23,8 +23,8 @@ from .terminal import event_line, legend, metric_lines
 from .trace import Trace
 
 if TYPE_CHECKING:
+    from ..core.pair import Pair
     from ..core.protocols import Racing
-    from ..pairs.pair import Pair
 
 BUILTIN_TARGET = "target"  # the name of its folder
 
@@ -91,8 +91,8 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
     _lanes(options)
     if options.out:
         check_writable(options.out)
-    from ..core.engine import spare_threads
     from ..core.race import race
+    from ..core.threads import spare_threads
 
     spare_threads()
     pair = raced(options)

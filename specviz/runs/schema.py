@@ -18,8 +18,8 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..console import escaped
 from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
+from ..core.kinds import NAME as KIND_NAME
 from ..errors import ADVICE, TraceError
-from ..kinds import NAME as KIND_NAME
 from ..settings import CHOICES, RANGES, Settings
 from ..several import LANE_NAME, MOST_LANES
 

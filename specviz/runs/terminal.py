@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ..console import escaped
 from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
-from ..kinds import verdict_kind
+from ..core.registry import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
 from ..vocabulary import OUTCOMES as WORDS
 from .metrics import Metrics, best_lane, compute_metrics

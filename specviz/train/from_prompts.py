@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ..core.pair import Pair, checked_pair
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import read_metadata
 from ..pairs.models import meta_pair, named_files
-from ..pairs.pair import Pair
 from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
 from ..runs.tables import markdown
@@ -71,7 +71,7 @@ def distill(args: argparse.Namespace) -> None:
     check_need(need, place)
     dtype = "float32" if place.device.type == "cpu" else None
     name = "+".join(str(model.source.name) for model in models)
-    pair = load_pair(name, dtype=dtype, device=place.device)
+    pair = checked_pair(load_pair(name, dtype=dtype, device=place.device))
     Distillation(args, pair, prompts).run(models[1].config.dtype or torch.float32)
 
 

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ..core.model_facts import logit_width, text_config
+from ..core.pair import Pair, checked_pair
 from ..errors import PairError, SpecvizError
 from ..options import real, whole
-from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
-from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT
+from ..sides.heads.eagle import Head
 from .files import digest
 from .head import (
     STEPS,
@@ -68,7 +69,7 @@ def make_head(args: argparse.Namespace) -> None:
     if args.row_tokens < 2 * args.new_tokens:
         raise SpecvizError("make --row-tokens twice --max-new-tokens or more.")
     name = f"{args.head.removesuffix(f'+{NO_DRAFT}')}+{NO_DRAFT}"
-    pair = load_pair(name, device=args.device or None)
+    pair = checked_pair(load_pair(name, device=args.device or None))
     _check_target(pair.target)
     HeadTraining(args, pair).run()
 

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig
 
-from ..pairs.heads.eagle import Head, HeadConfig
-from ..pairs.heads.eagle_files import LAYER_FIELDS
+from ..core.model_facts import text_config
+from ..core.truncated import watched_model
 from ..pairs.load import write_checksums
-from ..pairs.pair import text_config
-from ..pairs.truncated import watched_model
+from ..sides.heads.eagle import Head, HeadConfig
+from ..sides.heads.eagle_files import LAYER_FIELDS
 from .files import save_array, whole_folder
 
 STEPS = 3  # of a chain in training

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.model_facts import logit_width, parameter_count, text_config
 from ..errors import PairError
-from ..pairs.heads.eagle import Head
 from ..pairs.memory import DeviceMemory, shown_bytes
 from ..pairs.metadata import Caches, ModelMetadata, configured_caches, memory_need
-from ..pairs.pair import logit_width, parameter_count, text_config
+from ..sides.heads.eagle import Head
 
 LAYER_BYTES = 34
 """Bytes of activations that the backward pass needs in one layer, for each token and each of the

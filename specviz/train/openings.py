@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.model_facts import context_length
+from ..core.pair import Pair
 from ..errors import PromptError, SpecvizError
-from ..pairs.pair import Pair, context_length
 from ..prompts import OF_A_TRAINING, prompts_file
 from .writing import Ids, Writing, write
 

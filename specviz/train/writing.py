@@ -16,7 +16,8 @@ import torch
 from tqdm import tqdm
 from transformers import GenerationConfig
 
-from ..pairs.pair import Pair, logit_width
+from ..core.model_facts import logit_width
+from ..core.pair import Pair
 from .files import save_array
 
 Ids: TypeAlias = Sequence[int]

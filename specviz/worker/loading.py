@@ -118,10 +118,10 @@ def token_of(pair: str) -> Iterator[None]:
 
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
-    from ..core.engine import lane_threads, make_engine, make_state_engine
+    from ..core.engine_choice import lane_threads, make_engine, make_state_engine
+    from ..core.pair import Pair
     from ..core.states import make_head_engine
     from ..pairs.load import load_any  # imports torch
-    from ..pairs.pair import Pair
     from ..pairs.progress import Progress
 
     pair, options = pair_and_options(checked_name(name))

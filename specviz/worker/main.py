@@ -36,8 +36,8 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
 
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
-    from ..core.engine import leave_one_to_the_page, spare_threads
     from ..core.race import race
+    from ..core.threads import leave_one_to_the_page, spare_threads
 
     spare_threads()
     leave_one_to_the_page()

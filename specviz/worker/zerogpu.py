@@ -19,10 +19,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.model_facts import parameter_bytes
+from ..core.registry import drafter_kind
 from ..environment import BUILTIN
 from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
-from ..kinds import drafter_kind
-from ..pairs.memory import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..variables import ANY_MODEL, PAIR, PAIRS
 from .client import LocalWorker
@@ -277,6 +277,7 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
+    from ..core.pair import checked_pair
     from ..core.states import EAGLE
     from ..pairs.load import load_pair
 
@@ -284,7 +285,7 @@ def _load_onto_gpu(name: str) -> Any:
     assert row is not None
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
-    pair = load_pair(name, device="cpu", dtype=row.target.dtype)
+    pair = checked_pair(load_pair(name, device="cpu", dtype=row.target.dtype))
     head: Any = pair.head if pair.head is not None and pair.head.kind == EAGLE else None
     models: tuple[Any, ...] = (pair.target, pair.draft, head)
     for model in models:

@@ -27,15 +27,14 @@ import specviz.core.loop
 from specviz import Settings, race, speculate
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.core.loop import _Run
+from specviz.core.model_facts import parameter_count, pass_bytes
+from specviz.core.ngrams import SIZES, NgramIndex
+from specviz.core.truncated import truncated_model
 from specviz.errors import PairError
-from specviz.pairs.memory import pass_bytes
-from specviz.pairs.pair import parameter_count
-from specviz.pairs.truncated import truncated_model
 from specviz.sides import early_exit as exits
-from specviz.sides.early_exit import best_exit, measured_exits
-from specviz.sides.lookup.ngram import SIZES, NgramIndex
+from specviz.sides.early_exit.drafter import best_exit, measured_exits
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -16,13 +16,13 @@ from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pa
 import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import make_state_engine
+from specviz.core.engine_choice import make_state_engine
 from specviz.core.states import make_head_engine
 from specviz.errors import PairError
-from specviz.pairs.heads.eagle_files import load_head
 from specviz.runs.identities import check_trace
 from specviz.sides import heads as drafting
-from specviz.sides.heads import HeadEngine
+from specviz.sides.heads.eagle import HeadEngine
+from specviz.sides.heads.eagle_files import load_head
 
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]

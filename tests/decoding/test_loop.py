@@ -12,7 +12,7 @@ import torch
 from toy_models import emitted_ids, generated, llama, next_logits, pair_of, relative, scripted
 
 import specviz.core.loop
-import specviz.sides.model
+import specviz.sides.model.drafter
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
 from specviz.core.eager import EagerEngine
 from specviz.core.loop import _Run
@@ -43,7 +43,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
     monkeypatch.setattr(specviz.core.loop, "make_engine", make)
-    monkeypatch.setattr(specviz.sides.model, "make_engine", make)
+    monkeypatch.setattr(specviz.sides.model.drafter, "make_engine", make)
 
 
 @pytest.fixture(scope="module")

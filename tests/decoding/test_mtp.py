@@ -13,8 +13,8 @@ from transformers.cache_utils import MtpCache
 
 from specviz import Settings, Trace, race, speculate
 from specviz.errors import PairError
-from specviz.pairs.heads.library import MtpHead
 from specviz.runs.identities import check_trace
+from specviz.sides.heads.mtp import MtpHead
 
 VOCAB = 24
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]

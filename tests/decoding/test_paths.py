@@ -13,7 +13,7 @@ from toy_models import emitted_ids, llama, pair_of, relative
 from specviz import Pair, Round, Settings, baseline, speculate
 from specviz.core.draws import HostDraws, greedy_id
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import eager_only, make_engine
+from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context

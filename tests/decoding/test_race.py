@@ -31,7 +31,7 @@ SAMPLED = Settings(gamma=3, temperature=1.0, max_new_tokens=40)
 def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
     """A pair whose every pass takes a known time; the first pass of each model far more."""
     time = VirtualTime()
-    monkeypatch.setattr("specviz.core.engine.time", time)
+    monkeypatch.setattr("specviz.core.clock.time", time)
     target = mini(9, seed=1, spread=3.0)
     draft = relative(target, noise=0.5)
     return pair_of(time.charge(target, TARGET, first=1e6), time.charge(draft, DRAFT, first=1e6))
@@ -59,7 +59,7 @@ def test_the_wall_clock_counts_prefill_and_texts_but_neither_the_other_lane_nor_
     monkeypatch: pytest.MonkeyPatch,
 ):
     time = VirtualTime()
-    monkeypatch.setattr("specviz.core.engine.time", time)
+    monkeypatch.setattr("specviz.core.clock.time", time)
     target = mini(9, seed=1, spread=3.0)
     pair = pair_of(time.charge(target, TARGET), time.charge(relative(target, noise=0.5), DRAFT))
     texts = Annotator.tokens

@@ -28,7 +28,7 @@ from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.eager import NO_MEMORY
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.core.loop import _Run
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied

@@ -28,13 +28,13 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
 from specviz.core.loop import _Run
+from specviz.core.pair import tokenizer_size
 from specviz.core.paths import make_context
+from specviz.core.shared_tokens import Spelling, spelling
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
-from specviz.pairs.pair import tokenizer_size
-from specviz.pairs.shared_tokens import Spelling, spelling
 from specviz.runs.identities import check_trace
-from specviz.sides.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
+from specviz.sides.model.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
 
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
 ENDS = ("<|end|>",)
@@ -166,7 +166,7 @@ def test_a_draft_that_writes_the_targets_text_is_kept_across_unfinished_characte
     known = pair.shared.draft
     begin = sum(len(known.texts[i]) for i in theirs("don't")["input_ids"])
     writer = Writer(known, text.encode(), begin, pair.draft_vocab)
-    monkeypatch.setattr("specviz.sides.other_tokenizer.make_engine", lambda *_: writer)
+    monkeypatch.setattr("specviz.sides.model.other_tokenizer.make_engine", lambda *_: writer)
     prompt = pair.encode("don't")
     monkeypatch.setattr(pair.target, "forward", speaking(pair, script, len(prompt)))
     settings = Settings(gamma=4, max_new_tokens=len(script))

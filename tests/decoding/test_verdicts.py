@@ -18,20 +18,19 @@ from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
-from specviz.core import verdicts
-from specviz.core.kinds import resolved
 from specviz.core.loop import _Run, decode
+from specviz.core.registry import verdict_kind, verdict_names
 from specviz.core.sampling import PremadeDraws, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdicts import decide
-from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
+from specviz.sides.verdicts import block, typical
 
 GAMMA, WORDS, SAMPLES = 3, 3, 2000
 UNLIKE = (1, 12)  # seeds of two tables that agree little
 EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
-RULES = {name: resolved(verdict_kind(name).decide) for name in verdict_names()}
+RULES = {name: verdict_kind(name).decide for name in verdict_names()}
 
 
 def tables(seed: int) -> dict[Ids, Tensor]:
@@ -88,7 +87,7 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
         p, q, given = rows(target, ids, len(ids) + 1), rows(draft, ids, len(ids)), torch.tensor(ids)
         own = p[:-1].gather(-1, given[:, None])[:, 0].double()
         kept = (own / q.gather(-1, given[:, None])[:, 0].double()).clamp(max=1)
-        failed = 1 - verdicts.block_numbers(p, q, given)[1]
+        failed = 1 - block.block_numbers(p, q, given)[1]
         expected["token"] += mass * float(kept.cumprod(0).sum())
         expected["block"] += mass * float((1 - failed.flip(0).cumprod(0)).sum())
         expected["exact-match"] += mass * float(own.cumprod(0).sum())
@@ -104,15 +103,15 @@ def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name
 
 def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pytest.MonkeyPatch):
     """It ignores what the next place has left to make up for."""
-    right = verdicts.block_numbers
+    right = block.block_numbers
 
     def lenient(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
         weight, _ = right(p, q, drafted)
         return weight, weight
 
-    monkeypatch.setattr(verdicts, "block_numbers", lenient)
+    monkeypatch.setattr(block, "block_numbers", lenient)
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
-    assert p_value(whole_texts(verdicts.decide_block, target, draft), law(target)) < LUCK
+    assert p_value(whole_texts(block.decide_block, target, draft), law(target)) < LUCK
 
 
 def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
@@ -121,7 +120,7 @@ def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
     draws = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
     for ids, _ in drafts(draft):
         p, q, given = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA), torch.tensor(ids)
-        weight, threshold = verdicts.block_numbers(p, q, given)
+        weight, threshold = block.block_numbers(p, q, given)
         for kept in range(1, GAMMA):
             left = (weight[kept - 1] * p[kept].double() - q[kept].double()).clamp(min=0.0)
             if weight[kept - 1] > 0.9 or left.sum() < 1e-3:
@@ -129,7 +128,7 @@ def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
             u = torch.ones(GAMMA, dtype=torch.float64)
             u[kept - 1] = threshold[kept - 1] / 2
             found = [
-                verdicts.decide_block(p, q, given, u, PremadeDraws(one[None])).tolist()
+                block.decide_block(p, q, given, u, PremadeDraws(one[None])).tolist()
                 for one in draws
             ]
             assert {accepted for accepted, _ in found} == {kept}
@@ -142,8 +141,8 @@ def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
 def test_typical_asks_less_of_a_draft_where_the_target_is_less_certain():
     """min(0.09, 0.3 exp(-H)): of a uniform row of n tokens 0.3 / n, of a certain one 0.09."""
     rows_of = [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], [1 / 6] * 6]
-    wanted = [min(verdicts.TYPICAL_EPSILON, verdicts.TYPICAL_DELTA / n) for n in (1, 2, 6)]
-    found = verdicts.typical_thresholds(torch.tensor(rows_of)).tolist()
+    wanted = [min(typical.TYPICAL_EPSILON, typical.TYPICAL_DELTA / n) for n in (1, 2, 6)]
+    found = typical.typical_thresholds(torch.tensor(rows_of)).tolist()
     assert found == pytest.approx(wanted, abs=1e-6)
     assert found[0] > found[2]
 

@@ -10,9 +10,9 @@ from toy_heads import random_head
 from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
-from specviz.core.engine import make_engine
-from specviz.kinds import drafter_names
-from specviz.pairs.pair import context_length
+from specviz.core.engine_choice import make_engine
+from specviz.core.model_facts import context_length
+from specviz.core.registry import drafter_names
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]  # longer than the window of sliding attention

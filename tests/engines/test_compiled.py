@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3
 from specviz import Settings
 from specviz.core.draws import Distributions
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.sides.fast_cpu import engine as module
 from specviz.sides.fast_cpu import support
 from specviz.sides.fast_cpu.engine import CompiledEngine

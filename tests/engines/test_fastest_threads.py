@@ -8,8 +8,9 @@ import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, race
-from specviz.core import engine as threads
-from specviz.core.engine import eager_only, make_engine, thread_counts, use_threads
+from specviz.core import threads
+from specviz.core.engine_choice import eager_only, make_engine
+from specviz.core.threads import thread_counts, use_threads
 from specviz.sides.fast_cpu import fastest_threads as module
 from specviz.sides.fast_cpu.engine import CompiledEngine
 from specviz.sides.fast_cpu.fastest_threads import fastest_threads

@@ -26,7 +26,7 @@ from tiny_files import KINDS, TinyFile, tiny_file, tiny_model
 
 import specviz.core.loop
 from specviz import Pair, Settings, load_pair, speculate
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.verdicts import decide
 from specviz.pairs.gguf import read_gguf

@@ -21,7 +21,7 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from specviz import load_pair
-from specviz.pairs.pair import logit_width
+from specviz.core.model_facts import logit_width
 
 TYPES = {"bf16": GGMLQuantizationType.BF16, "fp32": GGMLQuantizationType.F32}
 # llama.cpp's name of the way in which the built-in tokenizer splits texts before merges.

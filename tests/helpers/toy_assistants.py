@@ -20,7 +20,7 @@ from transformers import (
     Gemma4TextConfig,
 )
 
-from specviz.pairs.heads.library import Assistant, buildable
+from specviz.sides.heads.assistant import Assistant, buildable
 
 WINDOW = 6
 SLIDING, FULL = "sliding_attention", "full_attention"

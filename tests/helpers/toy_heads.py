@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig
 
-from specviz.pairs.heads.eagle import Head, HeadConfig
-from specviz.pairs.pair import logit_width, text_config
+from specviz.core.model_facts import logit_width, text_config
+from specviz.sides.heads.eagle import Head, HeadConfig
 
 
 def random_head(target: Any) -> Head:

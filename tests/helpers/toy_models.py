@@ -293,7 +293,7 @@ def outcomes(r: Round) -> str:
 class VirtualTime:
     """A clock that only passes of the models advance, so that a test knows every time in advance.
 
-    Use it as `monkeypatch.setattr("specviz.core.engine.time", virtual_time)`.
+    Use it as `monkeypatch.setattr("specviz.core.clock.time", virtual_time)`.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from toy_models import words
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from specviz.pairs.heads.library import MtpHead, own_parameters
+from specviz.sides.heads.mtp import MtpHead, own_parameters
 
 WINDOW = 6
 MIXTURE = dict(n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1)

@@ -10,7 +10,7 @@ from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.core.engine import eager_only, make_engine
+from specviz.core.engine_choice import eager_only, make_engine
 from specviz.measure.bench.generate import ASSISTED, GENERATE, LOOKUP, PLAIN, generate_seconds
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, best_of, measured
 from specviz.measure.bench.roofline import cache_bytes, floors

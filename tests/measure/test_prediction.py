@@ -13,8 +13,9 @@ from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
+from specviz.core.model_facts import context_length
 from specviz.core.sampling import probabilities
-from specviz.kinds import DRAFTERS, drafter_kind
+from specviz.kinds import DRAFTERS
 from specviz.measure.sweep.along import (
     DraftsAlong,
     KnownText,
@@ -22,8 +23,7 @@ from specviz.measure.sweep.along import (
     predicted_rounds,
     simulated_rounds,
 )
-from specviz.pairs.heads.eagle import Head
-from specviz.pairs.pair import context_length
+from specviz.sides.heads.eagle import Head
 
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
@@ -73,7 +73,7 @@ def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int
     return list(simulated_rounds(drafts, settings, random.Random(0)))
 
 
-@pytest.mark.parametrize("drafter", [name for name in DRAFTERS if drafter_kind(name).predicted])
+@pytest.mark.parametrize("drafter", [kind.name for kind in DRAFTERS if kind.predicted])
 def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, drafter: str):
     if drafter in ("head", "ngram-head"):
         pair = replace(pair, head=agreeing_head(pair.target))

@@ -12,9 +12,9 @@ import pytest
 from toy_models import VirtualTime, llama, mini, pair_of, relative
 
 from specviz import Pair, Settings
+from specviz.core.registry import swept_drafters
 from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
-from specviz.kinds import swept_drafters
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
@@ -47,7 +47,7 @@ REQUEST = SweepRequest(
 def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """A clock that only passes advance; repeats end as soon as all is measured."""
     clock = VirtualTime()
-    monkeypatch.setattr("specviz.core.engine.time", clock)
+    monkeypatch.setattr("specviz.core.clock.time", clock)
     monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
     return clock
 
@@ -74,7 +74,7 @@ def good() -> list[SweepEvent]:
     """The events of a sweep with a cheap draft that is nearly always right."""
     with pytest.MonkeyPatch.context() as patch:
         clock = VirtualTime()
-        patch.setattr("specviz.core.engine.time", clock)
+        patch.setattr("specviz.core.clock.time", clock)
         patch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
         return list(sweep(scripted_pair(clock, cost=0.05, noise=0.02), REQUEST))
 

@@ -11,8 +11,8 @@ from typing import Any
 import gradio as gr
 import pytest
 
+from specviz.core.registry import drafter_names
 from specviz.errors import PairError
-from specviz.kinds import drafter_names
 from specviz.page.choices import (
     OTHER,
     chosen_pair,

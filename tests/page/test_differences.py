@@ -14,7 +14,7 @@ from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, toy_pair, values
 
 from specviz import Settings, Trace, race
-from specviz.core.engine import eager_only
+from specviz.core.engine_choice import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
 from specviz.page.questions import NOT_PARTED, TOO_LONG, question_functions

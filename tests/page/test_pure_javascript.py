@@ -17,7 +17,7 @@ from wording import visible
 
 from scripts.record_presets import PAIRS
 from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
-from specviz.core.engine import eager_only
+from specviz.core.engine_choice import eager_only
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES

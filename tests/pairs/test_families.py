@@ -24,9 +24,9 @@ from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
 from specviz.core.loop import _Run
+from specviz.core.model_facts import text_config
+from specviz.core.registry import drafters
 from specviz.errors import PairError, SpecvizError
-from specviz.kinds import drafters
-from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"

@@ -17,8 +17,9 @@ from tiny_files import greedy_ids, tiny_file
 from transformers import LlamaConfig, StableLmConfig
 
 from specviz import Pair, Settings, generate, load_pair
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
+from specviz.core.model_facts import weights_form
 from specviz.environment import ASSETS
 from specviz.errors import PairError
 from specviz.inspect.equivalence import tail
@@ -27,7 +28,6 @@ from specviz.lanes import SPECULATIVE
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
-from specviz.pairs.pair import weights_form
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.result import baseline
 from specviz.runs.cli import pair_named

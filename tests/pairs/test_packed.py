@@ -31,11 +31,11 @@ from tiny_files import (
 )
 
 from specviz import Pair, Settings, baseline, generate, load_pair
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
+from specviz.core.model_facts import weights_form
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import GgufTensor, read_gguf
-from specviz.pairs.pair import weights_form
 
 PROMPT = "the cat sat on"
 COUNT = 16  # tokens of a text

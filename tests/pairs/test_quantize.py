@@ -11,16 +11,15 @@ import torch
 from model_families import build
 
 from specviz import generate, load_pair, race
-from specviz.core.engine import make_engine
+from specviz.core.engine_choice import make_engine
 from specviz.core.events import Header
+from specviz.core.model_facts import parameter_bytes, parameter_count, weights_form
 from specviz.environment import has_numba
 from specviz.errors import PairError
 from specviz.inspect.equivalence import tail
 from specviz.inspect.prove import LUCK, chi_square, draw_continuations
 from specviz.lanes import SPECULATIVE
-from specviz.pairs.memory import parameter_bytes
 from specviz.pairs.packed import PackedLinear
-from specviz.pairs.pair import parameter_count, weights_form
 from specviz.pairs.quantize import KINDS, packed, quantize_on_processor
 from specviz.settings import Settings
 

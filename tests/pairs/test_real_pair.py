@@ -26,8 +26,9 @@ import gguf
 from gguf import GGMLQuantizationType
 
 from specviz import Pair, Settings, baseline, generate, load_pair
-from specviz.core.engine import make_engine, use_threads
+from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
+from specviz.core.threads import use_threads
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
 from specviz.pairs.packed import unpacked

@@ -13,15 +13,14 @@ import pytest
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
+from specviz.core.model_facts import context_length, parameter_count
 from specviz.environment import ASSETS, BUILTIN
 from specviz.errors import PairError, SettingsError
 from specviz.pairs import table
-from specviz.pairs.heads.eagle_files import read_head
 from specviz.pairs.load import check_files
 from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.pairs.models import named_files
-from specviz.pairs.pair import context_length, parameter_count
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
@@ -35,6 +34,7 @@ from specviz.pairs.table import (
     wheel_file,
 )
 from specviz.pairs.weights import ModelSource
+from specviz.sides.heads.eagle_files import read_head
 
 MODELS = {pair.target.name for pair in named_pairs()} | {
     pair.draft.name for pair in named_pairs() if pair.draft is not None

@@ -135,7 +135,7 @@ def test_the_counts_add_up_in_every_run(pair: Pair, settings: Settings, seed: in
 def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     """tau tokens cost gamma draft steps and one pass; measured and predicted values agree."""
     time = VirtualTime()
-    monkeypatch.setattr("specviz.core.engine.time", time)
+    monkeypatch.setattr("specviz.core.clock.time", time)
     twins = pair_of(time.charge(mini(9), TARGET), time.charge(mini(9), DRAFT))
     trace = Trace.from_events(race(twins, PROMPT, Settings(gamma=4, max_new_tokens=50)))
     m = compute_metrics(trace)

@@ -14,8 +14,8 @@ from transformers.cache_utils import DynamicLayer
 
 from specviz import load_pair, speculate
 from specviz.errors import SpecvizError
-from specviz.pairs.heads.eagle_files import load_head
 from specviz.pairs.load import check_files
+from specviz.sides.heads.eagle_files import load_head
 from specviz.train import cli, loop
 from specviz.train.from_target import numbered, read_text
 from specviz.train.head import (

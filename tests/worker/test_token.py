@@ -29,7 +29,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.setattr("specviz.pairs.load.load_any", asked)
     monkeypatch.setattr("specviz.pairs.doctor.examine", asked)
     monkeypatch.setattr("specviz.core.loop.lane_threads", lambda *_: 1)
-    monkeypatch.setattr("specviz.core.engine.make_engine", lambda *_: None)
+    monkeypatch.setattr("specviz.core.engine_choice.make_engine", lambda *_: None)
     return tokens
 
 

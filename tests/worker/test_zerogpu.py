@@ -21,7 +21,7 @@ from places import HELPERS
 from toy_models import llama
 
 from specviz import Settings, SpecvizError, load_pair, race
-from specviz.core import engine
+from specviz.core import engine_choice
 from specviz.environment import ASSETS
 from specviz.sides.fast_cpu import support
 from specviz.worker.loading import Models
@@ -331,4 +331,4 @@ class TestListsOfResults:
 def test_engines_are_eager_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setattr(support, "compiled_engine", lambda *_: pytest.fail("it is not to be asked"))
-    assert engine.make_engine(llama(64), 64).form == "eager"
+    assert engine_choice.make_engine(llama(64), 64).form == "eager"

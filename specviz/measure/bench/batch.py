@@ -20,13 +20,15 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import DynamicCache
 
+from ...core.clock import now
 from ...core.eager import check_rollback
-from ...core.engine import most_threads, now
+from ...core.model_facts import context_length, logit_width
+from ...core.pair import Pair
 from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
+from ...core.registry import drafter_kind
+from ...core.threads import most_threads
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
-from ...kinds import drafter_kind
-from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ...core.pair import checked_pair
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, check_writable, real, settings_from, whole
@@ -65,7 +66,7 @@ def main(options: argparse.Namespace) -> None:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
         prompts = _prompts(options)[: options.count]
-        pair = load_pair(address_of(options.target_url, options.pair))
+        pair = checked_pair(load_pair(address_of(options.target_url, options.pair)))
     settings = replace(settings_from(options, pair), ignore_eos=True)
     report: Callable[..., Any] = lanes_report
     if options.server or options.batch:

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
+from ...core.clock import now
 from ...core.eager import EagerEngine
-from ...core.engine import eager_only, make_engine, now
-from ...kinds import drafter_kind
+from ...core.engine_choice import eager_only, make_engine
+from ...core.pair import Pair
+from ...core.registry import drafter_kind
 from ...lanes import LANE_LABELS, SPECULATIVE
-from ...pairs.pair import Pair
 from ...result import generate
 from ...settings import Settings
 from .turns import in_fp32

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...core.engine import thread_counts
 from ...core.events import Header
+from ...core.pair import Pair
 from ...core.race import race
+from ...core.threads import thread_counts
 from ...lanes import LANE_LABELS
-from ...pairs.pair import Pair
 from ...runs.metrics import compute_metrics
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
+from ...core.pair import Pair
 from ...core.verdicts import decide
 from ...errors import SpecvizError
-from ...pairs.pair import Pair
 from ...pairs.weights import best_device
 
 if TYPE_CHECKING:

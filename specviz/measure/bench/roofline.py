@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 
-from ...core.engine import make_engine, make_state_engine, now
+from ...core.clock import now
+from ...core.engine_choice import make_engine, make_state_engine
+from ...core.model_facts import parameter_bytes, pass_bytes, text_config
+from ...core.pair import Pair
+from ...core.registry import drafter_kind
 from ...core.states import EAGLE, make_head_engine
-from ...kinds import drafter_kind
-from ...pairs.memory import parameter_bytes, pass_bytes
+from ...core.truncated import truncated_model
 from ...pairs.metadata import configured_caches
-from ...pairs.pair import Pair, text_config
-from ...pairs.truncated import truncated_model
-from ...sides.early_exit import best_exit
+from ...sides.early_exit.drafter import best_exit
 
 REPEATS = 12
 WARM = 2  # of them are not counted

@@ -17,10 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...core.engine import thread_counts
+from ...core.pair import Pair
+from ...core.threads import thread_counts
 from ...errors import PairError, ServerError
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
-from ...pairs.pair import Pair
 from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from ...core.engine import use_threads
-from ...pairs.pair import Pair
+from ...core.pair import Pair
+from ...core.threads import use_threads
 from ...runs.metrics import Metrics
 
 Summary = TypeVar("Summary")

@@ -13,10 +13,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.pair import Pair
 from ...core.race import race
+from ...core.registry import swept_drafters
 from ...errors import PairError, SettingsError
-from ...kinds import swept_drafters
-from ...pairs.pair import Pair
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH
 from .types import SWEPT, Configuration, Row, SweepRequest

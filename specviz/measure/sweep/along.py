@@ -18,18 +18,19 @@ from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import make_drafter
-from ...core.engine import make_engine, make_state_engine
+from ...core.engine_choice import make_engine, make_state_engine
+from ...core.model_facts import context_length
+from ...core.pair import Pair
 from ...core.paths import make_context
 from ...core.policy import make_policy
 from ...core.protocols import DecodingPath, Engine, StateEngine
+from ...core.registry import drafter_kind
 from ...core.sampling import probabilities
 from ...core.states import EAGLE
-from ...kinds import TOKEN, drafter_kind
-from ...pairs.pair import Pair, context_length
 from ...runs.metrics import ratio
 from ...runs.trace import Trace
-from ...settings import Settings
-from ...sides.early_exit import best_exit
+from ...settings import TOKEN, Settings
+from ...sides.early_exit.drafter import best_exit
 
 CHUNK = 64  # tokens whose logits are held at once
 DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ...core.engine import spare_threads
-from ...kinds import swept_drafters
+from ...core.registry import swept_drafters
+from ...core.threads import spare_threads
 from ...options import real
 from ...pairs.cli import add_pair, named_pair
 from ...prompts import builtin_prompts, prompts_file

@@ -1,24 +1,23 @@
 """What to deploy: speculate, do not, or measure more, in words; the page's address with it; and a
 row's settings as other engines spell them, each with the version that it was read from.
 
-`DrafterKind.deployed` names the function of this module, or of a package, that writes a drafter's:
-what to paste and a note, by engine; an empty text where the engine cannot do this.
+One function writes each drafter's (`WRITERS`; `DrafterKind.deployed` is that of a package): what to
+paste and a note, by engine; an empty text where the engine cannot do this.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TypeAlias
 from urllib.parse import urlencode
 
-from ...core.kinds import resolved
+from ...core.ngrams import SIZES
+from ...core.registry import drafter_kind
 from ...environment import BUILTIN
-from ...kinds import drafter_kind
 from ...runs.uncertainty import NEAR, Estimate
-from ...sides.lookup.ngram import SIZES
 from .types import (
     Answer,
     Configuration,
@@ -201,8 +200,8 @@ def engine_settings(rows: Sequence[Row], machine: Machine) -> tuple[EngineSettin
 
 def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, str]:
     """What to paste for a row into an engine, empty if it has no such drafter; and a note."""
-    write = drafter_kind(row.drafter).deployed
-    spelled: Spelled = resolved(write)(row, machine) if write else {}
+    write = WRITERS.get(row.drafter) or drafter_kind(row.drafter).deployed
+    spelled = write(row, machine) if write else {}
     absent = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
     text, note = spelled.get(engine) or spelled.get("", ("", absent))
     if text and row.policy != "fixed" and engine != HAS_POLICIES:
@@ -289,6 +288,17 @@ def early_exit(row: Configuration, machine: Machine) -> Spelled:
 def head(row: Configuration, machine: Machine) -> Spelled:
     """A head: which form an engine reads depends on the head."""
     return {"": ("", "Settings for a head are not written here.")}
+
+
+WRITERS: dict[str, Callable[[Configuration, Machine], Spelled]] = {
+    "model": draft_model,
+    "ngram": ngram,
+    "suffix": suffix,
+    "early-exit": early_exit,
+    "head": head,
+    "ngram-head": head,
+}
+"""By name of the drafter: what writes its settings for other engines."""
 
 
 def _target(machine: Machine) -> Place:

@@ -17,16 +17,16 @@ from typing import Any
 
 from ...core.events import Event, Round
 from ...core.header import model_name
+from ...core.model_facts import parameter_bytes
+from ...core.pair import Pair
 from ...core.race import race
+from ...core.registry import drafter_kind
 from ...errors import PromptError, SpecvizError
-from ...kinds import drafter_kind
 from ...lanes import SPECULATIVE
-from ...pairs.memory import parameter_bytes
-from ...pairs.pair import Pair
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
-from ...sides.early_exit import best_exit
+from ...sides.early_exit.drafter import best_exit
 from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
 from .deploy import page_query, recommendations

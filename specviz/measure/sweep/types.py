@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from ...kinds import swept_drafters
+from ...core.registry import swept_drafters
 from ...prompts import Question
 from ...runs.uncertainty import Estimate, Spread
 from ...settings import Settings

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from ...core.draws import TIE, Distributions, softmax_only
-from ...core.engine import OwnEngine, one_torch_thread, used_threads
+from ...core.engine import OwnEngine
+from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
 from ...core.states import StateReader
 from ...core.stopping import check_stop
+from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
-from ...pairs.pair import context_length
 from ...settings import Settings
 from .blocks import BFLOAT16, KINDS
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import make_engine, thread_counts, use_threads, used_processors
-from ...pairs.memory import pass_bytes
-from ...pairs.pair import context_length
+from ...core.engine_choice import make_engine
+from ...core.model_facts import context_length, pass_bytes
+from ...core.threads import thread_counts, use_threads, used_processors
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...core.model_facts import context_length
 from ...environment import has_numba
-from ...pairs.pair import context_length
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine

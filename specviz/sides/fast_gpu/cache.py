@@ -25,8 +25,8 @@ from torch.nn.functional import pad
 from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
-from ...pairs.pair import context_length
-from ...pairs.truncated import truncated_model
+from ...core.model_facts import context_length
+from ...core.truncated import truncated_model
 
 SMALLEST = 256  # places of the shortest buffers
 

@@ -19,8 +19,8 @@ from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
+from ...core.model_facts import context_length
 from ...core.types import RunContext
-from ...pairs.pair import context_length
 from .cache import Function, InPlaceCache, Program, capacity_for
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ...core.drafting import Drafter
+from ...core.pair import Pair
 from ...core.types import Draft, RunContext
-from ...pairs.pair import Pair
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath

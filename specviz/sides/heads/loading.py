@@ -1,18 +1,19 @@
-"""What may stand in the place of a draft and reads the target's states: all kinds of heads, and
-what the doctor finds about them before their weights are read."""
+"""All kinds of heads by their names: what is known of one before its weights are read, and what the
+doctor finds about it."""
 
 from __future__ import annotations
 
-from ..beside import ASSISTANTS, is_eagle, is_head_config
-from ..findings import Finding, Findings, file_findings, good, stopping
-from ..hub import find_source, safe_files
-from ..memory import shown_count
-from ..metadata import HeadMetadata, ModelMetadata
-from ..pair import text_config
-from ..spec import OWN_LAYERS
-from . import library
+from ...core.model_facts import text_config
+from ...pairs.beside import ASSISTANTS, is_eagle, is_head_config
+from ...pairs.findings import Finding, Findings, file_findings, good, stopping
+from ...pairs.hub import find_source, safe_files
+from ...pairs.memory import shown_count
+from ...pairs.metadata import HeadMetadata, ModelMetadata
+from ...pairs.spec import OWN_LAYERS
+from .assistant import read_assistant
 from .eagle import HeadConfig
 from .eagle_files import config_values, read_head
+from .mtp import read_mtp
 
 
 def is_head(name: str) -> bool:
@@ -29,10 +30,10 @@ def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     Raises `PairError` if it is damaged, of a kind that is not known, or made for another target.
     """
     if name == OWN_LAYERS:
-        return library.read_mtp(target)
+        return read_mtp(target)
     values = config_values(name)
     if values.get("model_type") in ASSISTANTS:
-        return library.read_assistant(find_source(name), target.model)
+        return read_assistant(find_source(name), target.model)
     return read_head(find_source(name), values, target.model) if is_eagle(values) else None
 
 

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import PairError, PromptError, SettingsError, shown
-from ..kinds import drafters_for
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
+from .model_facts import context_length, end_ids, logit_width, logits_device
 from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
+from .registry import drafters_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-    from ..core.protocols import LanguageModel, Racing
-    from ..core.states import DraftHead
+    from .protocols import LanguageModel, Racing
     from .shared_tokens import SharedTokens
+    from .states import DraftHead
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
@@ -220,13 +221,6 @@ class Pair:
         return checked_ids(text, self.vocab)
 
 
-def end_ids(model: LanguageModel) -> frozenset[int]:
-    """The ids that end a text, from a model's generation config."""
-    config = getattr(model, "generation_config", None) or model.config
-    ids = getattr(config, "eos_token_id", None)
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
-
-
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     return 1 + max(tokenizer.get_vocab().values())
@@ -236,50 +230,6 @@ def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:
     """Whether two tokenizers are views of one, as those of two GGUF files with the same pieces."""
     backend = getattr(first, "backend_tokenizer", None)
     return backend is not None and backend is getattr(second, "backend_tokenizer", None)
-
-
-def logit_width(model: LanguageModel) -> int:
-    """How many logits the model returns for a position, padding included."""
-    head = model.get_output_embeddings()
-    weight = getattr(head, "weight", None)
-    return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
-
-
-def logits_device(model: LanguageModel) -> torch.device:
-    """The device of a model's logits."""
-    head = model.get_output_embeddings()
-    return torch.device(head.weight.device if head is not None else model.device)
-
-
-def text_config(model: LanguageModel) -> Any:
-    """The config of the language model, which is nested in the config of a multimodal model."""
-    return model.config.get_text_config()
-
-
-def context_length(model: LanguageModel) -> int | None:
-    """The most tokens that the model can see, or None if its config has no limit."""
-    limit = getattr(text_config(model), "max_position_embeddings", None)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
-
-
-def parameter_count(model: LanguageModel | DraftHead) -> int:
-    """The number of parameters, tied ones once, also where a file stores them apart; of packed
-    weights as many as their blocks hold."""
-    counts = {id(p): p.numel() for p in model.parameters()}
-    for module in getattr(model, "modules", list)():
-        if hasattr(module, "numbers"):
-            counts[id(module.weight)] = module.numbers
-    if getattr(model, "stores_tied_apart", False):
-        head: Any = model.get_output_embeddings()  # type: ignore[union-attr]
-        del counts[id(head.weight)]
-    return sum(counts.values())
-
-
-def weights_form(model: LanguageModel) -> str:
-    """In which form a model holds its weights: a dtype, such as "bfloat16", or the kind that most
-    of its packed weights have, such as "Q4_K"."""
-    packed_as: str | None = getattr(model, "packed_as", None)
-    return packed_as or str(model.dtype).removeprefix("torch.")
 
 
 def _check_causal(model: Any, role: str) -> None:

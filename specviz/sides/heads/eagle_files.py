@@ -13,13 +13,13 @@ from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from ...core.model_facts import parameter_count, text_config
 from ...errors import PairError, ran_out_of_memory
-from .. import hub
-from ..memory import LayerCache, MemoryNeed
-from ..metadata import HeadMetadata
-from ..pair import parameter_count, text_config
-from ..progress import Watcher, watched
-from ..weights import ModelSource, hub_options
+from ...pairs import hub
+from ...pairs.memory import LayerCache, MemoryNeed
+from ...pairs.metadata import HeadMetadata
+from ...pairs.progress import Watcher, watched
+from ...pairs.weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as nnf
+from transformers.cache_utils import DynamicLayer
 from transformers.models.llama.modeling_llama import (
     LlamaMLP,
     LlamaRMSNorm,
@@ -21,9 +22,10 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from ...core.eager import memory_limited
+from ...core.model_facts import logit_width, text_config
 from ...core.states import EAGLE, StateReader
 from ...errors import PairError
-from ..pair import logit_width, text_config
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
@@ -142,8 +144,6 @@ class Head(nn.Module):
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Torch's own modules with an empty cache."""
-        from ...sides.heads import HeadEngine
-
         return HeadEngine(self, vocab)
 
     @property
@@ -198,6 +198,53 @@ class Head(nn.Module):
         """fp32 [n, draft_vocab] of outputs [n, width]."""
         found: Tensor = self.lm_head(self.norm(hidden))
         return found.float()
+
+
+class HeadEngine(StateReader):
+    """An EAGLE-3 head and the places that its cache holds.
+
+    The pair that it reads at place i is the target's state of token i and token i + 1, so it never
+    reads the first token of a text, and has read `length` tokens when its cache holds length - 1
+    places.
+    """
+
+    def __init__(self, head: Head, vocab: int) -> None:
+        super().__init__(head.device, vocab)
+        self._head = head
+        weight = head.fc.weight
+        self._cache = DynamicLayer()
+        self._unread = weight.new_empty(0, head.fc.in_features)
+        self._output = weight.new_empty(0, head.fc.out_features)  # of the last place
+        # Ids of the target that its tokenizer lacks are never drafted.
+        self._known = (head.targets < vocab).nonzero()[:, 0]
+        self._targets = head.targets[self._known]
+
+    @property
+    def length(self) -> int:
+        return int(self._cache.get_seq_length()) + 1
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        head = self._head
+        with memory_limited():
+            hidden = self._output
+            if len(self._unread):
+                hidden, self._unread = head.fuse(self._unread), self._unread[:0]
+            outputs = head.step(ids.to(self.device), hidden, self._cache)
+            self._output = outputs[-1:]
+            return self._spread(head.logits(outputs[-keep:]) / temperature)
+
+    def rollback(self, length: int) -> None:
+        self._cache.crop(length - 1 - int(self._cache.get_seq_length()))
+
+    def _spread(self, logits: Tensor) -> Tensor:
+        """Logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n, vocab]:
+        -inf elsewhere, so that the probability there is 0."""
+        whole = logits.new_full((len(logits), self._vocab), -torch.inf)
+        whole[:, self._targets] = logits[:, self._known]
+        return whole
 
 
 def check_head(config: HeadConfig, target: Any) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..core.drafting import UNLIMITED, Drafter
-from ..core.engine import make_engine, prefill
-from ..core.types import Draft, RunContext
-from ..pairs.pair import Pair, context_length
+from ...core.drafting import UNLIMITED, Drafter
+from ...core.engine import prefill
+from ...core.engine_choice import make_engine
+from ...core.model_facts import context_length
+from ...core.pair import Pair
+from ...core.types import Draft, RunContext
 
 if TYPE_CHECKING:
-    from ..core.protocols import DecodingPath
+    from ...core.protocols import DecodingPath
 
 
 class ModelDrafter(Drafter):
@@ -41,6 +43,6 @@ class ModelDrafter(Drafter):
         self.engine.rollback(min(length, self.engine.length))
 
     def step_cost(self) -> float:
-        from ..core.cost import pass_cost  # which few policies ask for
+        from ...core.cost import pass_cost  # which few policies ask for
 
         return pass_cost(self._model, self.engine.form)

@@ -14,19 +14,20 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..core.cost import extra_token_cost, pass_cost
-from ..core.drafting import UNLIMITED, Drafter
-from ..core.engine import make_engine
-from ..core.header import described
-from ..core.policy import best_gamma
-from ..core.sampling import draw, uniforms
-from ..core.types import Draft, RunContext
-from ..errors import PairError
-from ..pairs.pair import Pair, context_length, parameter_count, text_config
-from ..pairs.truncated import layer_count, truncated_model
+from ...core.cost import extra_token_cost, pass_cost
+from ...core.drafting import UNLIMITED, Drafter
+from ...core.engine_choice import make_engine
+from ...core.header import described
+from ...core.model_facts import context_length, parameter_count, text_config
+from ...core.pair import Pair
+from ...core.policy import best_gamma
+from ...core.sampling import draw, uniforms
+from ...core.truncated import layer_count, truncated_model
+from ...core.types import Draft, RunContext
+from ...errors import PairError
 
 if TYPE_CHECKING:
-    from ..core.protocols import DecodingPath
+    from ...core.protocols import DecodingPath
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..core.cost import pass_cost
-from ..core.drafting import UNLIMITED, Drafter
-from ..core.engine import host_ids, make_engine, prefill
-from ..core.sampling import greedy_ids, sample, uniforms
-from ..core.types import Draft, RunContext
-from ..pairs.pair import Pair, context_length
-from ..pairs.shared_tokens import SharedTokens
+from ...core.cost import pass_cost
+from ...core.drafting import UNLIMITED, Drafter
+from ...core.engine import host_ids, prefill
+from ...core.engine_choice import make_engine
+from ...core.model_facts import context_length
+from ...core.pair import Pair
+from ...core.sampling import greedy_ids, sample, uniforms
+from ...core.shared_tokens import SharedTokens
+from ...core.types import Draft, RunContext
 
 if TYPE_CHECKING:
-    from ..core.protocols import DecodingPath, Engine
+    from ...core.protocols import DecodingPath, Engine
 
 TAIL = 8  # ids before the draft that are encoded with it: the tokenizer sees where it begins
 

@@ -1,0 +1,86 @@
+"""Which engine runs a model: the first of the registry that can, here and now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from ..environment import FORM, on_zerogpu
+from ..lanes import BASELINE, Lane
+from ..settings import Settings
+from .engine import ModelElsewhere
+from .kinds import EngineKind
+from .registry import engines
+
+if TYPE_CHECKING:
+    from .pair import Pair
+    from .protocols import Engine, LanguageModel, StateEngine
+
+_eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
+
+
+@contextmanager
+def eager_only() -> Iterator[None]:
+    """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
+    token = _eager_only.set(True)
+    try:
+        yield
+    finally:
+        _eager_only.reset(token)
+
+
+def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:
+    """The fastest engine that can run this model exactly, with an empty cache.
+
+    states: one that hands out hidden states. Raises `PairError` for a target that has none to give.
+    """
+    if isinstance(model, ModelElsewhere):
+        return model.make_engine(vocab, states)
+    for kind in usable_engines():
+        if kind.make is not None and (kind.states or not states):
+            engine = kind.make(model, vocab)
+            if engine is not None:
+                return engine
+    raise AssertionError("the last engine of the table runs any model")
+
+
+def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
+    """`make_engine` for a head that reads hidden states."""
+    return cast("StateEngine", make_engine(model, vocab, states=True))
+
+
+def lane_threads(pair: Pair, lane: Lane) -> int:
+    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
+    draft model and gamma as `Settings` has them by default.
+
+    Measured once per process and pair, in less than two seconds.
+    """
+    target, draft, width = pair.target, None, 1
+    if lane != BASELINE:
+        width = Settings().gamma + 1
+        draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+    for kind in usable_engines():
+        if kind.threads and not isinstance(target, ModelElsewhere):
+            return kind.threads(target, draft, pair.vocab, width)
+    return torch.get_num_threads()
+
+
+def usable_engines() -> Iterator[EngineKind]:
+    """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
+    few runs: too few to prepare another form than the plainest."""
+    plainest = on_zerogpu() or _eager_only.get()
+    for kind in engines():
+        asked = not kind.asked or (not plainest and FORM.read() == kind.name)
+        if asked and (kind.anywhere or not plainest) and _installed(kind.package):
+            yield kind
+
+
+@cache
+def _installed(package: str | None) -> bool:
+    return package is None or find_spec(package) is not None

@@ -1,0 +1,78 @@
+"""What is read off a model: its context, vocabulary, ends, weights and their size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from .protocols import LanguageModel
+    from .states import DraftHead
+
+
+def end_ids(model: LanguageModel) -> frozenset[int]:
+    """The ids that end a text, from a model's generation config."""
+    config = getattr(model, "generation_config", None) or model.config
+    ids = getattr(config, "eos_token_id", None)
+    return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+
+def logit_width(model: LanguageModel) -> int:
+    """How many logits the model returns for a position, padding included."""
+    head = model.get_output_embeddings()
+    weight = getattr(head, "weight", None)
+    return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
+
+
+def logits_device(model: LanguageModel) -> torch.device:
+    """The device of a model's logits."""
+    head = model.get_output_embeddings()
+    return torch.device(head.weight.device if head is not None else model.device)
+
+
+def text_config(model: LanguageModel) -> Any:
+    """The config of the language model, which is nested in the config of a multimodal model."""
+    return model.config.get_text_config()
+
+
+def context_length(model: LanguageModel) -> int | None:
+    """The most tokens that the model can see, or None if its config has no limit."""
+    limit = getattr(text_config(model), "max_position_embeddings", None)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def parameter_count(model: LanguageModel | DraftHead) -> int:
+    """The number of parameters, tied ones once, also where a file stores them apart; of packed
+    weights as many as their blocks hold."""
+    counts = {id(p): p.numel() for p in model.parameters()}
+    for module in getattr(model, "modules", list)():
+        if hasattr(module, "numbers"):
+            counts[id(module.weight)] = module.numbers
+    if getattr(model, "stores_tied_apart", False):
+        head: Any = model.get_output_embeddings()  # type: ignore[union-attr]
+        del counts[id(head.weight)]
+    return sum(counts.values())
+
+
+def weights_form(model: LanguageModel) -> str:
+    """In which form a model holds its weights: a dtype, such as "bfloat16", or the kind that most
+    of its packed weights have, such as "Q4_K"."""
+    packed_as: str | None = getattr(model, "packed_as", None)
+    return packed_as or str(model.dtype).removeprefix("torch.")
+
+
+def parameter_bytes(model: Any, *, without: Any = None) -> int:
+    """Bytes of the weights of a loaded model, tied ones once; `without`: a weight to leave out."""
+    weights = (p for p in model.parameters() if p is not without)
+    return sum(p.numel() * p.element_size() for p in weights)
+
+
+def pass_bytes(model: Any) -> int:
+    """Bytes of weights that a pass reads: all of them, without an untied embedding table."""
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    try:
+        table = model.get_input_embeddings().weight
+    except (NotImplementedError, AttributeError):  # a custom model may not have this method
+        table = None
+    return parameter_bytes(model, without=None if table is head else table)

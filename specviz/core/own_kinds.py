@@ -1,0 +1,60 @@
+"""The records of what the core itself brings: the token rule, no drafts, transformers' modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .drafting import NoDrafter
+from .kinds import DrafterKind, EngineKind, VerdictKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .eager import EagerEngine
+    from .protocols import RandomSource
+
+
+def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
+    """`core.verdicts.decide`."""
+    from .verdicts import decide
+
+    return decide(p, q, drafted, u, source)
+
+
+def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
+    """An `EagerEngine`."""
+    from .eager import EagerEngine
+
+    return EagerEngine(model, vocab)
+
+
+TOKEN_RULE = VerdictKind(
+    name="token",
+    decide=decide,
+    label="token by token",
+    clause="drafts are judged one after another by p / q",
+    law="Exact does not mean the same words, it means the same chances. A guess is accepted "
+    "with probability min(1, p/q); after a rejection the token is drawn from max(0, p − q). "
+    "Together they give every token exactly the probability p that the target alone gives it "
+    "(Leviathan et al. 2022, theorem 1).",
+    left="left: max(0, p − q)",
+)
+
+NO_DRAFTS = DrafterKind(
+    name="none",
+    make=NoDrafter,
+    label="no drafts",
+    choice="None",
+    clause="no guesses: it does what the other lane does",
+    drafts=False,
+)
+
+EAGER = EngineKind(
+    name="eager",
+    label="transformers' own modules",
+    make=make_eager_engine,
+    states=True,
+    anywhere=True,
+    call_on_cpu=2**18,
+    call_elsewhere=2**26,
+)

@@ -1,0 +1,1 @@
+"""Drafts from the target's own first layers."""

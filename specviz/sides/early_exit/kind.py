@@ -1,0 +1,43 @@
+"""The record of the drafter "early-exit"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.kinds import DrafterKind
+
+if TYPE_CHECKING:
+    from ...core.drafting import Drafter
+    from ...core.pair import Pair
+    from ...core.protocols import DecodingPath
+    from ...core.types import RunContext
+
+
+def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """An `EarlyExitDrafter`."""
+    from .drafter import EarlyExitDrafter
+
+    return EarlyExitDrafter(pair, run, target)
+
+
+def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
+    """What a header says of the layers that draft."""
+    from .drafter import described_exit
+
+    assert layers is not None
+    return described_exit(pair, form, layers)
+
+
+EARLY_EXIT = DrafterKind(
+    name="early-exit",
+    beside=3,
+    make=make_drafter,
+    described=described,
+    label="early exit",
+    clause="the target’s own first layers guess ahead",
+    who="The target’s own first layers guess",
+    needs="layers",
+    predicted="place",
+    cost="target",
+    has_model=True,
+)

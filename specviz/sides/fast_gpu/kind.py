@@ -1,0 +1,25 @@
+"""The record of the engine "static"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.kinds import EngineKind
+
+if TYPE_CHECKING:
+    from ...core.protocols import Engine
+
+
+def make_engine(model: Any, vocab: int) -> Engine | None:
+    """As `engine.static_engine`."""
+    from .engine import static_engine
+
+    return static_engine(model, vocab)
+
+
+STATIC = EngineKind(
+    name="static",
+    label="CUDA graphs over caches of a fixed length",
+    make=make_engine,
+    asked=True,
+)

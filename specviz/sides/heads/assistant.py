@@ -1,0 +1,154 @@
+"""Assistants of Gemma 4, which transformers itself runs: their files and their engine.
+
+An assistant has no keys and values of its own: each of its layers looks at those that the target's
+last layer of the same kind has left. So it reads no prompt, and nothing of it is rolled back.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ...core.eager import EagerEngine, memory_limited
+from ...core.model_facts import parameter_count, text_config
+from ...core.states import StateReader
+from ...core.truncated import FINAL
+from ...errors import PairError
+from ...pairs.hub import failure_sentence
+from ...pairs.memory import MemoryNeed
+from ...pairs.metadata import HeadMetadata
+from ...pairs.progress import Watcher
+from ...pairs.weights import LoadOptions, ModelSource, hub_options, load_model
+from .eagle import check_fit
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
+
+
+class Assistant:
+    """An assistant with its weights. model: of transformers. target: what it drafts for."""
+
+    kind = "assistant"
+    states = (FINAL,)
+
+    def __init__(self, model: Any, target: Any) -> None:
+        self.model, self.config = model, model.config
+        self.name_or_path = model.name_or_path
+        self.embedding = target.get_input_embeddings()
+        self.device, self.step_parts = model.device, (model,)
+        self.parameters = model.parameters
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Beside the engine of its target, whose cache it reads."""
+        return AssistantEngine(self, vocab, target)
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless it fits the target."""
+        check_assistant(self.model, target)
+
+
+class AssistantEngine(StateReader):
+    """An assistant of Gemma 4 beside the engine of its target.
+
+    All drafts of a chain are made at one place, that of the last token of the text: the target's
+    cache has none of the drafts. A step reads the embedding of the token before, and the target's
+    state that predicted this token; further along the chain, the assistant's own output instead.
+    """
+
+    def __init__(self, assistant: Assistant, vocab: int, target: StateEngine) -> None:
+        super().__init__(assistant.device, vocab)
+        assert isinstance(target, EagerEngine)  # no other engine runs a Gemma 4
+        self._assistant, self._target = assistant, target
+        self._read = 0  # tokens that the target has read
+        self._drafted = 0  # tokens of the chain that were read
+        self._state = torch.empty(0)
+
+    @property
+    def length(self) -> int:
+        return self._read + self._drafted
+
+    def receive(self, states: Tensor) -> None:
+        if len(states):
+            self._read += len(states)
+            self._state = states[-1:]
+
+    def prefill(self, ids: Tensor, states: Tensor) -> None:
+        self.receive(states)
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        with memory_limited():
+            embedded = self._assistant.embedding(ids[None])  # [1, 1, width]
+            state = self._state[None].to(embedded)
+            output = self._assistant.model(
+                inputs_embeds=torch.cat([embedded, state], -1).to(self.device),
+                position_ids=torch.tensor([[self._read]], device=self.device),
+                shared_kv_states=self._target.shared_keys(),
+            )
+        self._drafted += 1
+        self._state = output.last_hidden_state[0]
+        logits: Tensor = output.logits[0, :, : self._vocab]
+        return logits.float() / temperature
+
+    def rollback(self, length: int) -> None:
+        self._drafted = 0
+
+
+def _load_assistant(
+    source: ModelSource,
+    config: Any,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None,
+) -> Assistant:
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    options = LoadOptions(dtype=dtype, device=device)
+    return Assistant(load_model(source, options, on_progress, config), target)
+
+
+def read_assistant(source: ModelSource, target: Any) -> HeadMetadata:
+    """The metadata of an assistant. target: the model that it is for, perhaps on the `meta` device.
+
+    Raises `PairError` if it is damaged, or made for another target.
+    """
+    try:
+        config = buildable(AutoConfig.from_pretrained(source.name, **hub_options(source)))
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except Exception as error:  # damaged files make transformers raise nearly anything
+        raise PairError(failure_sentence(source, error)) from error
+    check_assistant(model, target)
+    need, load = MemoryNeed(parameter_count(model), 0), partial(_load_assistant, source, config)
+    return HeadMetadata(source, model, need, load)
+
+
+def buildable(config: Any) -> Any:
+    """`config` of an assistant, of which this version of transformers can make a model.
+
+    In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
+    it raises an error if all do, as they do here. Its answer for these layers is known.
+    """
+    kind = type(config.text_config)
+    if hasattr(kind, "kv_sharing_modes"):
+        modes = property(lambda own: ["reuse"] * own.num_hidden_layers)
+        # The name is what transformers finds the class of the model by.
+        made = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
+        config.text_config.__class__ = made
+    return config
+
+
+def check_assistant(model: Any, target: Any) -> None:
+    """Raise `PairError` unless an assistant fits the target; both may be on the `meta` device."""
+    kind, wanted = text_config(target).model_type, text_config(model).model_type
+    if kind != wanted:
+        raise PairError(
+            f"the assistant reads the keys of a model of type {wanted} and the target is of type "
+            f"{kind}: choose the assistant of this target."
+        )
+    check_fit(target, model.config.backbone_hidden_size, text_config(model).vocab_size, "assistant")

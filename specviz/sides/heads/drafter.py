@@ -1,0 +1,106 @@
+"""Drafts from a head on the target: a chain that begins at the target's own hidden states.
+
+The head is an EAGLE-3 head, the target's own multi-token prediction layers, or an assistant that
+reads the target's cache too. Each is an engine that reads tokens and states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from ...core.clock import now
+from ...core.cost import head_step_cost
+from ...core.drafting import Drafter
+from ...core.ngrams import NgramIndex
+from ...core.pair import Pair
+from ...core.states import make_head_engine
+from ...core.types import Draft, RunContext
+from ...errors import PairError
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath, StateEngine
+
+
+SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
+# Tokens of a copy that are likely to be accepted, by how many agree before it, until some were.
+KEPT = {4: 2.0, 3: 1.2, 2: 0.5}
+LEAST = 0.35  # where fewer are likely, a head guesses better, to the end of the run
+MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
+
+
+class HeadDrafter(Drafter):
+    """The pair's head. Each pass of the target leaves hidden states; after the verdict those of the
+    tokens that stay are the head's, and the next chain begins with the last of them."""
+
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        if pair.head is None:
+            raise PairError(
+                "this pair has no head: name one in the place of the draft, as in "
+                "'TARGET+HEAD', or choose another drafter."
+            )
+        self._head = pair.head
+        self._target = cast("StateEngine", target.engine)
+        self._target.keep_states(pair.head.states)
+        self.engine = make_head_engine(pair.head, run.vocab, self._target)
+        self.form = self.engine.form
+        self._path = self.engine.path(run)
+        self._length = run.settings.max_new_tokens
+        self._received = 0  # tokens whose states the head has been given
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        start = now(self.engine.device)
+        self._path.prepare("draft", len(ids) + 1, len(ids) + 1 + self._length)
+        if ids:
+            self.engine.prefill(torch.tensor(ids), self._target.states)
+            self._received = len(ids)
+        return now(self.engine.device) - start
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        if not self._received:
+            return None  # the target has not read a single token
+        return self._path.draft(ids, count)
+
+    def rollback(self, length: int) -> None:
+        # What was drafted was read with states of the head's own.
+        self.engine.rollback(min(self.engine.length, self._received + 1))
+        # The target's last pass began where the head's knowledge ends.
+        self.engine.receive(self._target.states[: length - self._received])
+        self._received = length
+
+    def step_cost(self) -> float:
+        return head_step_cost(self._head, self.engine.form)
+
+
+class NgramHeadDrafter(HeadDrafter):
+    """Copies, which cost nothing, where enough of them is likely to be accepted; else the head's.
+
+    What is likely is learnt in the run, by how many tokens agree before a copy, and twice as many
+    are copied. All of it depends on committed tokens alone, so q is what each token was drawn from.
+    """
+
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        super().__init__(pair, run, target)
+        self._run, self._kept = run, dict(KEPT)
+        self._index = NgramIndex()
+        self._size = self._begin = 0  # of the last match that was copied, and of the text then
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        self._index.extend(ids)
+        size, start = self._index.match()
+        likely = self._kept.get(size, 0.0)
+        if likely < LEAST:
+            return super().draft(ids, -(-count // SHARE))
+        self._size, self._begin = size, len(ids)
+        copies = min(count, max(2, math.ceil(2 * likely)))
+        return Draft.certain(self._index.copied(start, copies), self._run)
+
+    def rollback(self, length: int) -> None:
+        super().rollback(length)
+        if self._size:
+            accepted = length - self._begin
+            self._kept[self._size] = MEMORY * self._kept[self._size] + (1 - MEMORY) * accepted
+            self._size = 0

@@ -1,0 +1,70 @@
+"""The records of the drafters "head" and "ngram-head"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.kinds import DrafterKind
+
+if TYPE_CHECKING:
+    from ...core.drafting import Drafter
+    from ...core.pair import Pair
+    from ...core.protocols import DecodingPath
+    from ...core.types import RunContext
+
+
+def make_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """A `HeadDrafter`."""
+    from .drafter import HeadDrafter
+
+    return HeadDrafter(pair, run, target)
+
+
+def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """An `NgramHeadDrafter`."""
+    from .drafter import NgramHeadDrafter
+
+    return NgramHeadDrafter(pair, run, target)
+
+
+def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
+    """What a header says of a head: it may have been trained on shorter texts, but it reads any
+    length."""
+    from ...core.header import described
+
+    assert pair.head is not None
+    return described(pair.head, form, None)
+
+
+HEAD = DrafterKind(
+    name="head",
+    beside=5,
+    make=make_head_drafter,
+    described=described,
+    label="head",
+    choice="Head on the target",
+    clause="a layer on the target guesses ahead",
+    who="The head, a layer that begins at the target’s hidden states, guesses",
+    needs="head",
+    reads_states=True,
+    predicted="chained",
+    cost="target",
+    has_model=True,
+)
+
+NGRAM_HEAD = DrafterKind(
+    name="ngram-head",
+    beside=6,
+    make=make_ngram_head_drafter,
+    described=described,
+    label="n-grams or head",
+    choice="Copies, else the head",
+    clause="guesses are copied, or made by a layer",
+    guessed="Where the text repeats itself it is copied, as long as copies are accepted; else the "
+    "head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
+    needs="head",
+    reads_states=True,
+    predicted="chained",
+    cost="target",
+    has_model=True,
+)

@@ -1,0 +1,206 @@
+"""A target's own multi-token prediction layers, which transformers itself runs: their weights and
+their engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from ...core.eager import memory_limited
+from ...core.model_facts import logits_device, text_config
+from ...core.states import StateReader
+from ...core.truncated import FINAL
+from ...errors import PairError, ran_out_of_memory
+from ...pairs.hub import folder_weights
+from ...pairs.memory import MemoryNeed
+from ...pairs.metadata import HeadMetadata, ModelMetadata, configured_caches
+from ...pairs.spec import OWN_LAYERS
+from ...pairs.weights import ModelSource
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
+
+
+class MtpHead:
+    """The multi-token prediction layers of a loaded target.
+
+    model: transformers' `MtpModel`, whose embeddings and head are the target's. count: of layers.
+    """
+
+    kind = "mtp"
+    states = (FINAL,)
+
+    def __init__(self, model: Any, target: Any) -> None:
+        self.model, self.count = model, len(model.layers)
+        self.width = int(text_config(target).hidden_size)
+        self.config = target.config
+        self.name_or_path = f"{target.name_or_path}, MTP layers"
+        self.parameters = partial(own_parameters, model)
+        first = next(self.parameters())
+        self.device, self.dtype = first.device, first.dtype
+        self.step_parts = model.layers[-1], model.shared_head
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Transformers' modules with an empty cache."""
+        return MtpEngine(self, vocab)
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless these layers belong to the target."""
+        if self.model.embed_tokens is not target.get_input_embeddings():
+            raise PairError("these multi-token prediction layers are those of another target.")
+
+
+class MtpEngine(StateReader):
+    """The target's multi-token prediction layers, and for each the places that its cache holds.
+
+    Layer d (counted from 0) reads at place i the state that layer d - 1 gave there, or the target's
+    own of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a chain comes
+    from the next layer, at the same place. Once all layers have drafted, the last one goes on with
+    its own output, one place further for each draft.
+
+    What a layer read at the last places rests on drafts, so after a verdict every layer reads these
+    few places again, with the tokens that were kept.
+    """
+
+    def __init__(self, head: MtpHead, vocab: int) -> None:
+        super().__init__(head.device, vocab)
+        from transformers.cache_utils import MtpCache  # which older versions lack
+
+        self._model, self._layers = head.model, head.count
+        self._cache: Any = MtpCache(config=head.model.config)
+        self._cache.activate_past_recording()
+        none = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
+        self._unread = self._output = none
+        self._ids = torch.empty(0, dtype=torch.long, device=head.device)  # tokens read, from 1 on
+        # By layer: what it has to read from the place on at which its cache ends after a verdict.
+        self._waiting = [none] * self._layers
+        self._begin = [0] * self._layers
+        self._step = 0  # of the chain
+
+    @property
+    def length(self) -> int:
+        return len(self._ids) + 1
+
+    @torch.inference_mode()
+    def prefill(self, ids: Tensor, states: Tensor) -> None:
+        super().prefill(ids, states)
+        for layer in range(1, self._layers):
+            sure = max(0, len(self._ids) - layer)
+            known, self._waiting[layer] = self._waiting[layer].tensor_split([sure])
+            self._begin[layer] = len(known)
+            if len(known):
+                self._pass_on(layer, self._read(layer, known))
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        self._ids = torch.cat([self._ids, ids.to(self.device)])
+        with memory_limited():
+            outputs = self._chained()
+            self._output = outputs[-1:]
+            logits: Tensor = self._model._project_to_logits(outputs[None, -keep:])
+        return logits[0, :, : self._vocab].float() / temperature
+
+    def rollback(self, length: int) -> None:
+        known = length - 1  # tokens from 1 on that stay, so layer d is sure of known - d places
+        for layer, cached in enumerate(self._cache.layers):
+            sure = min(max(0, known - layer), cached.get_seq_length())
+            if cached.is_initialized:
+                cached.crop(sure - cached.get_seq_length())  # by 0, too: it trims windows
+            given = max(0, known - layer + 1) if layer else sure
+            begin = self._begin[layer]
+            self._waiting[layer] = self._waiting[layer][sure - begin : given - begin]
+            self._begin[layer] = sure
+        self._ids = self._ids[:known]
+
+    def _chained(self) -> Tensor:
+        """The outputs [n, width] of the pass that reads the tokens which `_ids` has just got."""
+        if len(self._unread):
+            self._step = 0
+            states, self._unread = self._unread, self._unread[:0]
+        else:
+            self._step += 1
+            past_all = self._step >= self._layers
+            states = self._output if past_all else self._waiting[self._step]
+        layer = min(self._step, self._layers - 1)
+        outputs = self._read(layer, states)
+        if layer == self._step:
+            self._pass_on(layer, outputs)
+        return outputs
+
+    def _pass_on(self, layer: int, outputs: Tensor) -> None:
+        if layer + 1 < self._layers:
+            self._waiting[layer + 1] = torch.cat([self._waiting[layer + 1], outputs])
+
+    def _read(self, layer: int, states: Tensor) -> Tensor:
+        begin, n = self._cache.layers[layer].get_seq_length(), len(states)
+        places = torch.arange(begin + layer, begin + layer + n, device=self.device)
+        outputs: Tensor = self._model.forward_layer(
+            layer,
+            states[None],
+            position_ids=places[None] + 1,
+            mtp_cache=self._cache,
+            input_ids=self._ids[places][None],
+        )
+        return outputs[0]
+
+
+def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
+    from transformers.modeling_layers import MtpModel
+
+    try:
+        model = MtpModel.from_pretrained(target, device_map={"": logits_device(target)})
+    except Exception as error:  # damaged files can make transformers raise any error
+        if ran_out_of_memory(error):
+            raise
+        raise PairError(_lacking_sentence(source.shown)) from error
+    return MtpHead(model.eval(), target)
+
+
+def own_parameters(model: Any) -> Iterator[nn.Parameter]:
+    """The parameters of an `MtpModel` without those that are the target's."""
+    shared = {id(p) for part in (model.embed_tokens, model.shared_head) for p in part.parameters()}
+    return (p for p in model.parameters() if id(p) not in shared)
+
+
+def read_mtp(target: ModelMetadata) -> HeadMetadata:
+    """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
+    shown, model = target.source.shown, _runnable(target)
+    if model is None:
+        raise PairError(
+            f"{shown} has no multi-token prediction layers that transformers "
+            f"{transformers.__version__} runs: it drops those of many types of models, and reads "
+            f"none from quantized weights. Name a draft or a head instead of '{OWN_LAYERS}'."
+        )
+    own = type(model).get_mtp_weights_regex(target.model)
+    if target.source.folder and not any(map(own.search, folder_weights(target.source))):
+        raise PairError(_lacking_sentence(shown))
+    parameters = sum(p.numel() for p in own_parameters(model))
+    need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
+    return HeadMetadata(target.source, model, need, partial(_load_mtp, target.source))
+
+
+def _runnable(target: ModelMetadata) -> Any:
+    """The `MtpModel` of a target on the `meta` device, or None if transformers cannot make it."""
+    try:
+        from transformers.modeling_layers import MtpModel
+
+        MtpModel.get_mtp_weights_regex(target.model)
+        with torch.device("meta"):
+            model = MtpModel(target.model, text_config(target.model).num_mtp_layers)
+    except Exception:  # each version and family has its own way to say that it cannot
+        return None
+    return model if len(model.layers) and not target.quantized else None
+
+
+def _lacking_sentence(shown: str) -> str:
+    return (
+        f"{shown} lacks weights of its multi-token prediction layers, though its config names "
+        "them: choose the original checkpoint, or another drafter."
+    )

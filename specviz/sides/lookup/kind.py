@@ -1,0 +1,61 @@
+"""The records of the drafters "ngram" and "suffix"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.kinds import DrafterKind
+
+if TYPE_CHECKING:
+    from ...core.drafting import Drafter
+    from ...core.pair import Pair
+    from ...core.protocols import DecodingPath
+    from ...core.types import RunContext
+
+
+def make_ngram_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """An `NgramDrafter`."""
+    from .ngram import NgramDrafter
+
+    return NgramDrafter(pair, run, target)
+
+
+def make_suffix_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """A `SuffixDrafter`."""
+    from .suffix import SuffixDrafter
+
+    return SuffixDrafter(pair, run, target)
+
+
+NGRAM = DrafterKind(
+    name="ngram",
+    beside=2,
+    make=make_ngram_drafter,
+    label="n-grams",
+    choice="n-grams",
+    lane="n-gram",
+    clause="guesses are copied from the text so far",
+    guessed="The end of the text stood in it before: the {count} that followed there are "
+    "copied as guesses. No model is asked, so q is 1 for each.",
+    unguessed="The end of the text has not stood in it before, so there was nothing to copy.",
+    predicted="copied",
+    certain=True,
+)
+
+SUFFIX = DrafterKind(
+    name="suffix",
+    beside=4,
+    make=make_suffix_drafter,
+    label="counts",
+    clause="guesses are what followed such text before",
+    guessed="The longest end of the text that was seen before is looked up, and what followed "
+    "it each time is counted: q is each token’s share, and one is drawn from it. So come "
+    "{count}, one after the other; how many was settled before.",
+    guessed_greedy="The longest end of the text that was seen before is looked up, and what "
+    "followed it each time is counted: the most frequent token is the guess. So come {count}, "
+    "one after the other; how many was settled before.",
+    unguessed="Nothing that was seen before was likely enough to hold.",
+    reads_memory=True,
+    predicted="copied",
+    counted=True,
+)

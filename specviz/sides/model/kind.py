@@ -1,0 +1,38 @@
+"""The record of the drafter "model"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.kinds import DrafterKind
+
+if TYPE_CHECKING:
+    from ...core.drafting import Drafter
+    from ...core.pair import Pair
+    from ...core.protocols import DecodingPath
+    from ...core.types import RunContext
+
+
+def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """What drafts with the pair's draft model, whichever tokenizer that has."""
+    if pair.shared is not None:
+        from .other_tokenizer import translated_drafter
+
+        return translated_drafter(pair, run, target)
+    from .drafter import ModelDrafter
+
+    return ModelDrafter(pair, run, target)
+
+
+MODEL = DrafterKind(
+    name="model",
+    beside=1,
+    make=make_drafter,
+    label="draft model",
+    clause="a small model guesses ahead",
+    who="The draft guesses",
+    needs="draft",
+    predicted="place",
+    cost="draft",
+    has_model=True,
+)

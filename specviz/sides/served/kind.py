@@ -1,0 +1,8 @@
+"""The record of the engine "server": it has no maker, since such a target brings its own engine."""
+
+from __future__ import annotations
+
+from ...core.events import SERVER as NAME
+from ...core.kinds import EngineKind
+
+SERVER = EngineKind(name=NAME, label="on a server")

@@ -1,0 +1,1 @@
+"""Verdicts besides the token rule."""

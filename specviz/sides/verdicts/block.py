@@ -1,0 +1,104 @@
+"""Block verification: all drafts of a round are judged together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.kinds import VerdictKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ...core.protocols import RandomSource
+
+
+def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
+    """Block verification (Sun et al. 2024, arXiv 2403.10444, algorithm 2).
+
+    Keeps all drafts up to the last one whose u is below its threshold (`block_numbers`), then
+    draws from norm(max(0, weight p - q)) of the next place. The text follows p exactly, and no
+    other exact verdict keeps more in expectation. Nothing is carried to the next round.
+    Arguments and result are those of `decide`.
+    """
+    import torch
+
+    from ...core.sampling import draw, uniforms
+    from ...core.views import usable
+
+    weight, threshold = block_numbers(p, q, drafted)
+    places = torch.arange(len(drafted) + 1, device=p.device)
+    accepted = (torch.cat([u.new_zeros(1), u < threshold]).bool() * places).amax()
+    row = accepted.unsqueeze(0)
+    before = torch.cat([weight.new_ones(1), weight]).index_select(0, row)
+    q_last = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, row)[0]
+    p_last = p.index_select(0, row)[0]
+    left = (before.float() * p_last - q_last).clamp_(min=0.0)
+    weights = torch.where(usable(left.sum()), left, p_last)
+    return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
+
+
+def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
+    """What block verification compares, fp64 [gamma] each, in the order of the drafts.
+
+    weight: min(1, weight before * p / q) of the draft, from 1: p_i of the paper's algorithm 2.
+    threshold: S / (S + 1 - weight), where S is the sum of max(0, weight p - q) over the vocabulary
+    at the next place: h_i of the paper. The last draft's is its weight, since nothing was drafted
+    behind it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64 [gamma].
+    """
+    import torch
+
+    from ...core.verdicts import chances_of
+
+    p_drafted, q_drafted = chances_of(p, drafted), chances_of(q, drafted)
+    ratio = torch.where(q_drafted > 0, p_drafted / q_drafted, 0.0)  # 0 / 0 in a padded width
+    product, products = ratio.new_ones(()), []
+    for one in ratio.unbind():
+        product = (product * one).clamp(max=1.0)
+        products.append(product)
+    weight = torch.stack(products) if products else ratio
+    # A row of zeros behind the last draft makes its threshold the same formula.
+    after = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
+    left = (weight.float().unsqueeze(-1) * p[1:] - after).clamp_(min=0.0)
+    mass = left.sum(-1, dtype=torch.float64)  # S
+    short = 1.0 - weight
+    # 0 / 0 where the weight is 1 and the next p and q agree: the next draft is then kept anyway.
+    threshold = torch.where(mass + short > 0, mass / (mass + short), 1.0)
+    return weight, threshold
+
+
+def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """The numbers of block verification."""
+    weight, threshold = block_numbers(p, q, drafted)
+    return {"weight": weight, "threshold": threshold}
+
+
+def left_of_block(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+    """What block verification draws a correction from."""
+    from ...core.views import residual
+
+    if not place:
+        return residual(p[place], q[place])
+    weight = block_numbers(p, q, drafted)[0][place - 1]
+    return residual(weight.float() * p[place], q[place], p[place])
+
+
+BLOCK = VerdictKind(
+    name="block",
+    decide=decide_block,
+    label="block",
+    clause="all drafts of a round are judged together",
+    law="Exact does not mean the same words, it means the same chances. Block verification "
+    "judges the guesses of a round together: it accepts more of them than one test after the "
+    "other would, and makes up for exactly what it rejects, so every text keeps the "
+    "probability that the target alone gives it (Sun et al. 2024).",
+    note="The guesses are judged together, but shown one after the other: all up to the last "
+    "one whose draw is below its threshold are accepted. So the text follows p, and never fewer "
+    "are accepted on average than one by one.",
+    left="left: max(0, w p − q)",
+    beta="mean overlap of the two distributions, as the token rule has it",
+    threshold="u",
+    weighted=True,
+    together=True,
+    numbers=block_shown,
+    after=left_of_block,
+)

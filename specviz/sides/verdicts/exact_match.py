@@ -1,0 +1,67 @@
+"""Exact match: a draft is kept if the target's own draw is the same token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.kinds import VerdictKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ...core.protocols import RandomSource
+
+
+def decide_exact_match(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource
+) -> Tensor:
+    """Keep a draft only if the target's own draw, made from p with its u, is the same token.
+
+    What is emitted are always the target's own draws, so the text follows p exactly. A draft
+    drawn from q is kept with probability sum(p q), never more than sum(min(p, q)).
+    Arguments and result are those of `decide`.
+    """
+    import torch
+
+    from ...core.sampling import draw, uniforms
+
+    last = uniforms(1, source)
+    judged = torch.isfinite(u)
+    draws = torch.cat([torch.where(judged, u.double(), last), last])
+    own = draw(p, draws)  # [gamma + 1]
+    accepted = ((own[:-1] == drafted) & judged).long().cumprod(0).sum()
+    return torch.stack([accepted, own.index_select(0, accepted.unsqueeze(0))[0]])
+
+
+def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """How likely a draft was to be the target's own draw."""
+    return {"chance": (p[: len(drafted)] * q).sum(-1)}
+
+
+def left_of_exact_match(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+    """The target's own draws, but for the one that would have kept the draft."""
+    import torch
+
+    from ...core.views import residual
+
+    at = drafted[place : place + 1]
+    return residual(p[place], torch.zeros_like(p[place]).scatter(0, at, 1.0))
+
+
+EXACT_MATCH = VerdictKind(
+    name="exact-match",
+    decide=decide_exact_match,
+    label="exact match",
+    clause="drafts are compared with the target's own draws",
+    law="Exact does not mean the same words, it means the same chances. Here the target draws "
+    "each token itself, from p, and a guess is accepted only if it is that token: what is written "
+    "are always the target’s own draws.",
+    note="The target’s own draws are what is written, so the text follows p. Fewer guesses "
+    "hold than with the ratio p / q, which may accept a guess that the target would not "
+    "have drawn this time.",
+    left="p without the rejected one",
+    beta="mean probability that the rule accepts a draft",
+    chance=True,
+    numbers=exact_match_shown,
+    after=left_of_exact_match,
+)

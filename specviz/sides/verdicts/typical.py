@@ -1,0 +1,78 @@
+"""Typical acceptance, which changes the text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.kinds import VerdictKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ...core.protocols import RandomSource
+
+TYPICAL_EPSILON = 0.09
+TYPICAL_DELTA = 0.3
+"""Typical acceptance keeps a draft x where p(x) > min(epsilon, delta exp(-H(p))): the values of
+Medusa's published code, delta the root of epsilon (Cai et al. 2024, arXiv 2401.10774)."""
+
+
+def decide_typical(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource
+) -> Tensor:
+    """Typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): not exact.
+
+    Keeps a draft while p(x) is above its threshold (`typical_thresholds`), however likely the
+    draft was to propose it; then draws from p. No u is compared with anything. The paper keeps
+    the first draft without a condition, because it is the target's own; here the target's own
+    token follows instead.
+    Arguments and result are those of `decide`.
+    """
+    import torch
+
+    from ...core.sampling import draw, uniforms
+    from ...core.verdicts import chances_of
+
+    keep = (chances_of(p, drafted) > typical_thresholds(p[: len(drafted)])) & torch.isfinite(u)
+    accepted = keep.long().cumprod(0).sum()
+    p_last = p.index_select(0, accepted.unsqueeze(0))[0]
+    return torch.stack([accepted, draw(p_last, uniforms(1, source)[0])])
+
+
+def typical_thresholds(p: Tensor) -> Tensor:
+    """min(epsilon, delta exp(-H(p))) of each row, fp32 [n, vocab] to fp64 [n]; H in nats."""
+    import torch
+
+    entropy = torch.special.entr(p).sum(-1, dtype=torch.float64)
+    return (TYPICAL_DELTA * torch.exp(-entropy)).clamp(max=TYPICAL_EPSILON)
+
+
+def typical_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """The thresholds of typical acceptance, and the q of all that is above them."""
+    import torch
+
+    judged = p[: len(drafted)]
+    threshold = typical_thresholds(judged)
+    above = torch.where(judged > threshold.unsqueeze(-1), q, 0.0)
+    return {"threshold": threshold, "chance": above.sum(-1)}
+
+
+TYPICAL = VerdictKind(
+    name="typical",
+    decide=decide_typical,
+    label="typical",
+    exact=False,
+    choice="Typical (changes the text)",
+    clause="drafts are kept that the target finds likely enough",
+    law="This rule is not exact. A guess is kept if the target finds it likely enough, however "
+    "often the draft guesses it, and nothing makes up for that: the text follows another "
+    "distribution (Cai et al. 2024). The experiment below shows by how much.",
+    note="Kept means “likely enough” here: nothing makes up for guesses that the draft makes "
+    "too often. The text does not follow the target’s distribution.",
+    beta="mean probability that the rule accepts a draft",
+    chance=True,
+    threshold="p",
+    draws=False,
+    residual=False,
+    numbers=typical_shown,
+)
