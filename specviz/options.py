@@ -18,8 +18,8 @@ from .errors import SettingsError, TraceError
 from .settings import CHOICES, Settings
 
 if TYPE_CHECKING:
-    from .core.protocols import Racing
     from .core.pair import Pair
+    from .core.protocols import Racing
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")

@@ -20,7 +20,7 @@ from specviz.core.engine_choice import make_state_engine
 from specviz.core.states import make_head_engine
 from specviz.errors import PairError
 from specviz.runs.identities import check_trace
-from specviz.sides import heads as drafting
+from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.eagle import HeadEngine
 from specviz.sides.heads.eagle_files import load_head
 
