@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias, get_args
 from huggingface_hub import constants
 
 from ..errors import PairError, SpecvizError
+from .ends import named_end_ids
 from .gguf import GgufHeader
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .metadata import ModelMetadata
 from .pair import (
     Pair,
     context_length,
-    end_ids,
     logit_width,
     parameter_count,
     text_config,
@@ -164,7 +164,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
             f"{pair.vocab:,} on are never drafted or emitted.",
         )
-    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
+    ours = named_end_ids(pair.target, pair.tokenizer)
+    theirs = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
     if ours and theirs and not ours & theirs:
         names = [
             " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))

@@ -14,6 +14,7 @@ from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafters_for
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
+from .ends import end_ids, named_end_ids
 from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class Pair:
         from .shared_tokens import shared_tokens  # most pairs have one tokenizer
 
         sizes = self._target_size, min(tokenizer_size(own), logit_width(self.draft))
-        return shared_tokens(self.tokenizer, own, sizes, (self.eos_ids, end_ids(self.draft)))
+        ends = self.eos_ids, end_ids(self.draft, own)
+        return shared_tokens(self.tokenizer, own, sizes, ends)
 
     @cached_property
     def vocab(self) -> int:
@@ -163,22 +165,24 @@ class Pair:
         """The device of the target's logits."""
         return logits_device(self.target)
 
-    @property
+    @cached_property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a text, from the target's generation config."""
-        return end_ids(self.target)
+        """The ids that end a text or a turn: what the target, its tokenizer and its chat template
+        say."""
+        return end_ids(self.target, self.tokenizer)
 
     @cached_property
     def is_chat(self) -> bool:
         """Whether the target was tuned for its tokenizer's chat template.
 
         Some base models have the template of the tuned model as well. They are recognised by
-        their end-of-text token, which is not the token that ends a turn.
+        the end of text that they name, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
         turn_end = self.tokenizer.get_vocab().get(CHATML_END)
-        if CHATML_END in str(template) and turn_end is not None and self.eos_ids:
-            return turn_end in self.eos_ids
+        named = named_end_ids(self.target, self.tokenizer)
+        if CHATML_END in str(template) and turn_end is not None and named:
+            return turn_end in named
         return bool(template)
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
@@ -216,13 +220,6 @@ class Pair:
         if isinstance(text, str):
             return text_ids(self.tokenizer, text)
         return checked_ids(text, self.vocab)
-
-
-def end_ids(model: LanguageModel) -> frozenset[int]:
-    """The ids that end a text, from a model's generation config."""
-    config = getattr(model, "generation_config", None) or model.config
-    ids = getattr(config, "eos_token_id", None)
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
 
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
