@@ -15,7 +15,14 @@ from ..kinds import drafters_for
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 from .ends import end_ids, named_end_ids
-from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
+from .prompt_ids import (
+    chat_ids,
+    checked_ids,
+    literal_chat_ids,
+    prompt_ids,
+    special_ids,
+    text_ids,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -189,13 +196,17 @@ class Pair:
         """The ids of a prompt, which is text or a list of ids.
 
         chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
-        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty, too
-        long or has unknown ids, or if there is no template; `SettingsError` for another `chat`.
+        not, "auto" does if the target `is_chat`. "literal" is "on", and control tokens that the
+        text spells, such as "<|im_end|>", are plain text. Raises `PromptError` if the prompt is
+        empty, too long or has unknown ids, or if the template is missing or does not take it;
+        `SettingsError` for another `chat`.
         """
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
-            read = chat_ids if self.uses_template(prompt, chat) else prompt_ids
+            read = prompt_ids
+            if self.uses_template(prompt, chat):
+                read = literal_chat_ids if chat == "literal" else chat_ids
             prompt = read(self.tokenizer, prompt) if prompt else []
         ids = checked_ids(prompt, self.vocab)
         if not ids:
@@ -210,7 +221,8 @@ class Pair:
 
     def uses_template(self, prompt: object, chat: str) -> bool:
         """Whether `encode` puts this prompt into the chat template."""
-        return isinstance(prompt, str) and (chat == "on" or (chat == "auto" and self.is_chat))
+        asked = chat in ("on", "literal") or (chat == "auto" and self.is_chat)
+        return isinstance(prompt, str) and asked
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
         """The ids of a text that is no prompt: without special tokens, of any length.
