@@ -19,8 +19,9 @@ GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
 many as the predicted speed-up makes best."""
 
-CHATS = ("auto", "on", "off")
-"""Whether a prompt goes through the chat template: if the model is tuned for it, always, never."""
+CHATS = ("auto", "on", "off", "literal")
+"""Whether a prompt goes through the chat template: if the model is tuned for it, always, never, or
+always and with control tokens that the prompt spells as plain text."""
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "drafter": drafter_names,

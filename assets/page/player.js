@@ -124,7 +124,7 @@ function told({ config, address, session, shell, view, choosing, notice }) {
     choosing.wanted = names.map((name) => own[name] ?? null);
     shell.adopt();
   }
-  const signs = () => signsIn(String(address.state.values[0] ?? ""));
+  const signs = () => (address.settings.chat === "literal" ? [] : signsIn(String(address.state.values[0] ?? "")));
   document.addEventListener("click", (event) => { // Gradio may make the button anew
     if (closest(event, "#signs")) notice.show(signsText(signs()));
   });

@@ -1,4 +1,4 @@
-"""What is read off a model: its context, vocabulary, ends, weights and their size."""
+"""What is read off a model: its context, vocabulary, weights and their size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import torch
 if TYPE_CHECKING:
     from .protocols import LanguageModel
     from .states import DraftHead
-
-
-def end_ids(model: LanguageModel) -> frozenset[int]:
-    """The ids that end a text, from a model's generation config."""
-    config = getattr(model, "generation_config", None) or model.config
-    ids = getattr(config, "eos_token_id", None)
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
 
 
 def logit_width(model: LanguageModel) -> int:

@@ -13,8 +13,16 @@ import torch
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
-from .model_facts import context_length, end_ids, logit_width, logits_device
-from .prompt_ids import chat_ids, checked_ids, prompt_ids, special_ids, text_ids
+from .ends import end_ids, named_end_ids
+from .model_facts import context_length, logit_width, logits_device
+from .prompt_ids import (
+    chat_ids,
+    checked_ids,
+    literal_chat_ids,
+    prompt_ids,
+    special_ids,
+    text_ids,
+)
 from .registry import drafters_for
 
 if TYPE_CHECKING:
@@ -128,7 +136,8 @@ class Pair:
         from .shared_tokens import shared_tokens  # most pairs have one tokenizer
 
         sizes = self._target_size, min(tokenizer_size(own), logit_width(self.draft))
-        return shared_tokens(self.tokenizer, own, sizes, (self.eos_ids, end_ids(self.draft)))
+        ends = self.eos_ids, end_ids(self.draft, own)
+        return shared_tokens(self.tokenizer, own, sizes, ends)
 
     @cached_property
     def vocab(self) -> int:
@@ -166,35 +175,41 @@ class Pair:
         """The device of the target's logits."""
         return logits_device(self.target)
 
-    @property
+    @cached_property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a text, from the target's generation config."""
-        return end_ids(self.target)
+        """The ids that end a text or a turn: what the target, its tokenizer and its chat template
+        say."""
+        return end_ids(self.target, self.tokenizer)
 
     @cached_property
     def is_chat(self) -> bool:
         """Whether the target was tuned for its tokenizer's chat template.
 
         Some base models have the template of the tuned model as well. They are recognised by
-        their end-of-text token, which is not the token that ends a turn.
+        the end of text that they name, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
         turn_end = self.tokenizer.get_vocab().get(CHATML_END)
-        if CHATML_END in str(template) and turn_end is not None and self.eos_ids:
-            return turn_end in self.eos_ids
+        named = named_end_ids(self.target, self.tokenizer)
+        if CHATML_END in str(template) and turn_end is not None and named:
+            return turn_end in named
         return bool(template)
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
         """The ids of a prompt, which is text or a list of ids.
 
         chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
-        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty, too
-        long or has unknown ids, or if there is no template; `SettingsError` for another `chat`.
+        not, "auto" does if the target `is_chat`. "literal" is "on", and control tokens that the
+        text spells, such as "<|im_end|>", are plain text. Raises `PromptError` if the prompt is
+        empty, too long or has unknown ids, or if the template is missing or does not take it;
+        `SettingsError` for another `chat`.
         """
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
-            read = chat_ids if self.uses_template(prompt, chat) else prompt_ids
+            read = prompt_ids
+            if self.uses_template(prompt, chat):
+                read = literal_chat_ids if chat == "literal" else chat_ids
             prompt = read(self.tokenizer, prompt) if prompt else []
         ids = checked_ids(prompt, self.vocab)
         if not ids:
@@ -209,7 +224,8 @@ class Pair:
 
     def uses_template(self, prompt: object, chat: str) -> bool:
         """Whether `encode` puts this prompt into the chat template."""
-        return isinstance(prompt, str) and (chat == "on" or (chat == "auto" and self.is_chat))
+        asked = chat in ("on", "literal") or (chat == "auto" and self.is_chat)
+        return isinstance(prompt, str) and asked
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
         """The ids of a text that is no prompt: without special tokens, of any length.

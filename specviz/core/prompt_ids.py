@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from ..errors import PromptError, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
+
+MARK = "specviz"
+"""Stands for a turn while the template around it is looked for."""
 
 
 def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: Any) -> list[int]:
@@ -33,6 +37,51 @@ def chat_ids(tokenizer: Any, prompt: str) -> list[int]:
 
     Raises `PromptError` if there is no template, or if it does not take the text.
     """
+    # The template already contains the first special token.
+    return text_ids(tokenizer, chat_text(tokenizer, prompt), "the prompt")
+
+
+def literal_chat_ids(tokenizer: Any, prompt: str) -> list[int]:
+    """As `chat_ids`, but control tokens that the prompt spells are plain text: only the template
+    sets them.
+
+    Raises `PromptError` also if the template changes such a prompt, or if the tokenizer does not
+    read a turn in parts as it reads the whole.
+    """
+    pieces = [tokenizer.convert_ids_to_tokens(i) for i in special_ids(tokenizer)]
+    control = re.compile("|".join(map(re.escape, sorted(pieces, key=len, reverse=True))))
+    if not pieces or not control.search(prompt):
+        return chat_ids(tokenizer, prompt)
+    before, _, behind = chat_text(tokenizer, MARK).partition(MARK)
+    # A tokenizer splits at control tokens first, so what stands between two of them is read on its
+    # own: the turn with its surroundings, up to the template's nearest ones.
+    begin = max((found.end() for found in control.finditer(before)), default=0)
+    end = next((found.start() for found in control.finditer(behind)), len(behind))
+
+    def ids_with(turn: str) -> list[int]:
+        middle = before[begin:] + turn + behind[:end]
+        return [
+            *text_ids(tokenizer, before[:begin]),
+            *text_ids(tokenizer, middle, "the prompt", split_special_tokens=True),
+            *text_ids(tokenizer, behind[end:]),
+        ]
+
+    text = chat_text(tokenizer, prompt)
+    turn = text[len(before) : len(text) - len(behind)]
+    is_whole = text == before + turn + behind and turn.strip() == prompt.strip()
+    if not is_whole or ids_with(MARK) != chat_ids(tokenizer, MARK):
+        raise PromptError(
+            "this target's chat template cannot take the prompt's control tokens as plain text: "
+            "remove them, or set chat to 'on'."
+        )
+    return ids_with(turn)
+
+
+def chat_text(tokenizer: Any, prompt: str) -> str:
+    """A text as the user's turn in the tokenizer's chat template, up to where the reply begins.
+
+    Raises `PromptError` if there is no template, or if it does not take the text.
+    """
     if not getattr(tokenizer, "chat_template", None):
         raise PromptError(
             "this target has no chat template: set chat to 'off' or choose a target that was "
@@ -40,13 +89,11 @@ def chat_ids(tokenizer: Any, prompt: str) -> list[int]:
         )
     turns = [{"role": "user", "content": prompt}]
     try:
-        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
     except Exception as error:  # a template is a program that may raise any error
         raise PromptError(
             "the target's chat template does not take this prompt: set chat to 'off'."
         ) from error
-    # The template already contains the first special token.
-    return text_ids(tokenizer, text, "the prompt")
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -108,18 +108,35 @@ def shared_tokens(
 ) -> SharedTokens:
     """What the tokenizers `target` and `draft` have in common.
 
-    sizes: ids from these on are left out. ends: the ids that end a text; the lowest of each are
-    taken for the same token, however they are written.
+    sizes: ids from these on are left out. ends: the ids that end a text. Those that are written
+    alike are taken for the same token, and so are the lowest of the others.
     """
     ours, theirs = (
         Spelling({i: text for i, text in one.texts.items() if i < size}, one.byte_ids)
         for one, size in zip(map(spelling, (target, draft)), sizes, strict=True)
     )
     pairs = {i: theirs.ids[text] for text, i in ours.ids.items() if text in theirs.ids}
-    end, its = (min(some, default=size) for some, size in zip(ends, sizes, strict=True))
-    if end < sizes[0] and its < sizes[1] and end not in pairs and its not in pairs.values():
-        pairs[end] = its
+    end_pieces = [
+        {piece: i for piece, i in zip(one.convert_ids_to_tokens(ids), ids, strict=True) if i < size}
+        for one, ids, size in zip((target, draft), map(sorted, ends), sizes, strict=True)
+    ]
+    for end, its in _same_ends(*end_pieces):
+        if end not in pairs and its not in pairs.values():
+            pairs[end] = its
     return SharedTokens(ours, theirs, tuple(sorted(pairs.items())), *sizes)
+
+
+def _same_ends(ours: dict[str, int], theirs: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """The ids of ends that are taken for the same token. ours, theirs: by how they are written."""
+    alike = ours.keys() & theirs.keys()
+    for piece in alike:
+        yield ours[piece], theirs[piece]
+    others = [
+        min((i for piece, i in ends.items() if piece not in alike), default=None)
+        for ends in (ours, theirs)
+    ]
+    if others[0] is not None and others[1] is not None:
+        yield others[0], others[1]
 
 
 _known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()

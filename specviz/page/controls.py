@@ -66,7 +66,12 @@ OFFERED = {
     "chat": Setting(
         "Chat template",
         "Whether the prompt goes through the target's chat template.",
-        choices={"If tuned for it": "auto", "On": "on", "Off": "off"},
+        choices={
+            "If tuned for it": "auto",
+            "On": "on",
+            "On, typed signs are text": "literal",
+            "Off": "off",
+        },
     ),
     "verdict": Setting(
         "Verdict",

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias, get_args
 
 from huggingface_hub import constants
 
-from ..core.model_facts import context_length, end_ids, logit_width, parameter_count, text_config
+from ..core.ends import named_end_ids
+from ..core.model_facts import context_length, logit_width, parameter_count, text_config
 from ..core.pair import Pair, tokenizer_size
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
@@ -157,7 +158,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
             f"{pair.vocab:,} on are never drafted or emitted.",
         )
-    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
+    ours = named_end_ids(pair.target, pair.tokenizer)
+    theirs = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
     if ours and theirs and not ours & theirs:
         names = [
             " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))

@@ -20,6 +20,7 @@ from tokenizers import (
 from tokenizers.models import BPE
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from ..core.ends import spelled_ends
 from .gguf import GgufHeader
 
 BYTE_LEVEL = "gpt2"
@@ -27,27 +28,6 @@ BYTE_LEVEL = "gpt2"
 
 CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
 """Types of pieces that are not plain text."""
-
-ENDS = {
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<end_of_utterance>",
-    "<eos>",
-    "</s>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<｜end▁of▁sentence｜>",
-}
-"""Control pieces that end a text or a turn, by their spelling: files name only one of them."""
 
 _LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -112,10 +92,9 @@ def end_ids_of(header: GgufHeader) -> list[int]:
         for key in ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
         if isinstance(values.get(key), int)
     }
-    for i, (piece, kind) in enumerate(_pieces(header)):
-        if kind == CONTROL and piece in ENDS:
-            ids.add(i)
-    return sorted(ids)
+    pieces = enumerate(_pieces(header))
+    control = {i: piece for i, (piece, kind) in pieces if kind in (CONTROL, USER_DEFINED)}
+    return sorted(ids | spelled_ends(control))
 
 
 def unused_ids(header: GgufHeader) -> set[int]:

@@ -150,7 +150,10 @@ INVALID: dict[str, tuple[Edit, str]] = {
         "drafter is 'an oracle': use one of",
     ),
     "unknown policy": (put(SETTINGS, "gamma_policy", "wild"), "gamma_policy is 'wild': use one of"),
-    "chat as flag": (put(SETTINGS, "chat", True), "chat is True: use one of 'auto', 'on', 'off'"),
+    "chat as flag": (
+        put(SETTINGS, "chat", True),
+        "chat is True: use one of 'auto', 'on', 'off', 'literal'",
+    ),
     "unknown setting": (put(SETTINGS, "heat", 1), "there is no setting 'heat'"),
     "setting missing": (drop(SETTINGS, "seed"), "header, lanes, speculative: seed is missing"),
     "stop as number": (

@@ -218,7 +218,7 @@ MUTANTS = [
     Mutant("weights", "_assembled", "/= data.view", "*= data.view", "packed"),
     Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
     Mutant("weights", "_check_scales", "(halves & 0x7C00) == 0x7C00", "halves == 0x7C00", "packed"),
-    Mutant("weights", "end_ids_of", "kind == CONTROL and piece in ENDS", "False", "packed"),
+    Mutant("weights", "end_ids_of", "sorted(ids | spelled_ends(control))", "sorted(ids)", "packed"),
     Mutant("weights", "_byte_level", " if kind != UNUSED", "", "packed"),
     # Which files of models are read
     Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),

@@ -123,7 +123,7 @@ export function settingText(name, value) {
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
     case "lanes": return labelIn("compared", String(value));
-    case "chat": return `chat template ${value}`;
+    case "chat": return value === "literal" ? "typed signs are text" : `chat template ${value}`;
     case "verdict": return `${verdictKind(String(value)).label} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;

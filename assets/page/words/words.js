@@ -62,7 +62,8 @@ export const duration = (seconds, most) =>
 export function signsText(signs) {
   const named = signs.slice(0, 3).join(", ") + (signs.length > 3 ? ", …" : "");
   return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own and not as `
-    + "text, so what follows may pass for another’s turn, as in transformers and llama.cpp.";
+    + "text, so what follows may pass for another’s turn, as in transformers and llama.cpp. The setting Chat template "
+    + "can take it as text.";
 }
 
 /** @type {(count: number, word: string) => string} */

@@ -75,7 +75,7 @@ def watch(
 def served_settings(settings: Settings) -> Settings:
     """The settings of a run whose drafts are the server's affair. Raises `SettingsError` for a chat
     template, which the server would have to apply."""
-    if settings.chat == "on":
+    if settings.chat in ("on", "literal"):
         raise SettingsError(
             "a watched server reads the prompt as it is: set chat to 'off', or write the template "
             "into the prompt."

@@ -1,0 +1,86 @@
+"""The ids that end a text: those that a model names, control tokens that are spelled like an end,
+and what a chat template puts behind a turn.
+
+What llama.cpp does: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from .protocols import LanguageModel
+
+ENDS = {
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<eos>",
+    "</s>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<｜end▁of▁sentence｜>",
+}
+"""Control tokens that end a text or a turn, by their spelling: models name only some of them."""
+
+MESSAGE_END = "<|end|>"
+REPLY_ENDS = {"<|return|>", "<|call|>"}
+"""Of templates whose replies have several messages: there, the end of one is not the end of all."""
+
+REPLY = "specviz"
+"""A turn of the assistant, behind which a template shows how turns end."""
+
+
+def end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
+    """All ids that end a text or a turn."""
+    control = control_tokens(tokenizer)
+    return named_end_ids(model, tokenizer) | spelled_ends(control) | _turn_ends(tokenizer, control)
+
+
+def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
+    """The ids that end a text by a model's generation config or its tokenizer."""
+    config = getattr(model, "generation_config", None) or model.config
+    named = getattr(config, "eos_token_id", None)
+    ids = {named} if isinstance(named, int) else set(named or ())
+    end = getattr(tokenizer, "eos_token", None)
+    return frozenset(ids | {i for i, piece in control_tokens(tokenizer).items() if piece == end})
+
+
+def spelled_ends(control: Mapping[int, str]) -> frozenset[int]:
+    """Of control tokens, by their ids, those that are spelled like an end."""
+    spellings = ENDS - {MESSAGE_END} if {*control.values()} >= REPLY_ENDS else ENDS
+    return frozenset(i for i, piece in control.items() if piece in spellings)
+
+
+def control_tokens(tokenizer: Tokenizer) -> dict[int, str]:
+    """The spelling of the tokens that were added to a tokenizer's vocabulary, by their ids."""
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    return {i: str(token) for i, token in added.items()}
+
+
+def _turn_ends(tokenizer: Any, control: Mapping[int, str]) -> frozenset[int]:
+    """The control token that a chat template puts behind a turn of the assistant, if it has one."""
+    if not getattr(tokenizer, "chat_template", None):
+        return frozenset()
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": REPLY}]
+    try:
+        text = str(tokenizer.apply_chat_template(turns, tokenize=False))
+    except Exception:  # a template is a program that may raise any error
+        return frozenset()
+    _, shown, behind = text.rpartition(REPLY)
+    if not shown:
+        return frozenset()
+    lengths = {i: len(piece) for i, piece in control.items() if behind.lstrip().startswith(piece)}
+    return frozenset([max(lengths, key=lambda i: lengths[i])] if lengths else ())
