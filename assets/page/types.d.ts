@@ -73,6 +73,7 @@ interface Model {
   revision: string | null;
   context?: number | null; // tokens
   shared?: number; // tokens in common with the target, if its tokenizer is another
+  weights?: string; // how its file holds them, if they are kept so
 }
 
 interface FiledHeader {
@@ -324,6 +325,7 @@ interface PairModels {
   target: [string, number | null];
   draft?: [string, number | null];
   head?: [string, number | null];
+  unpacked?: string; // the dtype of a target that is not kept as its file has it
 }
 
 /** What an address asks for; `wrong` names the parts of it that are not valid. */

@@ -223,7 +223,7 @@ def main(options: argparse.Namespace) -> None:
     has_target = is_row(options.draft) or "+" in options.draft
     name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
     pair = checked_pair(load_pair(name, on_progress=terminal_watcher()))
-    draft = draft_of(pair) if has_target else pair
+    draft = draft_of(pair) if has_target else replace(pair, name=model_name(pair.target))
     found = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:
         rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}

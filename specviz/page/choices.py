@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..core.registry import drafter_names, drafters_for
 from ..environment import BUILTIN, SERVED
@@ -65,30 +66,34 @@ def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
 
 
-def pair_models(own: str) -> dict[str, dict[str, tuple[str, int | None]]]:
+def pair_models(own: str) -> dict[str, dict[str, Any]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
-    the number of parameters, None if it is unknown. own: the pair that the page was started with,
-    which need not be of the table."""
+    the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is
+    not kept as its file has it. own: the pair that the page was started with, which need not be of
+    the table."""
     offered = _offered_models()
     if own in offered or own == SERVED:
         return offered
     shown = shown_pair(own)
-    models: dict[str, tuple[str, int | None]] = {"target": (shown.target, None)}
+    models: dict[str, Any] = {"target": (shown.target, None)}
     if shown.draft is not None:
         models["draft"] = (shown.draft, None)
     return {own: models, **offered}
 
 
-def _offered_models() -> dict[str, dict[str, tuple[str, int | None]]]:
-    return {
-        pair.name: {
+def _offered_models() -> dict[str, dict[str, Any]]:
+    offered: dict[str, dict[str, Any]] = {}
+    for pair in offered_pairs():
+        roles = {"target": pair.target, "draft": pair.draft, "head": pair.head}
+        offered[pair.name] = {
             role: (model.name.rpartition("/")[2], model.parameters)
-            for role, model in (("target", pair.target), ("draft", pair.draft), ("head", pair.head))
+            for role, model in roles.items()
             if model is not None
         }
-        for pair in offered_pairs()
-    }
+        if pair.target_dtype is not None:
+            offered[pair.name]["unpacked"] = pair.target_dtype
+    return offered
 
 
 def chosen_pair(

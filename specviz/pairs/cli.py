@@ -45,7 +45,9 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dtype", choices=DTYPES, help="fp32 on a CPU if not given")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, help="else as stored, or fp32 where a CPU needs it"
+    )
     target_bits = "bits of the target's weights, which make another model of it"
     parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
     draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
@@ -81,6 +83,7 @@ def list_pairs(_: argparse.Namespace) -> None:
     devices = device_memory()
     cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
     print(f"{devices[0].device.type} with {shown_bytes(free)} free")
+    width = max(len(pair.name) for pair in table.named_pairs())
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:
@@ -91,7 +94,7 @@ def list_pairs(_: argparse.Namespace) -> None:
             form = " (no safetensors on its page)" if pickled else ""
             size = shown_bytes(table.download_bytes(pair))
             here = "here" if table.at_hand(pair) else f"download {size}"
-            print(f"  {pair.name:20} {need:>9}  {here:17}  {pair.shows}{gate}{form}")
+            print(f"  {pair.name:{width}} {need:>9}  {here:17}  {pair.shows}{gate}{form}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
 
 

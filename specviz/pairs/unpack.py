@@ -126,7 +126,7 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
             tokenizer = read_gguf_tokenizer(header)
             watching.pop("tqdm_class", None)
             model: Any = AutoModelForCausalLM.from_pretrained(
-                where, dtype=torch.bfloat16, **options, **_plain_weights(file), **watching
+                where, dtype=torch.bfloat16, **options, **plain_weights(file), **watching
             )
     except Exception as error:  # what a header does not show makes transformers raise anything
         if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):
@@ -140,7 +140,7 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
     tokenizer.save_pretrained(folder)
 
 
-def _plain_weights(file: str) -> dict[str, Any]:
+def plain_weights(file: str) -> dict[str, Any]:
     """Options that make transformers unpack all weights, where it would keep them packed."""
     try:
         from transformers.utils.quantization_config import GgufConfig

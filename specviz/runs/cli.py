@@ -104,12 +104,15 @@ def run(options: argparse.Namespace) -> None:
     color, race = colored(options), _race(options)
     print(legend(color=color))
     events: list[Event] = []
+    width = 0  # letters of the longest name of a lane
 
     def show(event: Event) -> None:
-        if line := event_line(event, color=color):
+        if line := event_line(event, color=color, width=width):
             print(line, flush=True)
 
     for event in race:
+        if isinstance(event, Header):
+            width = max(map(len, event.speculative))
         # What a watched server's steps drafted may be told at its end, by the same rounds again.
         if event not in events and not (isinstance(event, Round) and event.untold):
             show(event)
@@ -166,11 +169,18 @@ def pair_named(header: Header) -> str:
         return f"{target}+{parts[0] if parts else 'none'}"
     if target == BUILTIN_TARGET:
         return "builtin"
-    for row in named_pairs():
-        if row.is_packed and row.target.name.endswith(f"/{target.partition(',')[0]}"):
-            return row.name
+    rows = [
+        row
+        for row in named_pairs()
+        if row.is_packed and row.target.name.endswith(f"/{target.partition(',')[0]}")
+    ]
+    # Rows may share their files: one runs them as they are, another one unpacks the target.
+    as_stored = "weights" in header.target
+    rows.sort(key=lambda row: (row.target_dtype is None) != as_stored)
+    if rows:
+        return rows[0].name
     raise TraceError(
-        "this recording names its target by a folder or a server: say which with --pair."
+        "this recording names its target by a file, a folder or a server: say which with --pair."
     )
 
 

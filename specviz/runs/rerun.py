@@ -20,6 +20,7 @@ from ..lanes import Lane, label_of
 from .metrics import compute_metrics
 from .schema import round_name
 from .tables import shown_number
+from .terminal import label_width
 from .trace import TOPS, Trace
 
 EXACT = ("id", "text", "outcome", "seen")
@@ -164,12 +165,13 @@ def rerun_lines(found: Rerun) -> Iterator[str]:
     if found.same and found.elsewhere:
         yield f"  although {'; '.join(found.elsewhere)}"
     runs = (found.recorded, found.again)
+    width = label_width(found.recorded)
     for lane in found.recorded.lanes:
         was, now = (max((r.clock for r in run.lane(lane)), default=0.0) for run in runs)
-        yield f"  {label_of(lane):15} {was:.3f} s recorded, {now:.3f} s here"
+        yield f"  {label_of(lane):{width}} {was:.3f} s recorded, {now:.3f} s here"
     for lane in found.recorded.header.speculative:
         said = [shown_number(compute_metrics(run, lane).speedup, 2) for run in runs]
-        yield f"  {'speed-up':15} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
+        yield f"  {'speed-up':{width}} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
 
 
 def _facts(header: Header) -> dict[str, object]:

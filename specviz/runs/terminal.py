@@ -32,19 +32,20 @@ def legend(*, color: bool) -> str:
     return "  ".join(styled(o, o, color) for o in OUTCOMES)
 
 
-def event_line(event: Event, *, color: bool) -> str | None:
-    """The line to print for an event: the prompt or a speculative round; None for others."""
+def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:
+    """The line to print for an event: the prompt or a speculative round; None for others. width:
+    letters of the longest name of a lane."""
     if isinstance(event, Header):
         return f"     │ {printable(event.question or event.prompt)}"
     if isinstance(event, Round) and event.lane != BASELINE:
-        return round_line(event, color=color)
+        return round_line(event, color=color, width=width)
     return None
 
 
-def round_line(result: Round, *, color: bool) -> str:
+def round_line(result: Round, *, color: bool, width: int = 0) -> str:
     """The line for a round: its tokens in the order in which they were judged, after the lane's
-    name if it has one of its own."""
-    shown = "" if result.lane in LANES else f"{result.lane:14} "
+    name if it has one of its own, which takes so much width."""
+    shown = "" if result.lane in LANES else f"{result.lane:{width}} "
     shown += f"{result.index + 1:4} │ "
     for token in result.tokens:
         text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
@@ -75,11 +76,12 @@ def _metric_lines(trace: Trace) -> Iterator[str]:
     head = trace.header
     by_lane = {lane: compute_metrics(trace, lane) for lane in head.speculative}
     first = by_lane[head.speculative[0]]
+    width = label_width(trace)
     for lane in trace.lanes:
         m = by_lane.get(lane, first)
         rate = shown_number(m.tokens_per_second[lane], 1)
-        label = label_of(lane)
-        yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
+        told = f"{m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
+        yield f"{label_of(lane):{width}} {told}"
     if len(by_lane) == 1:
         yield from _one_lane(trace, head.speculative[0], first)
     else:
@@ -96,6 +98,11 @@ def _metric_lines(trace: Trace) -> Iterator[str]:
     *with_draft, alone = (by_lane_threads[lane] for lane in head.all_lanes)
     threads = " and ".join(map(str, dict.fromkeys([alone, *with_draft])))
     yield f"on {head.device}, {head.dtype}, threads: {threads}, torch {head.versions['torch']}"
+
+
+def label_width(trace: Trace) -> int:
+    """Letters of the first column of what is told of a trace."""
+    return max(15, *(len(label_of(lane)) for lane in trace.lanes))
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:

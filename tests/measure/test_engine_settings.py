@@ -142,6 +142,20 @@ def test_llama_cpp_gets_the_files_themselves() -> None:
     assert without["llama.cpp"].note == "It needs GGUF files of owner/target and owner/draft."
 
 
+def test_a_pair_of_published_files_is_named_by_its_repositories() -> None:
+    machine = replace(
+        MACHINE,
+        target_place=Place("owner/target", "target-q4.gguf", repository="owner/target-GGUF"),
+        draft_place=Place("owner/draft", "draft-q4.gguf", repository="owner/draft-GGUF"),
+    )
+    rows = [measured("model", 1.8, "best")]
+    settings = {one.engine: one for one in engine_settings(rows, machine)}
+    assert "from_pretrained('owner/draft')" in settings["transformers"].text
+    assert "vllm serve owner/target " in settings["vLLM"].text and not settings["vLLM"].note
+    assert "-m target-q4.gguf" in settings["llama.cpp"].text
+    assert "target-q4.gguf lies in owner/target-GGUF on the hub." in settings["llama.cpp"].note
+
+
 def test_places_are_what_somebody_typed(tmp_path: Path) -> None:
     file = tmp_path / "a target.gguf"
     file.write_bytes(b"GGUF")
@@ -157,5 +171,14 @@ def test_places_are_what_somebody_typed(tmp_path: Path) -> None:
     assert found("owner/target+owner/draft") == (Place("told"), Place("told draft"))
     assert found(f"{file}+none", None) == (Place(str(file), str(file)), None)
     assert found("of my own") == (Place("told"), Place("told draft"))
+    coder = "Qwen/Qwen2.5-Coder-{}-Instruct"
+    assert found("qwen2.5-coder-1.5b") == tuple(
+        Place(
+            coder.format(size),
+            f"qwen2.5-coder-{size.lower()}-instruct-q4_k_m.gguf",
+            repository=f"{coder.format(size)}-GGUF",
+        )
+        for size in ("1.5B", "0.5B")
+    )
     target, draft = found("smollm2-135m", None)
     assert target.name == "HuggingFaceTB/SmolLM2-135M-Instruct" and draft is None

@@ -36,6 +36,17 @@ test("nothing is said against a run of the very pair that the controls hold", ()
   assert.deepEqual(said(header("Other-2B", null), { ...named, draft: "" }), {});
 });
 
+test("of pairs that share their files a run is of the one that has its target in the same form", () => {
+  const file = { target: ["Large-1.5B", 1500], draft: ["Small-0.5B", 500] };
+  const shared = { ...config, defaults: { pair: "wide" }, pairs: { wide: { ...file, unpacked: "bfloat16" }, packed: file } };
+  const as = (form) => ({ ...RUN, ...form, target: { ...RUN.target, ...form.target } });
+  const titles = { pairTitles: { wide: "in 16 bits", packed: "in 4 bits" } };
+  assert.equal(pairTitle(as({ target: { weights: "Q4_K" }, dtype: "Q4_K" }), { ...shared, ...titles }), "in 4 bits");
+  assert.equal(pairTitle(as({ dtype: "bfloat16" }), { ...shared, ...titles }), "in 16 bits");
+  assert.equal(isOwnPair(as({ dtype: "bfloat16" }), { ...shared, defaults: { pair: "packed" } }), false);
+  assert.ok(isOwnPair(as({ dtype: "float32" }), shared)); // whatever the weights are
+});
+
 test("another pair is called by its models", () => {
   assert.deepEqual(said(header("Tiny", null), {}), { target: "pair Large-1.5B + Small-0.5B" });
   assert.deepEqual(said(RUN, { pair: "tiny" }), { target: "pair Tiny pair" });

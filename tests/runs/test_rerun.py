@@ -163,6 +163,14 @@ def test_a_header_names_its_pair():
         pair_named(named("my-folder", "draft"))
 
 
+def test_a_header_tells_in_which_form_its_pair_had_the_target():
+    header = recorded(SAMPLED).header
+    stored = {**header.target, "name": "Qwen2.5-Coder-1.5B-Instruct", "weights": "Q4_K"}
+    unpacked = {name: value for name, value in stored.items() if name != "weights"}
+    assert pair_named(replace(header, target=stored)) == "qwen2.5-coder-1.5b"
+    assert pair_named(replace(header, target=unpacked)) == "qwen2.5-coder-1.5b-bf16"
+
+
 def test_check_runs_again_and_tells_by_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

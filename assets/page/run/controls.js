@@ -91,9 +91,10 @@ export function pairTitle(header, config) {
   return (pair && config.pairTitles?.[pair]) ?? header.target.name;
 }
 
-// The name of the listed pair with the models of a run; the page's own where several have them.
+// The name of the listed pair with the models of a run. Several pairs may have them: then the one that
+// has the target in the run's form, and of those the page's own.
 /** @type {(header: Header, config: Config) => string | null} */
-function pairOf({ target, draft, settings }, { pairs, defaults }) {
+function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
     known !== undefined && model.name.split("/").pop() === known[0]
     && (known[1] === null || model.parameters === known[1]);
@@ -101,8 +102,11 @@ function pairOf({ target, draft, settings }, { pairs, defaults }) {
     const { needs } = drafterKind(settings.drafter);
     return draft === null || needs === "layers" || is(draft, needs === "head" ? models.head : models.draft);
   };
+  const form = target.weights ? undefined : dtype; // undefined as the file has it
   const names = Object.keys(pairs).filter((name) => is(target, pairs[name].target) && has(pairs[name]));
-  return names.find((name) => name === defaults.pair) ?? names[0] ?? null;
+  const inForm = names.filter((name) => pairs[name].unpacked === form);
+  const likely = inForm.length ? inForm : names;
+  return likely.find((name) => name === defaults.pair) ?? likely[0] ?? null;
 }
 
 /**

@@ -311,7 +311,7 @@ def _draft(machine: Machine) -> Place:
 
 def _loaded(model: Place) -> str:
     """The arguments with which transformers loads a model."""
-    if model.gguf is None or model.package:
+    if model.gguf is None or not model.is_file:
         return repr(model.name)
     path = Path(model.gguf)
     return f"{str(path.parent)!r}, gguf_file={path.name!r}"
@@ -330,13 +330,18 @@ def _files_note(*models: Place) -> str:
     notes += [
         f"{model.gguf} lies in the package {model.package}." for model in models if model.package
     ]
+    notes += [
+        f"{model.gguf} lies in {model.repository} on the hub."
+        for model in models
+        if model.repository
+    ]
     return " ".join(notes)
 
 
 def _tokenizer_note(machine: Machine) -> str:
-    target = _target(machine)
-    is_file = target.gguf is not None and not target.package
-    return "With a GGUF file it wants --tokenizer and the original model's id." if is_file else ""
+    if _target(machine).is_file:
+        return "With a GGUF file it wants --tokenizer and the original model's id."
+    return ""
 
 
 def _generate(row: Configuration, drafts: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...environment import ASSETS
 from ...errors import PairError
+from ...pairs.model_files import ModelFile
 from ...pairs.spec import ModelsSpec, NamedSpec, local_file, local_path, parse_pair
-from ...pairs.table import named_pair, wheel_file
+from ...pairs.table import Facts, named_pair, wheel_file
 from .types import Place
 
 
@@ -27,9 +28,19 @@ def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place |
     if row is not None and row.wheel is not None:
         file = wheel_file(row)
         return Place(row.target.name, None if file is None else file.name, row.wheel), beside
+    if row is not None and row.target_file is not None:
+        published = _of_the_hub(row.target, row.target_file)
+        if row.draft is None or row.draft_file is None:
+            return published, beside
+        return published, beside and _of_the_hub(row.draft, row.draft_file)
     return Place(_of_ours(pair.target) or target), beside and Place(
         _of_ours(pair.draft) or beside.name
     )
+
+
+def _of_the_hub(model: Facts, file: ModelFile) -> Place:
+    """The place of a model of the table that is run from a published file."""
+    return Place(model.name, file.name, repository=file.repository)
 
 
 def _typed(name: str, told: str | None) -> Place:

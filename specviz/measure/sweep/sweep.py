@@ -35,6 +35,7 @@ from .table import Findings, run_of
 from .types import (
     Configuration,
     Machine,
+    Place,
     Plan,
     Row,
     SweepEvent,
@@ -260,6 +261,11 @@ def _memory(pair: Pair, drafter: str) -> int | None:
     return sum(parameter_bytes(model) for model in models if model is not None)
 
 
+def _shown(place: Place, name: str) -> str:
+    """What a model is called: a file by the model in it."""
+    return name if place.is_file else place.name
+
+
 def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
     """Where a race ran. drafters: those of the sweep."""
     head = trace.header
@@ -269,8 +275,8 @@ def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
     exits = any(drafter_kind(drafter).needs == "layers" for drafter in drafters)
     return Machine(
         pair=pair.name,
-        target=target_place.name,
-        draft=None if draft_place is None else draft_place.name,
+        target=_shown(target_place, target),
+        draft=None if draft_place is None else _shown(draft_place, str(draft)),
         device=head.device,
         processor=head.processor,
         dtype=head.dtype,

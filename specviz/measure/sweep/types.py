@@ -247,12 +247,18 @@ class Place:
     """Where a model is, for the command line of another engine.
 
     name: its hub id, folder or GGUF file. gguf: its GGUF file, None if no such file is known.
-    package: the package that holds this file, empty if none does.
+    package: the package that holds this file, empty if none does. repository: the same of the hub.
     """
 
     name: str
     gguf: str | None = None
     package: str = ""
+    repository: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the model is known by its GGUF file alone, which lies on this machine."""
+        return self.gguf is not None and not self.package and not self.repository
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,93 @@
+"""All that reads a pair works on GGUF files that run as they are, and calls models by the names in
+them, never by files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+from tiny_files import tiny_file
+from toy_models import emitted_ids
+
+from specviz import Pair, Settings, baseline, load_pair, speculate
+from specviz.__main__ import main
+
+RECORDED = re.compile(r"\d+\.\d+ s recorded")
+TEXT = "The cat sat on the mat. The cat sat on the"
+
+
+@pytest.fixture(scope="module")
+def name(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A pair of files, whose draft is the target with fewer bits."""
+    folder = tmp_path_factory.mktemp("files")
+    target = tiny_file(folder, "F16", "qwen2", name="large")
+    draft = tiny_file(folder, "Q8_0", "qwen2", name="small")
+    return f"{target.path}+{draft.path}"
+
+
+@pytest.fixture(scope="module")
+def pair(name: str) -> Pair:
+    return load_pair(name)
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram", "suffix", "early-exit"])
+def test_each_drafter_keeps_the_greedy_text(pair: Pair, drafter: str) -> None:
+    settings = Settings(max_new_tokens=24, drafter=drafter)
+    drafted = list(speculate(pair, TEXT, settings))
+    assert emitted_ids(drafted) == emitted_ids(baseline(pair, TEXT, settings))
+    assert any(each.drafted for each in drafted)
+
+
+def test_lanes_race_and_their_recording_is_the_same_run_again(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "run.json.gz")
+    words = ["--max-new-tokens", "12", "--temperature", "0.7", "--top-k", "40", "--top-p", "0.9"]
+    lanes = ["--lane", "drafter=ngram", "--lane", "drafter=early-exit,gamma=2"]
+    assert main(["run", TEXT, "--pair", name, *words, *lanes, "--out", file]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rounds = [line.index("│") for line in lines if ", gamma " in line and " │ " in line]
+    assert len(set(rounds)) == 1, "rounds of all lanes stand in one column"
+    rates = [line.index(" tokens  ") for line in lines if line.endswith("tokens/s")]
+    assert len(rates) == 4 and len(set(rates)) == 1
+    assert main(["check", file, "--rerun", "--pair", name]) == 0
+    said = capsys.readouterr().out
+    assert "The same run, token for token." in said
+    times = [match.start() for match in map(RECORDED.search, said.splitlines()) if match]
+    assert len(times) == 4 and len(set(times)) == 1
+
+
+@pytest.mark.parametrize("whose", ["small", "pair"])
+def test_guess_calls_the_draft_by_its_name(
+    name: str, whose: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    draft = name if whose == "pair" else name.rpartition("+")[2]
+    assert main(["guess", "--draft", draft, "--text", str(tmp_path / "text.txt")]) == 0
+    assert "\nsmall had " in capsys.readouterr().out
+
+
+def test_a_sweep_calls_models_by_their_names(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "sweep.json")
+    words = ["--drafters", "model", "ngram", "--gammas", "2", "--seconds", "1", "--out", out]
+    assert main(["sweep", "--pair", name, *words]) == 0
+    said = capsys.readouterr().out
+    assert "large with small on " in said
+    folder = str(Path(name.partition("+")[0]).parent)
+    assert f"{folder}/large.gguf with" not in said
+
+
+def test_a_recording_of_files_asks_for_the_pair(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "run.json.gz")
+    assert main(["record", TEXT, "--pair", name, "--max-new-tokens", "4", "--out", file]) == 0
+    assert main(["check", file, "--rerun"]) == 2
+    assert "by a file, a folder or a server: say which with --pair." in capsys.readouterr().err
