@@ -296,10 +296,9 @@ interface Config {
   vocabulary: Vocabulary;
   served?: boolean; // by a server that can run the race
   plotly?: string; // address of Plotly's script; a small player has none
-  charts: Record<Theme, Record<string, ChartSpec>>;
+  figures?: RunFigures; // of the run in a page of its own
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name
-  several: Record<string, string>; // other titles, where there are several lanes with drafts
   presets: Preset[];
   questions: { question: string, run: string, beside?: string }[]; // of the stage, with their recordings
   recordings: Record<string, string>; // addresses by name
@@ -381,6 +380,7 @@ interface ChartAxis {
   tickformat?: string;
   dtick?: number;
   range?: [number, number];
+  fixedrange?: boolean;
 }
 
 interface ChartLayout {
@@ -394,13 +394,15 @@ interface ChartLayout {
   showlegend?: boolean;
   legend?: { orientation: string; traceorder: string; y: number; yanchor: string; x: number };
   paper_bgcolor?: string;
+  dragmode?: boolean;
 }
 
-interface ChartSpec {
-  traces: ChartTrace[];
-  lanes: ChartTrace[]; // of as many lanes as a race may have
+interface Figure {
+  data: ChartTrace[];
   layout: ChartLayout;
 }
+
+type RunFigures = Record<Theme, Record<LaneName, Record<string, Figure>>>;
 
 interface PictureForm {
   format: string;
@@ -412,7 +414,7 @@ interface PictureForm {
 interface Window {
   Plotly?: {
     react(node: HTMLElement, data: ChartTrace[], layout: ChartLayout, options: object): void;
-    toImage(figure: { data: ChartTrace[]; layout: ChartLayout }, form: PictureForm): Promise<string>;
+    toImage(figure: Figure, form: PictureForm): Promise<string>;
   };
   specviz?: object; // what tools may read, made in player.js
 }

@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 
 from ..environment import ASSETS
-from ..runs.charts import PALETTE
 from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
+from ..runs.palette import PALETTE
 from .security.answers import DESCRIPTION, PICTURE
 from .security.guard import guarded_options
 

@@ -15,7 +15,7 @@ from ..core.policy import MOST_GAMMA
 from ..core.registry import drafter_kind, drafter_names
 from ..environment import ASSETS, SERVED
 from ..pairs.table import own_folder
-from ..runs.charts import CHARTS, SEVERAL, chart_specs
+from ..runs.charts import CHARTS
 from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
@@ -110,9 +110,7 @@ def make_player(
         "files": FILES.strip("/") + "/",
         "plotly": static_url(PLOTLY),
         "vocabulary": vocabulary(),
-        "charts": chart_specs(),
         "titles": CHARTS,
-        "several": SEVERAL,
         "links": _links(),
         "presets": [{**asdict(one), "settings": one.settings_on(own)} for one in presets],
         "questions": _read(folder_of(own) / QUESTIONS)["asked"],

@@ -17,7 +17,7 @@ from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
-from ..runs.charts import PALETTE
+from ..runs.palette import PALETTE
 from ..runs.recording import MOST
 from ..settings import Settings
 from ..variables import SWEEP, SWEEP_SECONDS

@@ -1,161 +1,296 @@
-"""The style of a run's Plotly charts, the same on the live page and in exported pages.
-
-The page receives `chart_specs()` once: layouts and styles without data, which it computes itself.
-"""
+"""The charts of a run, as figures of Plotly: for the page, for Python and for exported files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..lanes import BASELINE, SPECULATIVE, label_of
+from ..lanes import BASELINE, Lane, label_of
+from .palette import FONT, PALETTE
+from .series import Points, series
+from .trace import Trace
 
-_COLOURS = {  # on light, on dark
-    "page": ("#ffffff", "#0f1217"),
-    "panel": ("#f8f9fa", "#151920"),
-    "ink": ("#16181d", "#eef0f4"),
-    "soft": ("#5b6270", "#9aa3b2"),
-    "line": ("#e3e6ea", "#272d37"),
-    "track": ("#e9ecf0", "#242a34"),
-    "draft": ("#838c9a", "#8a94a5"),
-    "accepted": ("#0072B2", "#3d9bdc"),
-    "rejected": ("#D55E00", "#f0803c"),
-    "corrected": ("#C8709F", "#e8a8cc"),
-    "bonus": ("#009E73", "#45d6a0"),
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+CHARTS: dict[str, str] = {
+    "tokens": "Tokens against clock",
+    "rates": "α and efficiency so far",
+    "tau": "τ measured and predicted",
+    "speed": "Tokens per second",
+    "parts": "Where a round's time goes",
+    "positions": "α by position",
+    "requests": "A round’s request: ms by kB",
 }
-PALETTE: dict[str, dict[str, str]] = {
-    theme: {name: both[i] for name, both in _COLOURS.items()}
-    for i, theme in enumerate(("light", "dark"))
-}
-"""The colours of outcomes follow Okabe and Ito, whose palette is safe for colour blindness. The
-pink is darker here, for a contrast of 3:1 on the lanes; the dark theme has lighter colours."""
-
-_FROM_ZERO = {"rangemode": "tozero"}
-_ROUNDS = {"tickformat": "d"}
-_CHARTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
-    "tokens": ("Tokens against clock", "clock, s", _FROM_ZERO, {}),
-    "rates": ("α and efficiency so far", "round", _ROUNDS, {"range": [0, 1.04]}),
-    "tau": ("τ measured and predicted", "round", _ROUNDS, {}),
-    "speed": ("Tokens per second", "clock, s", _FROM_ZERO, {}),
-    "parts": (
-        *("Where a round's time goes", "ms per round"),
-        *({**_FROM_ZERO, "showgrid": True}, {"showgrid": False}),
-    ),
-    "positions": ("α by position", "place in the draft", {"dtick": 1}, {"range": [0, 1.3]}),
-    "requests": ("A round’s request: ms by kB", "kB there and back", _FROM_ZERO, {}),
-}
-"""Title, words below the horizontal axis, and what is special of both axes."""
-
-CHARTS: dict[str, str] = {name: title for name, (title, *_) in _CHARTS.items()}
 """The titles of the charts by name, in the order of the page. The last one is only of runs whose
 target is on a server."""
 
-LANE_LINES = (
-    *(("accepted", "solid"), ("bonus", "dash"), ("corrected", "dashdot"), ("rejected", "longdash")),
-    *(("accepted", "dash"), ("bonus", "solid"), ("corrected", "longdash"), ("rejected", "dashdot")),
-)
-"""The colour of the palette and the dash of each speculative lane's line, where there are several;
-the baseline's is always the grey dotted one."""
-
-_PARTS = {"draft": "draft", "verify": "accepted", "overhead": "track"}
-_DRAWN = {"tokens": "steps", "parts": "across", "positions": "marked line", "requests": "points"}
-_ALONE = {
-    "rates": ("line", [("α", "accepted", "solid"), ("efficiency", "bonus", "dot")]),
-    "tau": ("line", [("measured", "accepted", "solid"), ("predicted", "soft", "dash")]),
-    "positions": ("up", [("α", "accepted", "")]),
-}
-"""How a chart is drawn where that is no line, and what it shows of a lane that is alone."""
-
-LANE = "@lane"
 SEVERAL = {"rates": "α so far", "tau": "τ so far"}
 """The titles of charts that show less of each lane where there are several."""
-FONT = "Source Sans Pro, system-ui, sans-serif"
+
+LANE_LINES = (
+    ("accepted", "solid"),
+    ("bonus", "dash"),
+    ("corrected", "dashdot"),
+    ("rejected", "longdash"),
+    ("accepted", "dash"),
+    ("bonus", "solid"),
+    ("corrected", "longdash"),
+    ("rejected", "dashdot"),
+)
+"""The colour of the palette and the dash of each speculative lane's line; the baseline's is always
+the grey dotted one."""
+
+PICTURE_FONT = "system-ui, sans-serif"
+"""A chart is also saved as a picture, where the page's own font is not to be had."""
+
+ALL_LANES = ""
+"""In `all_figures`, the name of the charts that show every lane; no lane has it."""
+
+Spec = dict[str, Any]
+"""A figure as JSON: `{"data": [...], "layout": {...}}`."""
 
 
-def chart_specs() -> dict[str, Any]:
-    """The layout and the trace styles of every chart, by theme and chart, as JSON-ready values.
+def figures(trace: Trace, theme: str = "light", lane: Lane | None = None) -> dict[str, go.Figure]:
+    """The charts of a run by name, in the order of `CHARTS`.
 
-    "traces": of a race of two. "lanes": of a race of as many lanes as there may be, the baseline
-    last, if the chart has a trace for each lane; `LANE` stands for a lane's name.
+    theme: "light" or "dark". lane: show only this lane with drafts, beside the baseline.
     """
+    lanes = [name for name in trace.lanes if lane is None or name in (lane, BASELINE)]
+    rounds = [r for r in trace.rounds if r.lane in lanes]
+    drafted = [name for name in lanes if name != BASELINE]
+    points = series(rounds, lanes)
+    ink = PALETTE[theme]
+    makers = {
+        "tokens": _tokens,
+        "rates": _rates,
+        "tau": _tau,
+        "speed": _speed,
+        "parts": _parts,
+        "positions": _positions,
+        "requests": _requests,
+    }
+    if not any(r.exchanged for r in rounds):
+        del makers["requests"]
+    found = {}
+    for name, draw in makers.items():
+        figure = _empty_figure(_title(name, drafted), ink)
+        draw(figure, points[name], lanes, ink)
+        figure.update_layout(showlegend=len(figure.data) > 1)
+        found[name] = figure
+    return found
+
+
+def all_figures(trace: Trace) -> dict[str, dict[str, dict[str, Spec]]]:
+    """The charts as JSON by theme, lane and name. Where several lanes have drafts, each also has
+    charts of its own beside the baseline; those of all lanes are called `ALL_LANES`."""
+    drafted = trace.header.speculative
+    views: dict[str, Lane | None] = {ALL_LANES: None}
+    if len(drafted) > 1:
+        views |= {lane: lane for lane in drafted}
     return {
         theme: {
-            name: {
-                "layout": _layout(name, theme),
-                "traces": _styles(name, theme, [(label_of(SPECULATIVE), "accepted", "solid")]),
-                "lanes": _styles(name, theme, [(LANE, *style) for style in LANE_LINES]),
+            view: {
+                name: figure.to_plotly_json()
+                for name, figure in figures(trace, theme, lane).items()
             }
-            for name in CHARTS
+            for view, lane in views.items()
         }
         for theme in PALETTE
     }
 
 
-def _styles(name: str, theme: str, lanes: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """The style of each trace of a chart, without its points. lanes: label, colour of the palette
-    and dash of each lane with drafts; one alone has more to show."""
-    drawn = _DRAWN.get(name, "line")
-    if name == "parts":
-        lanes = [(part, colour, "") for part, colour in _PARTS.items()]
-    elif name in ("tokens", "speed", "requests"):
-        lanes = [*lanes, (label_of(BASELINE), "soft", "dot")]
-    elif len(lanes) == 1:
-        drawn, lanes = _ALONE[name]
-    ink = PALETTE[theme]
-    return [_style(drawn, label, ink[colour], dash) for label, colour, dash in lanes]
+def figures_json(trace: Trace) -> str:
+    """`all_figures` as text."""
+    return json.dumps(all_figures(trace))
 
 
-def _style(drawn: str, label: str, colour: str, dash: str) -> dict[str, Any]:
-    style: dict[str, Any] = {"type": "scatter", "name": label}
-    hover = "%{y:.3~f}"
-    if drawn == "points":
-        hover = "%{x:.3~s} kB, %{y:.0f} ms"
-        style |= {"mode": "markers", "marker": {"color": colour, "size": 6, "opacity": 0.7}}
-    elif drawn in ("across", "up"):
-        hover = "%{x:.2f} ms" if drawn == "across" else "%{y:.2f}"
-        marker = {"color": colour, "line": {"width": 0}, "cornerradius": 2}
-        style |= {"type": "bar", "orientation": "h" if drawn == "across" else "v", "marker": marker}
-        if drawn == "up":
-            above = {"textposition": "outside", "textangle": 0, "cliponaxis": False}
-            style |= {"texttemplate": hover, "textfont": {"size": 10}, **above}
-    else:
-        style["mode"] = "lines+markers" if drawn == "marked line" else "lines"
-        style["line"] = {"color": colour, "width": 2, "dash": dash}
-        if drawn == "steps":
-            style["line"]["shape"] = "hv"
-    return {**style, "hovertemplate": f"{hover}<extra>{label}</extra>"}
+def _title(name: str, drafted: Sequence[Lane]) -> str:
+    if len(drafted) > 1:
+        return SEVERAL.get(name, CHARTS[name])
+    return CHARTS[name]
 
 
-def _layout(name: str, theme: str) -> dict[str, Any]:
-    """The layout of a chart, for a small size: the page shows six or seven charts side by side."""
-    ink = PALETTE[theme]
-    _, words, x, y = _CHARTS[name]
-    title = {"standoff": 2, "font": {"size": 11}}
-    axis = {**plain_axis(ink), "nticks": 4, "automargin": False, "title": title}
-    return {
-        **plain_layout(ink["soft"], 11),
-        "margin": {"l": 78 if name == "parts" else 32, "r": 10, "t": 6, "b": 34},
-        "showlegend": False,
-        "barmode": "stack",
-        "uniformtext": {"mode": "hide", "minsize": 9},
-        "bargap": 0.32,
-        "hovermode": "closest" if name in ("parts", "positions", "requests") else "x unified",
+def _empty_figure(title: str, ink: dict[str, str]) -> go.Figure:
+    """The title, the font and the axes that all charts of a run have."""
+    import plotly.graph_objects as go
+
+    axis = {
+        **plain_axis(ink),
+        "nticks": 4,
+        "title": {"standoff": 8, "font": {"size": 13}},
+    }
+    layout = {
+        **plain_layout(ink["soft"], 13),
+        "title": {"text": title, "x": 0.02, "font": {"size": 16, "color": ink["ink"]}},
+        "margin": {"l": 60, "r": 24, "t": 78, "b": 52},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+        },
+        "font": {"family": PICTURE_FONT, "size": 13, "color": ink["soft"]},
+        "paper_bgcolor": ink["page"],
+        "hovermode": "x unified",
         "hoverlabel": {
             "bgcolor": ink["page"],
             "bordercolor": ink["line"],
             "font": {"family": FONT, "size": 12, "color": ink["ink"]},
         },
-        "xaxis": {**axis, "title": {**title, "text": words}, "showgrid": False, **x},
-        "yaxis": {**axis, **_FROM_ZERO, **y},
+        "xaxis": {**axis, "showgrid": False},
+        "yaxis": {**axis, "rangemode": "tozero"},
+        "template": None,
     }
+    return go.Figure(layout=layout)
 
 
-def plain_axis(ink: dict[str, str]) -> dict[str, Any]:
+def _tokens(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    for lane, line in zip(lanes, points, strict=True):
+        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink), shape="hv")
+    figure.update_xaxes(title_text="clock, s", rangemode="tozero")
+
+
+def _rates(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    drafted = [lane for lane in lanes if lane != BASELINE]
+    if len(drafted) == 1:
+        alpha, efficiency = points
+        _add_line(figure, alpha, "α", {"color": ink["accepted"], "dash": "solid"})
+        _add_line(figure, efficiency, "efficiency", {"color": ink["bonus"], "dash": "dot"})
+    else:
+        for lane, line in zip(drafted, points, strict=True):
+            _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+    figure.update_xaxes(title_text="round", tickformat="d")
+    figure.update_yaxes(range=[0, 1.04])
+
+
+def _tau(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    drafted = [lane for lane in lanes if lane != BASELINE]
+    if len(drafted) == 1:
+        measured, predicted = points
+        _add_line(figure, measured, "measured", {"color": ink["accepted"], "dash": "solid"})
+        _add_line(figure, predicted, "predicted", {"color": ink["soft"], "dash": "dash"})
+    else:
+        for lane, line in zip(drafted, points, strict=True):
+            _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+    figure.update_xaxes(title_text="round", tickformat="d")
+
+
+def _speed(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    for lane, line in zip(lanes, points, strict=True):
+        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+    figure.update_xaxes(title_text="clock, s", rangemode="tozero")
+
+
+def _parts(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    """Stacked bars, one for each lane."""
+    parts = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
+    if len(points) == 1:  # a watched server tells the time of a step only as a whole
+        parts = {"a step": ink["accepted"]}
+    for (part, colour), bars in zip(parts.items(), points, strict=True):
+        figure.add_bar(
+            **bars,
+            name=part,
+            orientation="h",
+            marker={"color": colour, "line": {"width": 0}, "cornerradius": 2},
+            hovertemplate=f"%{{x:.2f}} ms<extra>{part}</extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.32, hovermode="closest")
+    figure.update_layout(margin_l=120)  # the names of lanes
+    figure.update_xaxes(title_text="ms per round", rangemode="tozero", showgrid=True)
+    figure.update_yaxes(showgrid=False)
+
+
+def _positions(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    """Bars of one lane with drafts; of several, a line each."""
+    drafted = [lane for lane in lanes if lane != BASELINE]
+    if len(drafted) == 1:
+        figure.add_bar(
+            **points[0],
+            name="α",
+            marker={"color": ink["accepted"], "line": {"width": 0}, "cornerradius": 2},
+            texttemplate="%{y:.2f}",
+            textfont={"size": 10},
+            textposition="outside",
+            textangle=0,
+            cliponaxis=False,
+            hovertemplate="%{y:.2f}<extra>α</extra>",
+        )
+    else:
+        for lane, line in zip(drafted, points, strict=True):
+            look = _look_of(lane, lanes, ink)
+            _add_line(figure, line, label_of(lane), look, mode="lines+markers")
+    figure.update_layout(bargap=0.32, hovermode="closest")
+    figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
+    figure.update_xaxes(title_text="place in the draft", dtick=1)
+    figure.update_yaxes(range=[0, 1.3])
+
+
+def _requests(
+    figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
+) -> None:
+    for lane, line in zip(lanes, points, strict=True):
+        label = label_of(lane)
+        figure.add_scatter(
+            **line,
+            name=label,
+            mode="markers",
+            marker={"color": _look_of(lane, lanes, ink)["color"], "size": 6, "opacity": 0.7},
+            hovertemplate=f"%{{x:.3~s}} kB, %{{y:.0f}} ms<extra>{label}</extra>",
+        )
+    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(title_text="kB there and back", rangemode="tozero")
+
+
+def _add_line(
+    figure: go.Figure,
+    points: Points,
+    label: str,
+    look: dict[str, str],
+    *,
+    mode: str = "lines",
+    shape: str = "linear",
+) -> None:
+    figure.add_scatter(
+        **points,
+        name=label,
+        mode=mode,
+        line={**look, "width": 2, "shape": shape},
+        hovertemplate=f"%{{y:.3~f}}<extra>{label}</extra>",
+    )
+
+
+def _look_of(lane: Lane, lanes: Sequence[Lane], ink: dict[str, str]) -> dict[str, str]:
+    """The colour and the dash of a lane's line."""
+    if lane == BASELINE:
+        return {"color": ink["soft"], "dash": "dot"}
+    colour, dash = LANE_LINES[list(lanes).index(lane)]
+    return {"color": ink[colour], "dash": dash}
+
+
+def plain_axis(ink: dict[str, str]) -> Spec:
     """What the axes of all charts have. ink: the palette of a theme."""
-    return {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False, "fixedrange": True}
+    return {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
 
 
-def plain_layout(colour: str, size: int) -> dict[str, Any]:
+def plain_layout(colour: str, size: int) -> Spec:
     """What the layouts of all charts have. colour, size: of the text."""
-    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
-    return {"font": {"family": FONT, "size": size, "color": colour}, **clear, "dragmode": False}
+    return {
+        "font": {"family": FONT, "size": size, "color": colour},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+    }

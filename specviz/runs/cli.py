@@ -57,6 +57,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", help="a recording")
     add("--html", metavar="OUT", help="write a page that plays from disk")
     add("--embed", metavar="OUT", help="write a small player for a frame in an article")
+    add("--charts", metavar="OUT", help="write all charts as a page to explore")
     add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
 
 
@@ -186,10 +187,12 @@ def pair_named(header: Header) -> str:
 
 def export(options: argparse.Namespace) -> None:
     """Write what the options ask for of a recording."""
-    if not (options.html or options.embed or options.csv):
-        raise TraceError("name what to write: --html OUT, --embed OUT, --csv DIR, or several.")
+    if not (options.html or options.embed or options.charts or options.csv):
+        raise TraceError(
+            "name what to write: --html OUT, --embed OUT, --charts OUT, --csv DIR, or several."
+        )
     trace, _ = read_file(options.file)
-    places = {"html": options.html, "embed": options.embed}
+    places = {"html": options.html, "embed": options.embed, "charts": options.charts}
     if options.csv:
         places |= {form: Path(options.csv) / f"{form}.csv" for form in ("tokens", "rounds")}
     texts = {Path(place): FORMS[form][1](trace) for form, place in places.items() if place}

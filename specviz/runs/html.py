@@ -22,7 +22,8 @@ from typing import Any
 from ..core.policy import MOST_GAMMA
 from ..environment import ASSETS
 from ..vocabulary import vocabulary
-from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
+from .charts import CHARTS, all_figures
+from .palette import PALETTE
 from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
@@ -49,11 +50,23 @@ SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
 
 CONFIG: dict[str, Any] = {
-    **{name: {} for name in ("links", "recordings", "defaults", "limits")},
-    **{name: {} for name in ("choices", "pairs", "drafters")},
-    **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
-    **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
-    **{"titles": CHARTS, "several": SEVERAL, "schema": SCHEMA, "mostGamma": MOST_GAMMA},
+    "links": {},
+    "recordings": {},
+    "defaults": {},
+    "limits": {},
+    "choices": {},
+    "pairs": {},
+    "drafters": {},
+    "presets": [],
+    "questions": [],
+    "drafterLabels": [],
+    "whole": [],
+    "mostPrompt": 0,
+    "mostPacked": 0,
+    "draws": 0,
+    "titles": CHARTS,
+    "schema": SCHEMA,
+    "mostGamma": MOST_GAMMA,
 }
 """The player's configuration; presets, recordings and limits exist only on the live page."""
 
@@ -124,6 +137,9 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         if not name.startswith(f"specviz/{SERVED}/")
     }
     import_map = _json({"imports": packed})
+    config = CONFIG | {"vocabulary": vocabulary()}
+    if not is_small:
+        config["figures"] = all_figures(trace)
     scripts = (hashlib.sha256(text.encode()).digest() for text in (import_map, _START))
     return _PAGE.format(
         policy=_POLICY.format(" ".join(f"'sha256-{_packed(one)}'" for one in scripts)),
@@ -135,7 +151,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         # Without the button for settings.
         tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
         player=_read("player.html"),
-        config=_json(CONFIG | {"vocabulary": vocabulary(), "charts": chart_specs()}),
+        config=_json(config),
         trace="" if is_small else _json(trace.to_dict()),
         packed_trace=_packed_text(_json(trace.to_dict())) if is_small else "",
         plotly="" if is_small else _packed_plotly(),

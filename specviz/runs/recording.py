@@ -25,6 +25,8 @@ import orjson
 
 from ..errors import ADVICE, PromptError, TraceError
 from ..prompts import in_turn, prompts_from
+from .charts import figures_json
+from .charts_page import charts_html
 from .html import embedded_html, standalone_html
 from .tables import rounds_csv, tokens_csv
 from .trace import Trace, digest_of
@@ -128,6 +130,8 @@ def _parsed(raw: bytes) -> Any:
 FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
     "html": (".html", standalone_html),
     "embed": ("-player.html", embedded_html),
+    "charts": ("-charts.html", charts_html),
+    "figures": ("-charts.json", figures_json),
     "tokens": ("-tokens.csv", tokens_csv),
     "rounds": ("-rounds.csv", rounds_csv),
 }

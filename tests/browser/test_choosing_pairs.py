@@ -13,7 +13,6 @@ from filed import emitted, legend_counts, settings
 from forked_page import forked_page
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
-from series import series
 from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
@@ -22,6 +21,7 @@ from specviz import Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.page.controls import OFFERED
 from specviz.runs.recording import read_file
+from specviz.runs.series import series
 
 SERVE = Path(__file__).resolve().parent / "serve_builtin.py"
 pytestmark = [

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from filed import LEGEND, emitted, legend_counts
 from playwright.sync_api import expect
-from series import series
 from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor, headline_of, two_places
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
+from specviz.runs.series import series
 
 MARKS = """(tokens) => tokens.map(({ classList, dataset }) =>
   classList.contains("own") ? "own" : dataset.outcome)"""

@@ -12,12 +12,14 @@ import pytest
 from filed import legend_counts
 from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
-from series import series
 from visitor import PATIENCE, Visit, Visitor, speedup_of, two_places
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
+from specviz.environment import ASSETS
 from specviz.lanes import LANES
+from specviz.runs.charts_page import charts_html
 from specviz.runs.html import standalone_html
+from specviz.runs.series import series
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.uncertainty import uncertainty
 
@@ -162,6 +164,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     offline.get_by_role("button", name="Why this speed?").click()
     measured = two_places(speedup_of(Trace.from_dict(data)))
     expect(offline.locator("tr:has(> th:text-is('measured')) td").last).to_have_text(measured)
+    expect(offline.locator(".sv-charts .js-plotly-plot").first).to_be_visible()
     offline.keyboard.press("Escape")
     offline.get_by_role("button", name="Is it the same text?").click()
     expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")
@@ -257,6 +260,22 @@ def test_tables_and_pictures_of_the_shown_run(visitor: Visitor, tmp_path: Path) 
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
     assert drawing.startswith("<svg") and "Where a round" in drawing
+    charts = taken(visitor, "charts", tmp_path)
+    assert charts.read_text("utf-8") == charts_html(trace)
+
+
+def test_the_page_of_charts_draws_them_all_from_disk(offline: Page, tmp_path: Path) -> None:
+    path = tmp_path / "charts.html"
+    path.write_text(charts_html(Trace.load(ASSETS / "recordings" / "easy.json.gz")), "utf-8")
+    for theme in ("light", "dark"):
+        offline.emulate_media(color_scheme=theme)
+        offline.goto(path.as_uri())
+        expect(offline.locator(".js-plotly-plot .main-svg:first-child")).to_have_count(6)
+        page, *plots = offline.evaluate(
+            """["body", ...document.querySelectorAll(".main-svg:first-child")].map((node) =>
+              getComputedStyle(node === "body" ? document.body : node).backgroundColor)"""
+        )
+        assert set(plots) == {page}  # the charts are in the reader's theme, as the page is
 
 
 def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import orjson
 import pytest
-from series import series
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, compute_metrics, race
 from specviz.core.events import Header, Round
 from specviz.errors import ModelError, SettingsError, TraceError
 from specviz.lanes import BASELINE, LANES
-from specviz.runs.charts import chart_specs
+from specviz.runs.charts import LANE_LINES, figures
 from specviz.runs.recording import read_recording
+from specviz.runs.series import series
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import metric_lines
 from specviz.runs.trace import digest_of
@@ -112,9 +112,14 @@ def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
     assert [len(drawn[name]) for name in ("rates", "tau", "positions")] == [3, 3, 3]
 
 
-def test_no_two_lanes_look_alike():
-    lines = [style["line"] for style in chart_specs()["light"]["tokens"]["lanes"]]
-    assert len({(line["color"], line["dash"]) for line in lines}) == len(lines) == MOST_LANES + 1
+def test_no_two_lanes_look_alike(trace: Trace):
+    assert len(set(LANE_LINES)) == len(LANE_LINES) == MOST_LANES
+    drawn = figures(trace)["tokens"].data
+    assert [line.name for line in drawn] == [*NAMES, "target alone"]
+    assert len({(line.line.color, line.line.dash) for line in drawn}) == len(drawn)
+    alone = figures(trace, lane=NAMES[1])
+    assert [line.name for line in alone["tokens"].data] == [NAMES[1], "target alone"]
+    assert [line.name for line in alone["rates"].data] == ["α", "efficiency"]
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 from reference_costs import best_gamma, break_even_alpha, explain
-from series import series
 
 from specviz import Trace, compute_metrics
 from specviz.core.policy import MOST_GAMMA
 from specviz.environment import ASSETS
 from specviz.lanes import SPECULATIVE
+from specviz.runs.series import series
 from specviz.runs.uncertainty import uncertainty
 
 NODE = Path(__file__).resolve().parents[1] / "node"

@@ -16,7 +16,6 @@ import pytest
 from fake_completions import FakeServer, Mortal, fake_server
 from model_families import saved
 from reference_distribution import chain_p_value
-from series import series
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, relative, words
 
 from specviz import (
@@ -41,6 +40,7 @@ from specviz.remote.address import server_address
 from specviz.remote.identity import identity_of
 from specviz.remote.wire import Server
 from specviz.runs.identities import check_trace
+from specviz.runs.series import series
 from specviz.runs.terminal import metric_lines
 from specviz.sides.served.adapters import Completions
 from specviz.sides.served.target import RemoteTarget

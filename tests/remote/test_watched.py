@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from filed import tokens
 from replaying_server import Replay, replay_of, replaying
-from series import series
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
 from specviz.core.events import Event, Round
@@ -23,6 +22,7 @@ from specviz.page.choices import pair_choices
 from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.runs.recording import read_recording
+from specviz.runs.series import series
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
 from specviz.sides.watched.engines import spread

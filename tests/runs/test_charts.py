@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from series import series
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.environment import ASSETS
-from specviz.runs.charts import CHARTS, PALETTE, chart_specs
+from specviz.runs.charts import ALL_LANES, CHARTS, all_figures, figures
+from specviz.runs.charts_page import charts_html
+from specviz.runs.palette import PALETTE
+from specviz.runs.series import series
 
 PAGE = ASSETS / "page"
 
@@ -47,14 +50,35 @@ def test_before_the_first_round_the_charts_are_empty() -> None:
     assert points["positions"] == [{"x": [], "y": []}]
 
 
-def test_the_page_gets_the_same_styles() -> None:
-    specs = json.loads(json.dumps(chart_specs()))
-    assert set(specs) == set(PALETTE)
-    for theme in specs:
-        assert list(specs[theme]) == list(CHARTS)
-        for name, spec in specs[theme].items():
-            assert len(spec["traces"]) == len(series([])[name])
-            assert spec["layout"]["font"]["color"] == PALETTE[theme]["soft"]
+def test_the_figures_show_the_points_of_the_run(trace: Trace) -> None:
+    points = series(trace.rounds)
+    drawn = figures(trace)
+    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # its target is here
+    for name, figure in drawn.items():
+        assert [{"x": list(line.x), "y": list(line.y)} for line in figure.data] == points[name]
+        assert figure.layout.title.text == CHARTS[name]
+
+
+def test_both_themes_draw_the_same_in_their_own_colours(trace: Trace) -> None:
+    by_theme = json.loads(json.dumps(all_figures(trace)))
+    assert set(by_theme) == set(PALETTE)
+    for theme, lanes in by_theme.items():
+        assert list(lanes) == [ALL_LANES]
+        for name, figure in lanes[ALL_LANES].items():
+            assert figure["layout"]["font"]["color"] == PALETTE[theme]["soft"]
+            others = by_theme["light"][ALL_LANES][name]["data"]
+            assert [line["y"] for line in figure["data"]] == [line["y"] for line in others]
+
+
+def test_the_page_of_charts_is_complete_and_safe(trace: Trace) -> None:
+    prompt = "</script><img src=x>"
+    page = charts_html(replace(trace, header=replace(trace.header, prompt=prompt)))
+    assert "<img src=x" not in page
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page)
+    assert found
+    told = json.loads(found.group(1))
+    assert told["light"] == json.loads(json.dumps(all_figures(trace)))["light"][ALL_LANES]
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=", page)
 
 
 @pytest.mark.parametrize("theme", PALETTE)

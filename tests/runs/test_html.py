@@ -17,6 +17,8 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 from specviz.__main__ import main
 from specviz.page.files import FileReader
 from specviz.page.look import RECORDINGS
+from specviz.runs.charts import all_figures
+from specviz.runs.charts_page import charts_html
 from specviz.runs.html import embedded_html, imports, standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
@@ -35,7 +37,7 @@ def test_the_page_holds_the_whole_run() -> None:
     trace = recorded(SAMPLED)
     page = standalone_html(trace)
     assert Trace.from_dict(json.loads(inside(page, "trace"))) == trace
-    assert set(json.loads(inside(page, "config"))["charts"]) == {"light", "dark"}
+    assert json.loads(inside(page, "config"))["figures"] == all_figures(trace)
 
 
 def packed_trace(page: str) -> Trace:
@@ -101,7 +103,7 @@ def taken_away(reader: FileReader) -> Callable[[str, str], dict[str, Any]]:
     return ask
 
 
-@pytest.mark.parametrize("form", ["html", "embed", "tokens", "rounds"])
+@pytest.mark.parametrize("form", ["html", "embed", "charts", "figures", "tokens", "rounds"])
 def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> None:
     trace = recorded(GREEDY)
     # A browser writes whole floats without a point.
@@ -113,6 +115,10 @@ def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> N
     elif form == "embed":
         assert packed_trace(answer["text"]) == trace
         assert answer["suffix"] == "-player.html" and not inside(answer["text"], "plotly")
+    elif form == "charts":
+        assert (answer["text"], answer["suffix"]) == (charts_html(trace), "-charts.html")
+    elif form == "figures":
+        assert json.loads(answer["text"]) == all_figures(trace)
     else:
         wanted = {"tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
         assert (answer["text"], answer["suffix"]) == (wanted, f"-{form}.csv")
@@ -145,15 +151,16 @@ def test_the_verb_writes_page_and_tables(
 ) -> None:
     trace = recorded(SAMPLED)
     trace.save(tmp_path / "run.json.gz")
-    page, tables = tmp_path / "new" / "run.html", tmp_path / "tables"
-    assert (
-        main(["export", str(tmp_path / "run.json.gz"), "--html", str(page), "--csv", str(tables)])
-        == 0
-    )
+    page = tmp_path / "new" / "run.html"
+    charts = tmp_path / "charts.html"
+    tables = tmp_path / "tables"
+    wanted = ["--html", str(page), "--charts", str(charts), "--csv", str(tables)]
+    assert main(["export", str(tmp_path / "run.json.gz"), *wanted]) == 0
+    assert charts.read_text("utf-8") == charts_html(trace)
     assert page.read_text("utf-8") == standalone_html(trace)
     assert (tables / "tokens.csv").read_bytes() == tokens_csv(trace).encode()
     assert (tables / "rounds.csv").read_bytes() == rounds_csv(trace).encode()
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 4
     assert main(["export", str(tmp_path / "run.json.gz")]) == 2
     assert "--html" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "none.json"), "--csv", str(tables)]) == 2

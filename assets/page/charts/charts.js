@@ -1,103 +1,127 @@
-// Plotly's charts of a run, for the drawer and to be taken away: layouts and colours come from Python,
-// points from the shown rounds. Plotly is fetched when somebody first asks for one.
+// The charts of a run in the drawer, and those that are taken away: Python draws them, from the whole
+// run. A page of its own has them inside; else the server is asked, once for each run.
 
-import { element, loaded } from "specviz/dom/dom.js";
-import { ALONE, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
-import { readsPrompt, series } from "specviz/facts/metrics.js";
-import { SERVER } from "specviz/words/description.js";
+import { drawFigure, fetchPlotly, theme } from "specviz/charts/figures.js";
+import { element } from "specviz/dom/dom.js";
+import { plain } from "specviz/run/recordings.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
 const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself
 const HEIGHT = 250; // px
-const MOST_LANES = 8; // with drafts, that a race may have
-export const PLOTLY_OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
+const ALL_LANES = ""; // the charts that show every lane
+const LATER = "More charts come once the run is over.";
+const FAILED = "The charts could not be made; open this panel again.";
 
-// A picture is drawn outside the page, where the page's own font is not to be had.
-const PICTURE_FONT = "system-ui, sans-serif";
-
-export const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
-
-let coming = /** @type {Promise<void> | null} */ (null);
+/** @type {WeakMap<Trace, Promise<RunFigures>>} */
+const known = new WeakMap();
 
 /**
- * Kept once there is Plotly: 4 MB that nobody needs who only watches.
- * @type {(config: Pick<Config, "plotly">) => Promise<void>}
+ * The figures of a run that is over, by theme, lane and name.
+ * @type {(page: Pick<PageParts, "config" | "server">, trace: Trace) => Promise<RunFigures>}
  */
-export function fetchPlotly({ plotly }) {
-  coming ??= loaded(element("script", "", { src: new URL(plotly ?? "", document.baseURI).href }))
-    .catch((error) => { coming = null; throw error; });
-  return coming;
+export function figuresOf({ config, server }, trace) {
+  if (config.figures) return Promise.resolve(config.figures);
+  const asked = known.get(trace) ?? ask(server, trace);
+  known.set(trace, asked);
+  asked.catch(() => known.delete(trace)); // the next one asks again
+  return asked;
 }
 
-/**
- * A chart of these rounds to be taken away, as figures() of specviz/runs/charts.py draws it.
- * @param {Config} config
- * @param {string} name
- * @param {Round[]} rounds
- * @param {LaneName[]} names of the lanes
- */
-export function chartFigure(config, name, rounds, names) {
-  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names, rounds.some(readsPrompt));
-  const { layout } = spec;
-  const points = series(rounds, names)[name];
-  const style = getComputedStyle(document.body);
-  const [page, ink] = ["page", "ink"].map((part) => style.getPropertyValue(`--sv-${part}`).trim());
-  const axis = (/** @type {ChartAxis} */ one) =>
-    ({ ...one, title: { ...one.title, standoff: 8, font: { size: 13 } } });
-  return {
-    data: traces.map((trace, i) => ({ ...trace, ...points[i] })),
-    layout: {
-      ...layout,
-      xaxis: axis(layout.xaxis),
-      yaxis: axis(layout.yaxis),
-      title: { text: titleOf(config, name, names), x: 0.02, font: { size: 16, color: ink } },
-      margin: { l: name === "parts" ? 120 : 60, r: 24, t: 78, b: 52 },
-      showlegend: traces.length > 1,
-      legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
-      paper_bgcolor: page,
-      font: { ...layout.font, family: PICTURE_FONT, size: 13 },
-    },
-  };
+/** @type {(server: Server, trace: Trace) => Promise<RunFigures>} */
+async function ask(server, trace) {
+  const answer = await server.take_away?.("figures", new Blob([JSON.stringify(plain(trace))]));
+  if (!answer) throw new Error("there is no server");
+  if (answer.error !== undefined) throw new Error(answer.error);
+  return JSON.parse(answer.text);
+}
+
+/** @type {(figures: RunFigures, lane?: LaneName) => Record<string, Figure>} */
+export function chartsOf(figures, lane = ALL_LANES) {
+  const lanes = figures[theme()];
+  return lanes[lane] ?? lanes[ALL_LANES];
 }
 
 /** The charts of the drawer. */
 export class Charts {
   node = element("div", "sv-charts");
-  #config;
+  #page;
   #plots = /** @type {Map<string, HTMLElement>} */ (new Map());
-  #shown = /** @type {{ rounds: Round[], trace: Trace } | null} */ (null);
+  #note = element("p", "sv-charts-note", LATER, { hidden: true });
+  #trace = /** @type {Trace | null} */ (null);
+  #lane = /** @type {LaneName} */ ("");
+  #figures = /** @type {RunFigures | null} */ (null);
 
-  /** @param {Config} config */
-  constructor(config) {
-    this.#config = config;
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    this.node.append(this.#note);
     for (const name of DEEP) {
       const plot = element("div", "sv-plot", { role: "img" });
-      this.node.append(element("figure", "", { dataset: { chart: name } }, plot));
+      this.node.append(element("figure", "", { dataset: { chart: name }, hidden: true }, plot));
       this.#plots.set(name, plot);
     }
     new MutationObserver(() => this.#draw()).observe(document.body, { attributeFilter: ["class"] });
     new ResizeObserver(() => this.#draw()).observe(this.node);
   }
 
-  /** @type {(rounds: Round[], trace: Trace) => void} */
-  show(rounds, trace) {
-    if (!this.#config.plotly) return; // a small player has none
-    this.#shown = { rounds, trace };
-    fetchPlotly(this.#config).then(() => this.#draw(), () => {});
+  /**
+   * @param {Trace} trace  with all its lanes
+   * @param {LaneName} lane  the one that the drawer is about
+   */
+  show(trace, lane) {
+    const { config, session } = this.#page;
+    if (!config.plotly) return; // a small player has none
+    const isGoingOn = trace.end === null && session.busy;
+    const isSame = trace === this.#trace && !isGoingOn;
+    this.#lane = lane;
+    if (isSame) {
+      this.#draw();
+      return;
+    }
+    this.#trace = isGoingOn ? null : trace;
+    this.#figures = null;
+    this.#say(isGoingOn ? LATER : "");
+    for (const plot of this.#plots.values()) plot.parentElement?.toggleAttribute("hidden", true);
+    if (!isGoingOn) this.#fetch(trace);
+  }
+
+  /** @param {Trace} trace */
+  async #fetch(trace) {
+    try {
+      const [figures] = await Promise.all([figuresOf(this.#page, trace), fetchPlotly(this.#page.config)]);
+      if (trace !== this.#trace) return;
+      this.#figures = figures;
+      this.#draw();
+    } catch (error) {
+      console.info("specviz: no charts:", error);
+      if (trace !== this.#trace) return;
+      this.#trace = null;
+      this.#say(FAILED);
+    }
+  }
+
+  /** @param {string} text */
+  #say(text) {
+    this.#note.textContent = text;
+    this.#note.hidden = text === "";
   }
 
   #draw() {
-    const width = this.node.clientWidth;
-    if (!window.Plotly || !this.#shown || !width) return;
-    const { rounds, trace: { header } } = this.#shown, names = lanesOf(header);
+    if (!this.#figures || !this.node.clientWidth) return;
+    const charts = chartsOf(this.#figures, this.#lane);
     for (const [name, plot] of this.#plots) {
-      const isOffered = name === REQUESTS ? header.target.form === SERVER && !header.source : true;
-      if (plot.parentElement) plot.parentElement.hidden = !isOffered;
-      if (!isOffered) continue;
-      const { data, layout } = chartFigure(this.#config, name, rounds, names);
-      const title = { ...layout.title, font: { ...layout.title.font, size: 15 } };
-      window.Plotly.react(plot, data, { ...layout, title, width: plot.clientWidth || width, height: HEIGHT, paper_bgcolor: "rgba(0,0,0,0)",
-        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, PLOTLY_OPTIONS);
+      const figure = charts[name];
+      plot.parentElement?.toggleAttribute("hidden", !figure);
+      if (!figure) continue;
+      const { data, layout } = figure;
+      drawFigure(plot, data, {
+        ...layout,
+        title: layout.title && { ...layout.title, font: { ...layout.title.font, size: 15 } },
+        width: plot.clientWidth || this.node.clientWidth,
+        height: HEIGHT,
+        paper_bgcolor: "rgba(0,0,0,0)",
+        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily },
+      });
       plot.setAttribute("aria-label", saidOf(data));
     }
   }
@@ -105,46 +129,18 @@ export class Charts {
 
 /** A chart in a sentence: where each line ends, or each bar. @param {ChartTrace[]} traces */
 function saidOf(traces) {
-  const number = (/** @type {string | number | null | undefined} */ value) =>
-    (typeof value === "number" ? String(Number(value.toFixed(2))) : String(value ?? "–"));
-  const parts = traces.map(({ name, x = [], y = [], type, orientation }) => {
-    if (orientation === "h") return `${name} ${x.map((value, i) => `${number(value)} ms in ${y[i]}`).join(" and ")}`;
-    if (type === "bar") return y.map((value, i) => `${number(value)} at place ${x[i]}`).join(", ");
-    return `${name} ends at ${number(y[y.length - 1])}`;
-  });
-  return `${parts.join("; ")}.`;
+  return `${traces.map(lineSaid).join("; ")}.`;
 }
 
-/**
- * The styles of a chart's traces: its own in a race of two, else one for each lane that it shows.
- * @param {ChartSpec} spec
- * @param {string} name
- * @param {LaneName[]} lanes  the baseline last
- * @param {boolean} isWatched  whether the times of a round are known only as a whole
- * @returns {ChartTrace[]}
- */
-function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
-  if (isWatched && name === "parts") {
-    return [{ ...traces[1], name: "a step", hovertemplate: "%{x:.2f} ms<extra>a step</extra>" }];
+/** @param {ChartTrace} trace */
+function lineSaid({ name, x = [], y = [], type, orientation }) {
+  if (orientation === "h") {
+    return `${name} ${x.map((value, i) => `${number(value)} ms in ${y[i]}`).join(" and ")}`;
   }
-  if (!lanes.includes(ALONE) && (name === "tokens" || name === "speed")) return traces.slice(0, 1);
-  if (lanes.length < 3 || name === "parts") {
-    const own = lanes[0] !== OURS && ["tokens", "speed", "requests"].includes(name);
-    return own ? [named(traces[0], lanes[0]), traces[1]] : traces;
-  }
-  const drafted = lanes.slice(0, -1).map((lane, i) => named(styles[i], lane));
-  return styles.length > MOST_LANES ? [...drafted, styles[styles.length - 1]] : drafted;
+  if (type === "bar") return y.map((value, i) => `${number(value)} at place ${x[i]}`).join(", ");
+  return `${name} ends at ${number(y[y.length - 1])}`;
 }
 
-/**
- * @param {ChartTrace} style
- * @param {LaneName} lane
- */
-const named = (style, lane) => {
-  const [shown] = (style.hovertemplate ?? "").split("<extra>");
-  return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
-};
-
-/** @type {(config: Config, name: string, lanes: LaneName[]) => string} */
-const titleOf = (config, name, lanes) =>
-  ((lanes.length > 2 && config.several[name]) || config.titles[name]);
+/** @param {string | number | null | undefined} value */
+const number = (value) =>
+  (typeof value === "number" ? String(Number(value.toFixed(2))) : String(value ?? "–"));

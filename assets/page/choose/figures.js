@@ -1,6 +1,6 @@
 // The charts of a sweep: Python makes them, Plotly draws them.
 
-import { PLOTLY_OPTIONS, theme } from "specviz/charts/charts.js";
+import { drawFigure, theme } from "specviz/charts/figures.js";
 import { element } from "specviz/dom/dom.js";
 import { worded } from "specviz/choose/advice.js";
 
@@ -61,7 +61,7 @@ export class Figures {
     plot.previousElementSibling?.replaceChildren(title, ...keysOf(data));
     plot.setAttribute("aria-label", `${title}: ${saidOf(data)}`);
     const size = { width: plot.clientWidth, height: plot.clientHeight };
-    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, PLOTLY_OPTIONS);
+    if (size.width) drawFigure(plot, data, { ...layout, ...size, showlegend: false });
   }
 }
 

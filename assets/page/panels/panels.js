@@ -27,6 +27,7 @@ export class Panels {
   #charts;
   #whatIf;
   #config;
+  #session;
   #tellClosed;
   #checks;
   #open = /** @type {string | null} */ (null); // the panel
@@ -42,7 +43,8 @@ export class Panels {
     const { root, server, config, session } = page, questions = questionsFor(server, config.draws);
     this.#tellClosed = closed;
     this.#config = config;
-    this.#charts = new Charts(config);
+    this.#session = session;
+    this.#charts = new Charts(page);
     this.#whatIf = new WhatIf(config.mostGamma);
     const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
     this.#checks = {
@@ -99,7 +101,7 @@ export class Panels {
     if (this.#open === null || !this.#shown) return;
     const { rounds, trace, lane } = this.#shown;
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
-    if (this.#open === "why") this.#fillWhy(rounds, trace);
+    if (this.#open === "why") this.#fillWhy(rounds, trace, lane);
     else if (trace.header.settings.temperature === 0) {
       showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#checks.tie.node);
     } else if (this.#filled !== trace) showSampled(this.#body, trace, this.#checks.draws.node);
@@ -107,15 +109,16 @@ export class Panels {
     this.#filled = trace;
   }
 
-  // The sliders stay in their place: whoever holds one must not lose it. Sentences, figures and charts are of
-  // the same rounds: of the whole run once it is over, wherever the playhead stands.
-  /** @type {(shown: Round[], trace: Trace) => void} */
-  #fillWhy(shown, trace) {
+  // The sliders stay in their place: whoever holds one must not lose it. Sentences, figures and charts
+  // are of the whole run once it is over, wherever the playhead stands.
+  /** @type {(shown: Round[], trace: Trace, lane: LaneName) => void} */
+  #fillWhy(shown, trace, lane) {
     const rounds = settled(shown, trace);
     const why = explain(rounds, trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     showWhy(this.#why, why, trace);
-    this.#charts.show(rounds, trace);
+    const race = this.#session.trace;
+    if (race) this.#charts.show(race, lane);
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
     for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
     this.#whatIf.show(why, trace.header.settings);

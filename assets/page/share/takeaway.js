@@ -1,11 +1,11 @@
 // The menu "Share": the shown run as a link, a picture, a film, a page of its own, as tables, its
 // charts as pictures, and as a file that can be opened again.
 
-import { chartFigure, fetchPlotly, REQUESTS } from "specviz/charts/charts.js";
+import { chartsOf, figuresOf, REQUESTS } from "specviz/charts/charts.js";
+import { fetchPlotly } from "specviz/charts/figures.js";
 import { SERVER } from "specviz/words/description.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { filmOf, filmType, suffixOf } from "specviz/share/film.js";
-import { lanesOf } from "specviz/facts/lanes.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { pictureOf } from "specviz/share/picture.js";
 import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/recordings.js";
@@ -14,6 +14,7 @@ import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
   { form: "embed", label: "Small player for an article (.html)", type: "text/html" },
+  { form: "charts", label: "All charts to explore (.html)", type: "text/html" },
   { form: "tokens", label: "Tokens as a table (.csv)", type: "text/csv" },
   { form: "rounds", label: "Rounds as a table (.csv)", type: "text/csv" },
 ];
@@ -111,7 +112,7 @@ export class Takeaway {
     const { trace } = this.#page.session, hasRun = trace !== null, copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
     for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) button.disabled = !hasRun;
-    const isServed = trace?.header.target.form === SERVER;
+    const isServed = trace?.header.target.form === SERVER && !trace.header.source;
     for (const row of findAll(this.#list, `[data-of="${REQUESTS}"]`, HTMLElement)) row.hidden = !isServed;
   }
 
@@ -137,12 +138,12 @@ export class Takeaway {
 
   /** @type {(name: string, format: string) => Promise<void>} */
   async #takeChart(name, format) {
-    const { header, rounds } = this.#trace();
-    await fetchPlotly(this.#page.config);
-    if (!window.Plotly) throw new Error("charts cannot be drawn");
-    const figure = chartFigure(this.#page.config, name, rounds, lanesOf(header));
+    const trace = this.#trace();
+    const [figures] = await Promise.all([figuresOf(this.#page, trace), fetchPlotly(this.#page.config)]);
+    const figure = chartsOf(figures)[name];
+    if (!window.Plotly || !figure) throw new Error("charts cannot be drawn");
     const url = await window.Plotly.toImage(figure, { format, ...SIZE });
-    saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);
+    saveBlob(await (await fetch(url)).blob(), `${fileStem(trace.header)}-${name}.${format}`);
   }
 }
 

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
-
 from ...errors import SettingsError
 from ...options import check_writable
 from ...pairs.memory import shown_bytes
+from ...runs.charts_page import charts_page
+from ...runs.palette import PALETTE
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
-from .figures import TITLES, figure_specs
+from .figures import exported_specs
 from .types import Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
@@ -155,21 +154,10 @@ def sweep_html(result: SweepResult) -> str:
         f'<tr class="{row.mark or ""}">' + "".join(f"<td>{html.escape(one)}" for one in cells(row))
         for row in result.rows
     )
-    charts = "".join(
-        f"<section><h2>{html.escape(TITLES[name])}</h2>{_drawn(spec, name)}</section>"
-        for name, spec in figure_specs(result, "light").items()
-    )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>A sweep</title>'
-        f"<style>{STYLE}</style><h1>Which drafter, which gamma</h1>"
-        f"<pre>{html.escape(chr(10).join(lines_of(result)))}</pre>"
-        f"<table><tr>{head}{body}</table><script>{get_plotlyjs()}</script>{charts}</html>\n"
-    )
-
-
-def _drawn(spec: dict[str, object], name: str) -> str:
-    options = {"full_html": False, "include_plotlyjs": False, "div_id": f"sweep-{name}"}
-    return str(go.Figure(spec).to_html(**options, config={"displayModeBar": False}))
+    advice = html.escape("\n".join(lines_of(result)))
+    charts = {theme: exported_specs(result, theme) for theme in PALETTE}
+    intro = f"<pre>{advice}</pre><table><tr>{head}</tr>{body}</table>"
+    return charts_page("Which drafter, which gamma", intro, charts)
 
 
 WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
@@ -195,11 +183,3 @@ def write_sweep(result: SweepResult, path: Path) -> list[Path]:
     for one in paths:
         write_atomically(one, WRITERS[one.suffix.lower()](result).encode("utf-8"))
     return paths
-
-
-STYLE = (
-    "body{font:16px system-ui,sans-serif;max-width:90rem;margin:2rem auto;padding:0 1rem}"
-    "pre{white-space:pre-wrap;background:#f8f9fa;padding:1rem}table{border-collapse:collapse;font-size:.85rem;display:block;overflow-x:auto}"
-    "td,th{padding:.2rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e3e6ea}"
-    "td:first-child,th:first-child{text-align:left}.best{font-weight:700}"
-)

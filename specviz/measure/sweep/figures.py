@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runs.charts import PALETTE, plain_axis, plain_layout
+from ...runs.charts import plain_axis, plain_layout
+from ...runs.palette import PALETTE
 from .types import Measured, Row, SweepResult
 
 FASTER = "times as fast as the target alone"
@@ -34,6 +35,18 @@ def figure_specs(result: SweepResult, theme: str = "light") -> dict[str, Spec]:
         name: {"data": list(make(rows, ink)), "layout": _layout(name, rows, ink)}
         for name, make in makers.items()
     }
+
+
+def exported_specs(result: SweepResult, theme: str) -> dict[str, Spec]:
+    """`figure_specs` as figures that stand alone: with their titles, and their names below."""
+    specs = figure_specs(result, theme)
+    below = {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0}
+    for name, spec in specs.items():
+        layout = spec["layout"]
+        layout["title"] = {"text": TITLES[name], "x": 0.02, "font": {"size": 16}}
+        layout["margin"] = {**layout["margin"], "t": 48}
+        layout["legend"] = below
+    return specs
 
 
 def _chart(kind: str, name: str, points: Sequence[tuple[Any, Any]], **style: Any) -> Spec:

@@ -1,4 +1,7 @@
-"""The points of the charts of a run, as the page must compute them in JavaScript."""
+"""The points of the charts of a run, from its rounds.
+
+The page computes the same for a run that goes on (`series` of `assets/page/facts/metrics.js`).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specviz.core.events import Round
-from specviz.core.policy import predicted_tau
-from specviz.lanes import BASELINE, LANES, Lane, label_of
+from ..core.events import Round
+from ..core.policy import predicted_tau
+from ..lanes import BASELINE, LANES, Lane, label_of
 
 Points = dict[str, list[Any]]
-"""The points of one Plotly trace: {"x": [...], "y": [...]}."""
+"""The points of one line of a chart: {"x": [...], "y": [...]}."""
 
 
 def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, list[Points]]:
-    """The points of every chart, one entry for each of its traces; times are in seconds, but in
+    """The points of every chart, one entry for each of its lines; times are in seconds, but in
     milliseconds in the charts "parts" and "requests".
 
     names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
-    "positions" have a trace for each of them, of what was measured.
+    "positions" have a line for each of them, of what was measured.
     """
     lanes = {lane: [r for r in rounds if r.lane == lane] for lane in names}
     speculative = [found for lane, found in lanes.items() if lane != BASELINE]
