@@ -91,7 +91,7 @@ class VerdictKind:
     """A rule that judges drafts.
 
     name: in `Settings.verdict`. decide: the rule itself, with the signature of
-        `core.verdict.decide`.
+        `core.verdicts.decide`.
     label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
     clause: what it does, in a clause. law: why the text follows the target's distribution, or that
         it does not. note: what is said beside a round's first verdict. left: what a correction is
