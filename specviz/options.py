@@ -84,7 +84,8 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
     the options of drafter and gamma, `settings_from` takes the pair's."""
     for field in fields(Settings):
-        flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
+        flag = "--" + field.name.replace("_", "-")
+        default = defaults.get(field.name, field.default)
         if field.name == "stop":
             parser.add_argument(flag, action="append", type=unescaped, default=[], help=_STOP)
         elif field.name == "ignore_eos":

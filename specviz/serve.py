@@ -23,7 +23,8 @@ from .worker.client import ProcessWorker, Worker, end_processes
 
 log = logging.getLogger(__name__)
 
-HOST, PORT = "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT"
+HOST = "GRADIO_SERVER_NAME"
+PORT = "GRADIO_SERVER_PORT"
 """Gradio's own variables. It would take another port than the one that was asked for."""
 
 

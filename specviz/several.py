@@ -18,8 +18,14 @@ LANE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9 ._,+-]{0,39}")
 NAMING = "1 to 40 letters, digits, spaces or ._,+-, with a letter first"
 
 SHARED = (
-    *("temperature", "top_k", "top_p", "max_new_tokens"),
-    *("seed", "stop", "ignore_eos", "chat"),
+    "temperature",
+    "top_k",
+    "top_p",
+    "max_new_tokens",
+    "seed",
+    "stop",
+    "ignore_eos",
+    "chat",
 )
 """The settings that decide the distribution of a text, and its length: equal in all lanes."""
 

@@ -189,11 +189,29 @@ LOG = Variable(
 )
 
 VARIABLES: tuple[Variable[Any], ...] = (
-    *(PAIRS, PAIR, ANY_MODEL, ANY_WITH_TOKEN, AUTH, ORIGINS, REMOTE, REMOTE_KEY),
-    *(CACHE, MODELS, MCP),
-    *(MOST_SECONDS, MOST_WAITING, MOST_PER_CLIENT, SWEEP, SWEEP_SECONDS),
-    *(STOP_SECONDS, SILENT_SECONDS, DRAIN_SECONDS),
-    *(THREADS, FORM, PLUGINS, LOG),
+    PAIRS,
+    PAIR,
+    ANY_MODEL,
+    ANY_WITH_TOKEN,
+    AUTH,
+    ORIGINS,
+    REMOTE,
+    REMOTE_KEY,
+    CACHE,
+    MODELS,
+    MCP,
+    MOST_SECONDS,
+    MOST_WAITING,
+    MOST_PER_CLIENT,
+    SWEEP,
+    SWEEP_SECONDS,
+    STOP_SECONDS,
+    SILENT_SECONDS,
+    DRAIN_SECONDS,
+    THREADS,
+    FORM,
+    PLUGINS,
+    LOG,
 )
 """All of them, in the order in which documents list them."""
 

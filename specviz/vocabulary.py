@@ -44,12 +44,38 @@ OUTCOMES = {
 """What may become of a token."""
 
 _OF_DRAFTERS = (
-    *("label", "choice", "lane", "clause", "who", "guessed", "guessed_greedy", "unguessed"),
-    *("needs", "reads_memory", "certain", "counted", "has_model", "package"),
+    "label",
+    "choice",
+    "lane",
+    "clause",
+    "who",
+    "guessed",
+    "guessed_greedy",
+    "unguessed",
+    "needs",
+    "reads_memory",
+    "certain",
+    "counted",
+    "has_model",
+    "package",
 )
 _OF_VERDICTS = (
-    *("label", "choice", "exact", "warning", "clause", "law", "note", "left", "beta"),
-    *("chance", "threshold", "weighted", "together", "draws", "residual", "package"),
+    "label",
+    "choice",
+    "exact",
+    "warning",
+    "clause",
+    "law",
+    "note",
+    "left",
+    "beta",
+    "chance",
+    "threshold",
+    "weighted",
+    "together",
+    "draws",
+    "residual",
+    "package",
 )
 
 

@@ -16,7 +16,8 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @param {PageParts} page
  */
 export function wireActions(page) {
-  const { root, view, shell } = page, closeMenu = shareMenu(page);
+  const { root, view, shell } = page;
+  const closeMenu = shareMenu(page);
   // One at a time: what lies over the others comes first.
   const actions = actionsOn(page, [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()]);
   listenToKeys(root, actions);
@@ -29,7 +30,8 @@ export function wireActions(page) {
 // The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
 /** @param {PageParts} page */
 function shareMenu(page) {
-  const menu = find(page.root, "[data-share]", HTMLDetailsElement), input = find(menu, "[data-open]", HTMLInputElement);
+  const menu = find(page.root, "[data-share]", HTMLDetailsElement);
+  const input = find(menu, "[data-open]", HTMLInputElement);
   const fetched = once(async () => new (await import("specviz/share/takeaway.js")).Takeaway(page));
   menu.addEventListener("toggle", fetched);
   find(menu, "[data-choose]").addEventListener("click", () => input.click());

@@ -39,7 +39,8 @@ import { View } from "specviz/view.js";
  */
 export function mount({ element, props, watch, server, config }) {
   learn(config.vocabulary);
-  const root = find(element, "[data-player]"), page = partsOf(root, withFiles(server, config.files), config);
+  const root = find(element, "[data-player]");
+  const page = partsOf(root, withFiles(server, config.files), config);
   const { address, session, shell, stage, view } = page;
   wireActions(page);
   window.specviz = handles(page);
@@ -94,7 +95,8 @@ function partsOf(root, server, config) {
 // What tools may read of the player, and what Gradio's controls tell it.
 /** @param {PageParts} page */
 function handles(page) {
-  const { session, timeline } = page, shown = () => timeline.shown().rounds;
+  const { session, timeline } = page;
+  const shown = () => timeline.shown().rounds;
   return {
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },

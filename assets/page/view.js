@@ -119,7 +119,9 @@ export class View {
   #draw() {
     this.#isDrawPending = false;
     const { root: { dataset }, session: { trace }, timeline } = this.#page;
-    const shown = timeline.shown(), now = performance.now(), wasRunning = dataset.state === "running";
+    const shown = timeline.shown();
+    const now = performance.now();
+    const wasRunning = dataset.state === "running";
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
     const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
@@ -178,9 +180,11 @@ export class View {
    * @param {() => void} still  what those get instead who want nothing to move
    */
   slowDown(still) {
-    const { root, session: { trace }, timeline } = this.#page, { events, position } = timeline;
+    const { root, session: { trace }, timeline } = this.#page;
+    const { events, position } = timeline;
     if (!trace || root.dataset.guess) return;
-    const ours = trace.rounds.filter(({ lane }) => lane === this.chosen), atEnd = position === 0 || position === events.length;
+    const ours = trace.rounds.filter(({ lane }) => lane === this.chosen);
+    const atEnd = position === 0 || position === events.length;
     const next = events.slice(Math.max(0, position - 1)).find(({ round }) => round.lane === this.chosen)?.round;
     const round = (atEnd ? null : next) ?? tellingRound(ours);
     if (trace.header.source || isStill()) still();
@@ -207,7 +211,8 @@ export class View {
   /** The sentence of a round that the playhead has just finished, at once. */
   speakStep() {
     this.#spokenAt = -Infinity;
-    const { events, position } = this.#page.timeline, event = events[position - 1];
+    const { events, position } = this.#page.timeline;
+    const event = events[position - 1];
     if (event?.done) this.speak([event.round]);
   }
 
@@ -227,7 +232,9 @@ export class View {
    * @param {Trace} trace
    */
   #standings(rounds, trace) {
-    const { header } = trace, names = draftedLanes(header), judged = settled(rounds, trace);
+    const { header } = trace;
+    const names = draftedLanes(header);
+    const judged = settled(rounds, trace);
     /** @type {Map<LaneName, Standing>} */
     const standings = new Map(names.map((name) => [name, { metrics: measure(judged, header, name), isBest: false }]));
     const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;

@@ -1,4 +1,4 @@
-"""What the parts of a round hand to each other, and the two protocols between them."""
+"""What the parts of a round hand to each other; `protocols` has what they promise each other."""
 
 from __future__ import annotations
 

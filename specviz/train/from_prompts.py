@@ -88,10 +88,13 @@ class Distillation:
     """One distillation of a loaded pair."""
 
     def __init__(self, args: argparse.Namespace, pair: Pair, prompts: PromptIds) -> None:
-        self.args, self.pair, self.prompts = args, pair, prompts
+        self.args = args
+        self.pair = pair
+        self.prompts = prompts
         target: Any = pair.target
         draft: Any = pair.draft_model
-        self.target, self.draft = target.requires_grad_(False), draft.float()
+        self.target = target.requires_grad_(False)
+        self.draft = draft.float()
         self.how = Writing.of(pair, args.new_tokens)
         self.width = prompts.width(args.new_tokens)  # tokens of a row
         self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
@@ -101,7 +104,9 @@ class Distillation:
 
     def run(self, dtype: torch.dtype) -> None:
         """Write, learn, save and report. dtype: of the saved weights."""
-        args, prompts, texts = self.args, self.prompts, self._held_out_texts()
+        args = self.args
+        prompts = self.prompts
+        texts = self._held_out_texts()
         print(
             f"{len(prompts.train)} prompts to learn from, {len(prompts.held_out)} held out, "
             f"{prompts.left_out} left out"
@@ -153,7 +158,9 @@ class Distillation:
         )
 
     def _held_out_texts(self) -> Texts:
-        rows, held_out, seed = self.args.write_rows, self.prompts.held_out, self.args.seed
+        rows = self.args.write_rows
+        held_out = self.prompts.held_out
+        seed = self.args.seed
         return {
             temperature: [
                 text
@@ -171,7 +178,8 @@ class Distillation:
 
     def _alphas(self, texts: Texts) -> dict[float, list[float]]:
         """alpha on every held-out text, by temperature."""
-        models, prompts = (self.target, self.draft), self.prompts.held_out
+        models = (self.target, self.draft)
+        prompts = self.prompts.held_out
         return {
             temperature: text_alphas(
                 *models, prompts, some, temperature=temperature, vocab=self.pair.vocab

@@ -90,7 +90,8 @@ class HeadTraining:
     """One training of a head on a loaded target."""
 
     def __init__(self, args: argparse.Namespace, pair: Pair) -> None:
-        self.args, self.pair = args, pair
+        self.args = args
+        self.pair = pair
         target: Any = pair.target
         self.target = target.requires_grad_(False)
         self.how = Writing.of(pair, args.new_tokens)
@@ -111,9 +112,11 @@ class HeadTraining:
 
     def run(self) -> None:
         """Write, learn, save and report."""
-        args, rows = self.args, self._rows()
+        args = self.args
+        rows = self._rows()
         held_at = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MOST_HELD_OUT)) == 0
-        held, learnt = rows[held_at], rows[~held_at]
+        held = rows[held_at]
+        learnt = rows[~held_at]
         head = self._new_head(rows)
         self._check_memory(head)
         reader = StateRows(self.target, head.config.states)
@@ -164,7 +167,8 @@ class HeadTraining:
         return head
 
     def _check_memory(self, head: Head) -> None:
-        args, device = self.args, self.pair.device
+        args = self.args
+        device = self.pair.device
         place = next(one for one in device_memory(device) if one.device.type == device.type)
         need = head_need(
             self.target,
@@ -182,7 +186,8 @@ class HeadTraining:
 
     def _rows(self) -> np.ndarray:
         """Marked rows [rows, 2, row_tokens + 1]: those of the files, and what is written here."""
-        args, width = self.args, self.args.row_tokens + 1
+        args = self.args
+        width = self.args.row_tokens + 1
         pieces = [read_text(path, width, self.pair.vocab, self.how.pad) for path in args.text]
         missing = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
         if missing > 0:
@@ -244,7 +249,8 @@ def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
     try:
         for line in path.read_text(encoding="utf-8").splitlines():
             values = json.loads(line)
-            prompt, ids = list(map(int, values["prompt"])), list(map(int, values["ids"]))
+            prompt = list(map(int, values["prompt"]))
+            ids = list(map(int, values["ids"]))
             if not all(0 <= one < vocab for one in (*prompt, *ids)):
                 raise ValueError("an id is not of the target's vocabulary")
             if len(prompt) < width - 1:

@@ -47,10 +47,12 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
     `fc` unchanged at first.
     """
     config = text_config(target)
-    known = {name: getattr(config, name) for name in _SAVED if hasattr(config, name)}
-    known |= {"rope_parameters": config.rope_parameters, "num_hidden_layers": 1}
-    known |= {"attention_bias": False, "hidden_act": "silu"}
-    layer = LlamaConfig(**known, dtype="float32")
+    fields = {name: getattr(config, name) for name in _SAVED if hasattr(config, name)}
+    fields["rope_parameters"] = config.rope_parameters
+    fields["num_hidden_layers"] = 1
+    fields["attention_bias"] = False
+    fields["hidden_act"] = "silu"
+    layer = LlamaConfig(**fields, dtype="float32")
     width = layer.hidden_size
     head = Head(HeadConfig(layer, width, layers, len(targets)))
     head.embedding = target.get_input_embeddings().weight.detach().float()
@@ -67,22 +69,24 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
 
 def _inherit_layer(head: Head, last: Any) -> None:
     """The weights of a target's layer; what is read of the next token's embedding is small."""
-    width, own = head.config.layer.hidden_size, head.midlayer
+    width = head.config.layer.hidden_size
+    layer = head.midlayer
     for name in ("q_proj", "k_proj", "v_proj"):
-        weight = getattr(own.self_attn, name).weight
+        weight = getattr(layer.self_attn, name).weight
         weight[:, :width].mul_(0.1)
         weight[:, width:] = getattr(last.self_attn, name).weight
-    own.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
+    layer.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
     for name in ("gate_proj", "up_proj", "down_proj"):
-        getattr(own.mlp, name).weight.copy_(getattr(last.mlp, name).weight)
-    own.hidden_norm.weight.copy_(last.input_layernorm.weight)
-    own.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
+        getattr(layer.mlp, name).weight.copy_(getattr(last.mlp, name).weight)
+    layer.hidden_norm.weight.copy_(last.input_layernorm.weight)
+    layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
 
 
 def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
     """The `count` most frequent ids of a text, ascending: int64 [count]."""
-    found = np.argsort(-np.bincount(tokens, minlength=vocab), kind="stable")[:count]
-    return torch.from_numpy(np.sort(found))
+    counts = np.bincount(tokens, minlength=vocab)
+    frequent = np.argsort(-counts, kind="stable")[:count]
+    return torch.from_numpy(np.sort(frequent))
 
 
 class ChainLoss:
@@ -94,12 +98,14 @@ class ChainLoss:
     """
 
     def __init__(self, target: Any, head: Head, read: Reads, steps: int = STEPS) -> None:
-        self._steps, self._read = steps, read
+        self._steps = steps
+        self._read = read
         embedding = target.get_output_embeddings().weight.detach()
         self._labels_head = embedding[head.targets.to(embedding.device)].to(torch.bfloat16)
 
     def __call__(self, head: Head, rows: Tensor) -> Tensor:
-        total, weights = torch.zeros((), device=rows.device), 0.0
+        total = torch.zeros((), device=rows.device)
+        weights = 0.0
         for step, (hidden, labels) in enumerate(_chains(head, rows, self._read, self._steps)):
             if not len(hidden):
                 break
@@ -125,8 +131,8 @@ class StateRows:
 
     def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
         self._layers = layers
-        self._found: dict[int, Tensor] = {}
-        self._target = watched_model(target, layers, self._found.__setitem__)
+        self._states: dict[int, Tensor] = {}  # after how many layers -> [rows, n, width]
+        self._target = watched_model(target, layers, self._states.__setitem__)
         self.final = text_config(target).hidden_size
         self.width = len(layers) * self.final
 
@@ -135,7 +141,7 @@ class StateRows:
         ids = rows[:, 0]
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             last = self._target.model(input_ids=ids, use_cache=False).last_hidden_state
-        states = torch.cat([self._found[n] for n in self._layers], -1)
+        states = torch.cat([self._states[n] for n in self._layers], -1)
         return states.to(torch.bfloat16), last.to(torch.bfloat16)
 
 
@@ -148,7 +154,8 @@ class KeptStates:
     """
 
     def __init__(self, reader: StateRows, rows: np.ndarray, folder: Path) -> None:
-        self._reader, self._folder = reader, folder
+        self._reader = reader
+        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         tokens = sum(int(row[1].nonzero()[0].max()) + 1 for row in rows)
         need = 2 * tokens * (reader.width + reader.final)  # bytes
@@ -157,13 +164,15 @@ class KeptStates:
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if not self._keeps:
             return self._reader(rows)
-        width, final = self._reader.width, self._reader.final
+        width = self._reader.width
+        final = self._reader.final
         both = rows.new_zeros((len(rows), rows.shape[2], width + final), dtype=torch.bfloat16)
         for i, row in enumerate(rows):
-            path, n = self._folder / f"{int(row[2, 0])}.npy", int(row[1].nonzero().max()) + 1
+            path = self._folder / f"{int(row[2, 0])}.npy"
+            n = int(row[1].nonzero().max()) + 1
             if not path.exists():
-                found = torch.cat(self._reader(row[None, :, :n]), -1)[0]
-                save_array(path, found.cpu().view(torch.int16).numpy())
+                states = torch.cat(self._reader(row[None, :, :n]), -1)[0]
+                save_array(path, states.cpu().view(torch.int16).numpy())
             both[i, :n] = torch.from_numpy(np.load(path)).view(torch.bfloat16)
         return both[..., :width], both[..., width:]
 
@@ -223,7 +232,8 @@ def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 def save_head(head: Head, folder: Path) -> None:
     """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
-    layer, config = head.config.layer, head.config
+    layer = head.config.layer
+    config = head.config
     values: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
@@ -238,8 +248,10 @@ def save_head(head: Head, folder: Path) -> None:
             "use_aux_hidden_state": True,
         },
     }
-    weights = {name: value.detach().cpu() for name, value in head.state_dict().items()}
-    weights = {n: w if n == "d2t" else w.to(torch.bfloat16) for n, w in weights.items()}
+    weights = {}
+    for name, value in head.state_dict().items():
+        weight = value.detach().cpu()
+        weights[name] = weight if name == "d2t" else weight.to(torch.bfloat16)
     drafted = torch.zeros(layer.vocab_size, dtype=torch.bool)
     drafted[head.targets.cpu()] = True
     with whole_folder(folder) as partial:
@@ -262,8 +274,10 @@ def chain_acceptance(
     The mean over places of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192, section
     3.2); at temperature 0, the share of places where both have the same first choice.
     """
-    read, table = StateRows(target, head.config.states), target.get_output_embeddings().weight
-    totals, counts = [0.0] * steps, [0] * steps
+    read = StateRows(target, head.config.states)
+    table = target.get_output_embeddings().weight
+    totals = [0.0] * steps
+    counts = [0] * steps
     for row in rows:
         chain = torch.from_numpy(row[None].astype(np.int64)).to(table.device)
         for step, (hidden, labels) in enumerate(_chains(head, chain, read, steps)):
@@ -273,7 +287,8 @@ def chain_acceptance(
                 same = head.targets[q.argmax(-1)] == p.argmax(-1)
                 totals[step] += same.sum().item()
             else:
-                p, q = (p / temperature).softmax(-1), (q / temperature).softmax(-1)
+                p = (p / temperature).softmax(-1)
+                q = (q / temperature).softmax(-1)
                 totals[step] += torch.minimum(p[:, head.targets], q).sum().item()
             counts[step] += len(hidden)
     return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]

@@ -98,7 +98,8 @@ def train(
     """
     optimizers = _optimizers(model, options)
     spent = _restore(model, optimizers, options.checkpoint)
-    schedule, started_at = options.schedule, spent.step
+    schedule = options.schedule
+    started_at = spent.step
     saved = time.monotonic()
     model.eval()  # without dropout, a resumed training equals an uninterrupted one
     with tqdm(total=100.0, desc=options.label, unit="%", mininterval=5, smoothing=0.05) as bar:
@@ -106,7 +107,8 @@ def train(
             began = time.monotonic()
             value, tokens = _step(model, batches, loss, optimizers, options, spent, share)
             elapsed = time.monotonic() - began
-            spent.step, spent.tokens = spent.step + 1, spent.tokens + tokens
+            spent.step = spent.step + 1
+            spent.tokens = spent.tokens + tokens
             spent.seconds += elapsed
             _show(bar, share, value, tokens / elapsed, spent)
             if time.monotonic() - saved > 60 * options.args.checkpoint_minutes:

@@ -68,18 +68,18 @@ def text_alphas(
     texts: prompts with what the target wrote after them. Raises `ModelError` if a model's
     probabilities are not finite.
     """
-    found: list[float] = []
+    alphas: list[float] = []
     for first in range(0, len(texts), ROWS):
         part = slice(first, first + ROWS)
         width = max(map(len, texts[part]))
         rows = marked_rows(prompts[part], texts[part], width, pad=0)
         ids, counted = inputs_and_labels(torch.from_numpy(rows).long().to(target.device))
-        kept = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)
-        counted = counted.to(kept.device)
-        found += ((kept * counted).sum(1) / counted.sum(1)).tolist()
-    if not all(map(np.isfinite, found)):
+        accepted = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)
+        counted = counted.to(accepted.device)
+        alphas += ((accepted * counted).sum(1) / counted.sum(1)).tolist()
+    if not all(map(np.isfinite, alphas)):
         raise ModelError(
             "a model's probabilities are not finite: load it in another dtype, or choose another "
             "model."
         )
-    return found
+    return alphas

@@ -71,7 +71,8 @@ def head_need(
     target: Any, head: Head, *, rows: int, width: int, tokens: int, steps: int
 ) -> TrainingNeed:
     """For a head on a loaded target. steps: of its chains; the others as above."""
-    config, precision = text_config(target), str(target.dtype).removeprefix("torch.")
+    config = text_config(target)
+    precision = str(target.dtype).removeprefix("torch.")
     states = 2 * config.num_hidden_layers
     layers = (steps * 2 * LAYER_BYTES + states) * config.hidden_size
     learning = tokens * (layers + 4 * LOGIT_COPIES * head.config.draft_vocab)

@@ -46,7 +46,9 @@ def read_prompt_ids(
     """
     limits = [context_length(model) for model in (pair.target, pair.draft_model)]
     room = min([limit for limit in limits if limit] or [2**31]) - new_tokens
-    files = [file, *([held_out] if held_out else [])]
+    files = [file]
+    if held_out:
+        files.append(held_out)
     texts = [list(dict.fromkeys(one.text for one in prompts_file(f, OF_A_TRAINING))) for f in files]
     kept = [_fitting(some, pair, room) for some in texts]
     left_out = sum(map(len, texts)) - sum(map(len, kept))
@@ -108,7 +110,8 @@ class Openings:
     """
 
     def __init__(self, pair: Pair, args: argparse.Namespace) -> None:
-        self._pair, self._args = pair, args
+        self._pair = pair
+        self._args = args
         self._rows = args.write_rows
         self._most = args.row_tokens - args.new_tokens
         self._books = read_books(args.corpus) if args.corpus else []

@@ -50,14 +50,17 @@ class Writing:
 
     def config(self, temperature: float) -> GenerationConfig:
         """For transformers' `generate`: plain sampling, or greedy at temperature 0."""
-        sampled = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        if temperature > 0:
+            drawing = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        else:
+            drawing = {"do_sample": False}
         return GenerationConfig(
             max_new_tokens=self.new_tokens,
             eos_token_id=list(self.ends) or None,
             suppress_tokens=list(self.never) or None,
             pad_token_id=self.pad,
             repetition_penalty=1.0,
-            **(sampled if temperature > 0 else {"do_sample": False}),
+            **drawing,
         )
 
 
@@ -92,12 +95,15 @@ def write(
 @contextmanager
 def _without_defaults(model: Any) -> Iterator[None]:
     """Within, the model has no sampling options of its own, which would fill unset ones."""
-    own, model.generation_config = model.generation_config, GenerationConfig()
-    cached, model.config.use_cache = model.config.use_cache, True
+    config = model.generation_config
+    model.generation_config = GenerationConfig()
+    use_cache = model.config.use_cache
+    model.config.use_cache = True
     try:
         yield
     finally:
-        model.generation_config, model.config.use_cache = own, cached
+        model.generation_config = config
+        model.config.use_cache = use_cache
 
 
 def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: int) -> np.ndarray:
@@ -114,7 +120,8 @@ def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: i
 def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """From marked rows [rows, 2, n + 1]: inputs [rows, n], and bool [rows, n], whether the
     prediction after each input counts. Columns after the last that counts are left out."""
-    ids, counted = batch[:, 0, :-1], batch[:, 1, 1:].bool()
+    ids = batch[:, 0, :-1]
+    counted = batch[:, 1, 1:].bool()
     last = int(counted.any(0).nonzero().max()) + 1 if counted.any() else 1
     return ids[:, :last], counted[:, :last]
 
@@ -158,7 +165,8 @@ def write_rows(
     prompts: the prompts of a chunk; each of the temperatures in `args` is used for an equal part of
     them. Each finished chunk is a file in `folder`, so a resumed run writes only the missing ones.
     """
-    temperatures, seed = args.written_temperatures, args.seed
+    temperatures = args.written_temperatures
+    seed = args.seed
     pieces = []
     for chunk in tqdm(range(chunks), desc="target writes", unit="chunk"):
         path = folder / f"{seed}-{chunk:05d}.npy"
@@ -166,11 +174,13 @@ def write_rows(
             openings = prompts(chunk)
             rows = []
             for turn, temperature in enumerate(temperatures):
-                own = openings[turn :: len(temperatures)]
-                if own:
-                    place = (seed * 1_000_003 + chunk) * len(temperatures) + turn
-                    texts = write(model, own, how, temperature=temperature, seed=place)
-                    rows.append(marked_rows(own, texts, width, how.pad))
+                prompts_of_turn = openings[turn :: len(temperatures)]
+                if prompts_of_turn:
+                    text_seed = (seed * 1_000_003 + chunk) * len(temperatures) + turn
+                    texts = write(
+                        model, prompts_of_turn, how, temperature=temperature, seed=text_seed
+                    )
+                    rows.append(marked_rows(prompts_of_turn, texts, width, how.pad))
             save_array(path, np.concatenate(rows))
         pieces.append(np.load(path))
     return np.concatenate(pieces)

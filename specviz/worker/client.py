@@ -61,9 +61,13 @@ class Limits:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
         """The limits, with defaults where no variable is set. Raises `SettingsError`."""
-        counts = (variable.read(environment) for variable in (MOST_WAITING, MOST_PER_CLIENT))
-        times = (variable.read(environment) for variable in (STOP_SECONDS, SILENT_SECONDS))
-        return cls(MOST_SECONDS.read(environment), *counts, *times)
+        return cls(
+            seconds=MOST_SECONDS.read(environment),
+            waiting=MOST_WAITING.read(environment),
+            per_client=MOST_PER_CLIENT.read(environment),
+            stop_seconds=STOP_SECONDS.read(environment),
+            silent_seconds=SILENT_SECONDS.read(environment),
+        )
 
 
 class Worker(Protocol):
@@ -224,7 +228,8 @@ class ProcessWorker:
         self, process: ModelsProcess, task: Task, stop: Stop
     ) -> Generator[Any, None, None]:
         process.send(task)
-        last_reply, stopped = time.monotonic(), False
+        last_reply = time.monotonic()
+        stopped = False
         while True:
             if stop.is_set() and not stopped:
                 process.send(None)
@@ -246,7 +251,8 @@ class ProcessWorker:
             yield value if not stopped or isinstance(value, End) else None
 
     def close(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.end()
 

@@ -44,7 +44,8 @@ class Models:
         if name != self._name:
             yield LOADING
             if self._pair is not None:
-                self._name, self._pair = None, None
+                self._name = None
+                self._pair = None
                 gc.collect()
             self._pair = yield from _loaded(self._load, name)
             self._name = name

@@ -14,7 +14,7 @@ from ..core.events import End, Event
 from ..environment import SERVED
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..inspect.parting import Difference, Parting
-from ..lanes import LANES, Lane
+from ..lanes import BASELINE, LANES, SPECULATIVE, Lane
 from ..measure.sweep.types import SweepRequest, SweepResult
 from ..pairs.spec import operator_spec
 from ..runs.trace import Trace
@@ -133,9 +133,11 @@ class SampleTask:
             yield count
             if stop.is_set():
                 return
-        ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)
-        texts = {one.ids: one.text for draws in drawn.values() for one in draws}
-        tokens, shortened = min(len(ids), self.reach), len(ids) > self.reach
+        ours = [draw.ids for draw in drawn[SPECULATIVE]]
+        theirs = [draw.ids for draw in drawn[BASELINE]]
+        texts = {draw.ids: draw.text for draws in drawn.values() for draw in draws}
+        tokens = min(len(ids), self.reach)
+        shortened = len(ids) > self.reach
         yield Compared(two_sample_chi_square(ours, theirs), texts, tokens, shortened)
 
 

@@ -100,9 +100,12 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
     lanes = [settings]
     if isinstance(task, RaceTask) and task.lanes:
         lanes = list(task.lanes.values())
-    turns, length = 1, settings.max_new_tokens
+    turns = 1
+    length = settings.max_new_tokens
     if isinstance(task, SampleTask):
-        turns, length, prompt = task.draws, task.length, min(prompt, task.reach)
+        turns = task.draws
+        length = task.length
+        prompt = min(prompt, task.reach)
     guess = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
     guesses = sum(own.gamma * guess[drafter_kind(own.drafter).cost] for own in lanes)
     # The target in all lanes, and a draft in all but one.
@@ -136,7 +139,8 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
     is closed, which waits for the thread to end.
     """
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    stop, deadline = Stop(), time.monotonic() + seconds
+    stop = Stop()
+    deadline = time.monotonic() + seconds
 
     def work() -> None:
         try:
@@ -240,7 +244,8 @@ class ZeroGpuWorker(LocalWorker):
 
 def sentence_for(error: Exception) -> str:
     """What a visitor is told if a call failed outside of the task itself."""
-    title, text = getattr(error, "title", ""), str(error)
+    title = getattr(error, "title", "")
+    text = str(error)
     if title in SENTENCES:
         return SENTENCES[title]
     if "No GPU was available" in text:

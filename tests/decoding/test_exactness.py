@@ -1,6 +1,6 @@
 """Whatever the draft and the settings, the tokens follow the target's own law.
 
-The laws are enumerated in tests/laws.py. The last part biases the verifier in the ways that
+`reference_distribution` says what that law is. The last part biases the verifier in the ways that
 public code does, and the same tests must then fail.
 """
 

@@ -88,7 +88,8 @@ function renew(parent, wanted) {
   const there = drawn.get(parent) ?? [];
   for (const { node } of there.slice(wanted.length)) node.remove();
   drawn.set(parent, wanted.map((part, i) => {
-    const old = there[i], node = old?.part.tag === part.tag ? old.node : part.tag === "span" ? element("span") : shape(part.tag, {});
+    const old = there[i];
+    const node = old?.part.tag === part.tag ? old.node : part.tag === "span" ? element("span") : shape(part.tag, {});
     if (!old) parent.append(node);
     else if (node !== old.node) old.node.replaceWith(node);
     const before = /** @type {Partial<Part>} */ (node === old?.node ? old.part : {});
@@ -105,7 +106,8 @@ function renew(parent, wanted) {
 
 /** @param {Point[]} points */
 function path(points) {
-  let last = points[0], said = `M${last.x.toFixed(1)} ${last.y.toFixed(1)}`;
+  let last = points[0];
+  let said = `M${last.x.toFixed(1)} ${last.y.toFixed(1)}`;
   points.forEach((point, i) => {
     const isNear = Math.abs(point.x - last.x) < NEAR && Math.abs(point.y - last.y) < NEAR;
     if (i === 0 || (isNear && i < points.length - 1)) return;
@@ -163,7 +165,8 @@ export function ends(lines) {
  * @type {(most: number, count: number) => number[]}
  */
 export function ticks(most, count) {
-  const rough = most / count, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = most / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
 }

@@ -8,7 +8,9 @@ import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/l
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed, perSecond } from "specviz/words/words.js";
 
-const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
+const MINI = { left: 34, right: 92, top: 8, bottom: 24 };
+const SPEED = { ...MINI, right: 118 };
+const LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
 /** Figures at the ends of lines: their names, their charts, and what is said beside them. */
 const HEADS = [["alpha", "alpha", "of judged"], ["tau", "tau", ""], ["speed", "speed", ""], ["speed-alone", "speed", "alone"]];
 const AIR = 1.15; // how much further than what is there the axis of a live run goes
@@ -84,13 +86,19 @@ export class LiveCharts {
   #draw() {
     const live = this.#shown;
     if (!live || !this.#sizes.tokens) return;
-    const { trace, rounds, chosen } = live, { header } = trace, isOver = trace.end !== null;
-    const names = lanesOf(header), points = series(rounds, names), whole = isOver ? this.#wholeOf(trace, names) : points;
-    const isPartial = isOver && rounds.length < trace.rounds.length, keyed = keysOf(header);
+    const { trace, rounds, chosen } = live;
+    const { header } = trace;
+    const isOver = trace.end !== null;
+    const names = lanesOf(header);
+    const points = series(rounds, names);
+    const whole = isOver ? this.#wholeOf(trace, names) : points;
+    const isPartial = isOver && rounds.length < trace.rounds.length;
+    const keyed = keysOf(header);
     const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
     /** @type {Drawn["lines"]} */
     const lines = (chart, lanes, headed, isThin = true) => lanes.flatMap((name, i) => {
-      const key = keyed(name), later = isPartial ? [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }] : [];
+      const key = keyed(name);
+      const later = isPartial ? [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }] : [];
       return [...later, { points: of(chart, i), key, isThin, hasHead: headed.includes(name) }];
     });
     const reach = {
@@ -127,9 +135,12 @@ export class LiveCharts {
    * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
   #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
-    const ours = of("tokens", names.indexOf(chosen)), alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
-    const isWhole = trace.end !== null && rounds.length === trace.rounds.length, isAhead = (metrics.speedup ?? 1) >= 1;
-    const gap = gapOf(ours, alone, isWhole), name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";
+    const ours = of("tokens", names.indexOf(chosen));
+    const alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
+    const isWhole = trace.end !== null && rounds.length === trace.rounds.length;
+    const isAhead = (metrics.speedup ?? 1) >= 1;
+    const gap = gapOf(ours, alone, isWhole);
+    const name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";
     const seconds = (/** @type {number} */ value) =>
       (clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`);
     drawLines(this.#boxes.tokens, this.#sizes.tokens, {
@@ -139,7 +150,8 @@ export class LiveCharts {
       labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, size: this.#sizes.tokens }) : [],
     });
     this.#say("tokens", names.map((lane, i) => {
-      const { x, y } = lastOf(of("tokens", i)), said = lane === ALONE ? "target alone" : lane === OURS ? "with drafts" : lane;
+      const { x, y } = lastOf(of("tokens", i));
+      const said = lane === ALONE ? "target alone" : lane === OURS ? "with drafts" : lane;
       return `${said}: ${y} tokens in ${duration(x, clock)}`;
     }));
   }
@@ -148,7 +160,9 @@ export class LiveCharts {
    * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
   #drawMinis({ trace, chosen, metrics }, names, { of, lines }, { clock, rounds, tau: most, speed }) {
-    const drafted = draftedLanes(trace.header), place = drafted.indexOf(chosen), margin = MINI;
+    const drafted = draftedLanes(trace.header);
+    const place = drafted.indexOf(chosen);
+    const margin = MINI;
     /** @type {[number, string][]} */
     const ticksX = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
     const x = /** @type {[number, number]} */ ([1, Math.max(2, rounds)]);
@@ -179,20 +193,24 @@ export class LiveCharts {
   #mini(name, chart, line, other = []) {
     const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
     if (!place) return;
-    const { width, height } = this.#sizes[name], edge = width - chart.margin.right, axis = height - MINI.bottom;
+    const { width, height } = this.#sizes[name];
+    const edge = width - chart.margin.right;
+    const axis = height - MINI.bottom;
     const endOf = (/** @type {Point[]} */ points) => {
       if (!points.length) return null;
       const { x, y } = place(lastOf(points));
       return { x, y: Math.min(y, axis - LABEL / 2) }; // a figure stands above the axis
     };
-    const at = endOf(line), beside = endOf(other);
+    const at = endOf(line);
+    const beside = endOf(other);
     // Beside its dot a figure would lie over the lines of other lanes, or over its own where that goes on.
     const isSeveralLines = this.#shown !== null && draftedLanes(this.#shown.trace.header).length > 1 && name !== "speed";
     const goesOn = chart.lines.some(({ isLater }) => isLater);
     for (const end of [at, beside]) if (end && (isSeveralLines || goesOn)) end.x = edge;
     // Two figures at one height would lie over each other: the lower one goes down.
     if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
-      const by = (LABEL - Math.abs(at.y - beside.y)) / 2, sign = at.y <= beside.y ? -1 : 1;
+      const by = (LABEL - Math.abs(at.y - beside.y)) / 2;
+      const sign = at.y <= beside.y ? -1 : 1;
       at.y += sign * by;
       beside.y -= sign * by;
     }
@@ -270,9 +288,11 @@ function keysOf(header) {
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
   const [a, b] = [lastOf(ours), lastOf(alone)];
-  const low = Math.min(a.y, b.y), below = (/** @type {Point[]} */ line) => line.filter(({ y }) => y <= low);
+  const low = Math.min(a.y, b.y);
+  const below = (/** @type {Point[]} */ line) => line.filter(({ y }) => y <= low);
   if (isWhole) return [...below(ours), ...below(alone).reverse()];
-  const now = Math.max(a.x, b.x), till = (/** @type {Point[]} */ line) => [...line, { x: now, y: lastOf(line).y }];
+  const now = Math.max(a.x, b.x);
+  const till = (/** @type {Point[]} */ line) => [...line, { x: now, y: lastOf(line).y }];
   return [...till(ours), ...till(alone).reverse()];
 }
 
@@ -299,7 +319,8 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, s
     ({ at, text: texts[i], className: `${i ? "is-alone" : "is-ours"} ${places[i].className}`, by: places[i].by }));
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
   // The middle of the gap at three quarters of its height, if the ratio fits in between.
-  const y = 0.78 * Math.min(a.y, b.y), at = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
+  const y = 0.78 * Math.min(a.y, b.y);
+  const at = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
   const room = Math.abs(at(ours) - at(alone)) * wide; // px
   const fits = (/** @type {{ px: number, share: number }} */ { px, share }) => room > Math.max(px, share * clock * wide);
   const fitting = fits(RATIO.large) ? "" : " is-small";

@@ -99,7 +99,8 @@ function enginesOf(engines, number) {
     if (isByKey) buttons[place].focus();
   };
   const onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[key], at = buttons.findIndex((button) => button.tabIndex === 0);
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
+    const at = buttons.findIndex((button) => button.tabIndex === 0);
     if (by) open((at + by + buttons.length) % buttons.length, true);
   };
   open(0);

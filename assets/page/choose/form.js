@@ -202,7 +202,8 @@ export class Form {
    */
   async #read(blob, name = "") {
     this.#turn += 1;
-    const turn = this.#turn, most = this.#config.mostFile;
+    const turn = this.#turn;
+    const most = this.#config.mostFile;
     this.#found = [];
     if (!blob.size) this.#said.textContent = NO_PROMPTS;
     else if (blob.size > most) this.#said.textContent = `This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`;

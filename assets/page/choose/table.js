@@ -135,7 +135,8 @@ export class Table {
    * @param {boolean} several  whether there is more than one temperature
    */
   #line(row, several) {
-    const { temperature } = row.configuration, isLeftOut = row.status === "left out";
+    const { temperature } = row.configuration;
+    const isLeftOut = row.status === "left out";
     const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
     const known = row.mark ? MARKS[row.mark] : STATES[row.status];
     const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;

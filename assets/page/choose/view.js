@@ -91,7 +91,8 @@ export class ChooseView {
     find(dialog, ".sv-close").addEventListener("click", () => dialog.close());
     find(dialog, "[data-theme]").addEventListener("click", () => this.#page.shell.toggleTheme());
     find(dialog, "[data-stop]").addEventListener("click", () => this.#stop());
-    const csv = () => this.#sweep.state?.csv ?? "", json = () => JSON.stringify(this.#sweep.state?.whole, null, 1);
+    const csv = () => this.#sweep.state?.csv ?? "";
+    const json = () => JSON.stringify(this.#sweep.state?.whole, null, 1);
     this.#exports.append(exporter("Table (.csv)", "csv", "text/csv", csv),
       exporter("All of it (.json)", "json", "application/json", json));
     find(dialog, ".sc-results").append(
@@ -113,7 +114,8 @@ export class ChooseView {
 
   /** What the form asks for, in a sentence beside its button. */
   #offer() {
-    const { rows, prompts } = this.#form, { mostRows } = this.#choose;
+    const { rows, prompts } = this.#form;
+    const { mostRows } = this.#choose;
     const said = find(this.#dialog, ".sc-start p");
     if (!rows) said.textContent = "Choose at least one of each.";
     else if (rows > mostRows) said.textContent = `${rows} rows: choose ${mostRows} or fewer.`;

@@ -87,7 +87,9 @@ export class Compare {
  * @param {Run} run
  */
 function sideOf(name, run) {
-  const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
+  const trace = raceOfTwo(run.trace);
+  const { rounds, header } = run.trace;
+  const drafted = draftedLanes(header);
   return {
     name, origin: run.origin, trace,
     // which lane that is, if others with drafts raced

@@ -126,7 +126,9 @@ export class Explain {
 
   /** @param {Step} step */
   #draw(step) {
-    const dialog = this.#dialog, trace = this.#held, round = this.#round;
+    const dialog = this.#dialog;
+    const trace = this.#held;
+    const round = this.#round;
     if (!trace || !round) return;
     for (const button of dialog.querySelectorAll("[data-chapter]")) {
       const isCurrent = button.getAttribute("data-chapter") === step.chapter;
@@ -169,7 +171,8 @@ export class Explain {
   // The round of another lane that wrote the same place of the text.
   /** @param {string | undefined} lane */
   #cross(lane) {
-    const trace = this.#held, round = this.#round;
+    const trace = this.#held;
+    const round = this.#round;
     if (!trace || !round || round.lane === lane) return;
     const before = textBefore(round, trace.rounds).length;
     const others = trace.rounds.filter((one) => one.lane === lane).sort((a, b) => a.index - b.index);
@@ -198,7 +201,8 @@ export class Explain {
   }
 
   #save() {
-    const trace = this.#held, round = this.#round;
+    const trace = this.#held;
+    const round = this.#round;
     if (!trace || !round) return;
     const figure = new Blob([figureOfRound(round, trace)], { type: "image/svg+xml" });
     saveBlob(figure, `${fileStem(trace.header)}-round-${round.index + 1}.svg`);

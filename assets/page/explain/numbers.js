@@ -37,7 +37,8 @@ export function sharesOf(token, own) {
     .map(({ id, text }) => [id, text]));
   const rows = [...texts].flatMap(([id, text]) => {
     const gap = excess.get(id);
-    const ofP = p(id) ?? derived(q(id), gap), ofQ = q(id) ?? derived(p(id), gap && -gap);
+    const ofP = p(id) ?? derived(q(id), gap);
+    const ofQ = q(id) ?? derived(p(id), gap && -gap);
     return ofP === undefined || ofQ === undefined ? [] : [{ id, text, p: ofP, q: ofQ }];
   });
   const shown = largest(rows, mine.map(({ id }) => id));
@@ -149,7 +150,8 @@ export function times({ drafted, draft_seconds: draft, verify_seconds: verify, o
  * @param {Marked[]} written in the round
  */
 function clocks(round, { tokens, seconds, passes, alone }, written) {
-  const whole = Math.max(seconds, alone ?? 0), isAlone = round.lane === "baseline";
+  const whole = Math.max(seconds, alone ?? 0);
+  const isAlone = round.lane === "baseline";
   const words = element("p", "", ...written.flatMap((token) => [chip(token), " "]));
   const own = clock(isAlone ? "target alone" : "with drafts", times(round, whole), seconds, tokens, words);
   if (alone === null || isAlone) return element("dl", "sx-clocks", ...own);
@@ -177,7 +179,8 @@ export function balance(round, trace, tokens) {
   const sums = balanceOf(round, trace);
   const { drafted } = round;
   const count = (/** @type {Outcome} */ kind) => drafted.filter(({ outcome: one }) => one === kind).length;
-  const accepted = count("accepted"), judged = accepted + count("rejected");
+  const accepted = count("accepted");
+  const judged = accepted + count("rejected");
   const rates = `α counts judged guesses only, here ${accepted} of ${judged}; accepted over drafted is ${accepted} of ${
     drafted.length}.`;
   return {

@@ -126,13 +126,17 @@ export function twoTexts(tokens) {
  * @type {(token: Token, rule?: string) => HTMLDivElement}
  */
 export function verdict(token, rule = "token") {
-  const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token, isKept = outcome === "accepted";
+  const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token;
+  const isKept = outcome === "accepted";
   const isByDraw = rule === "token" || verdictKind(rule).together; // u is below what is accepted, p above it
   const { odds, draw } = oddsAndDraw(token);
-  const keep = rule === "token" ? Math.min(1, p / q) : threshold, value = isByDraw ? u : Math.min(1, p);
+  const keep = rule === "token" ? Math.min(1, p / q) : threshold;
+  const value = isByDraw ? u : Math.min(1, p);
   const [limit, bound] = rule === "token" ? ["min(1, p/q)", odds] : ["threshold", number(threshold)];
   const [name, said] = rule === "token" ? ["u", draw] : isByDraw ? ["u", number(u)] : ["p", number(p)];
-  const below = isByDraw ? "accepted" : "rejected", above = isByDraw ? "rejected" : "accepted", told = isKept ? "accepted" : "rejected";
+  const below = isByDraw ? "accepted" : "rejected";
+  const above = isByDraw ? "rejected" : "accepted";
+  const told = isKept ? "accepted" : "rejected";
   const label = `A line from 0 to 1: ${limit} is ${bound}, ${name} is ${said}: ${told}.`;
   return element("div", `sx-verdict is-${told}`,
     rule === "token" ? element("p", "sx-fraction", element("span", "", element("span", "", `p ${chance(p)}`), element("span", "", `q ${chance(q)}`)))

@@ -7,8 +7,14 @@ import { coloursOfPage, Painting, runLine, SANS, SERIF } from "specviz/share/pai
 import { chance, oddsAndDraw, ruleOf } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
-const EDGE = 36, LABELS = 118, GAP = 26, LEAST_COLUMN = 96, LEAST_WIDTH = 760; // px
-const TOKENS = 196, BOX = 42, ROW = 28; // px: where the tokens stand, their height, and that of a line below
+const EDGE = 36;
+const LABELS = 118;
+const GAP = 26;
+const LEAST_COLUMN = 96;
+const LEAST_WIDTH = 760; // px
+const TOKENS = 196;
+const BOX = 42;
+const ROW = 28; // px: where the tokens stand, their height, and that of a line below
 const TOKEN = `25px ${SERIF}`;
 const CONTEXT = `22px ${SERIF}`;
 const MARGIN = 1.06; // of a measured width: another computer's letters may be wider
@@ -31,8 +37,10 @@ export function figureOfRound(round, trace) {
   const own = round.emitted[round.emitted.length - 1];
   const last = own && own.outcome !== "accepted" ? [own] : [];
   const columns = columnsOf([...round.drafted, ...last], last.length);
-  const end = columns[columns.length - 1], rows = rowsOf(trace.header.settings);
-  const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE), foot = TOKENS + BOX + 22 + rows.length * ROW;
+  const end = columns[columns.length - 1];
+  const rows = rowsOf(trace.header.settings);
+  const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE);
+  const foot = TOKENS + BOX + 22 + rows.length * ROW;
   const sheet = sheetOf(width, foot + 118);
   heading(sheet, round, trace, width);
   const drafted = columns.slice(0, round.drafted.length);
@@ -107,7 +115,8 @@ const colourOf = (label, { outcome }) =>
 
 /** In px. @type {(width: number, height: number) => Sheet} */
 function sheetOf(width, height) {
-  const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }), sheet = { node, colours: coloursOfPage() };
+  const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  const sheet = { node, colours: coloursOfPage() };
   draw(sheet, "rect", { width, height, fill: sheet.colours.page });
   return sheet;
 }
@@ -155,8 +164,11 @@ function heading(sheet, round, { header, rounds }, width) {
 // A brace over some columns, or under them, and what it says.
 /** @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void} */
 function brace(sheet, columns, y, text, isBelow = false) {
-  const first = columns[0], last = columns[columns.length - 1];
-  const left = first.left, right = last.left + last.width, tip = isBelow ? -7 : 7;
+  const first = columns[0];
+  const last = columns[columns.length - 1];
+  const left = first.left;
+  const right = last.left + last.width;
+  const tip = isBelow ? -7 : 7;
   draw(sheet, "path", {
     d: `M${left} ${y + tip}V${y}H${right}V${y + tip}`, fill: "none", stroke: sheet.colours.soft, "stroke-width": 1.5,
   });
@@ -166,7 +178,8 @@ function brace(sheet, columns, y, text, isBelow = false) {
 // A token with the underline of its outcome, which is told apart without colours too.
 /** @type {(sheet: Sheet, column: Column) => void} */
 function tokenBox(sheet, { token, left, width }) {
-  const { outcome, text } = token, stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
+  const { outcome, text } = token;
+  const stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
   const bottom = TOKENS + BOX;
   if (outcome !== "ignored") draw(sheet, "rect", { x: left, y: TOKENS, width, height: BOX, rx: 4, fill: stroke, "fill-opacity": 0.13 });
   const line = (/** @type {number} */ y, dash = "") =>

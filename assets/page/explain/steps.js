@@ -66,7 +66,8 @@ const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : 
 
 /** @type {(told: Told) => Step} */
 function guess({ round, trace, isGreedy }) {
-  const { drafted } = round, count = plural(drafted.length, "token");
+  const { drafted } = round;
+  const count = plural(drafted.length, "token");
   const sentence = guessed(trace.header, count, isGreedy);
   return {
     chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
@@ -196,7 +197,8 @@ function ignoredAfter({ round }) {
 
 /** @type {(told: Told) => Step} */
 function correct({ round, tokens, own, isGreedy, rule }) {
-  const token = /** @type {Token} */ (own), at = tokens.length - 1;
+  const token = /** @type {Token} */ (own);
+  const at = tokens.length - 1;
   const note = rule !== "token" || isGreedy ? undefined : isDrawn(token) ? BY_REJECTION : SAME_LAW;
   return {
     chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }), note, at, until: "verify",
@@ -210,12 +212,14 @@ function correct({ round, tokens, own, isGreedy, rule }) {
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;
   if (rule !== "token") {
-    const share = left.find(({ id }) => id === token.id)?.probability, name = `${verdictKind(rule).left}, scaled up to 1`;
+    const share = left.find(({ id }) => id === token.id)?.probability;
+    const name = `${verdictKind(rule).left}, scaled up to 1`;
     return [left.length ? bars(name, "left", left, { ...token, probability: share }) : chances(token)];
   }
   if (isDrawn(token)) return [chances(token), bars("draft q", "q", token.top_q ?? [], { ...token, probability: q })];
   if (isGreedy) return [firstChoice(token)];
-  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token, part = 1 - (rejected.beta ?? 0);
+  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
+  const part = 1 - (rejected.beta ?? 0);
   return [element("div", "sx-correct", overlay(sharesOf(rejected, token), token.id, true),
     bars(`only in p, ${chance(part)}, scaled up to 1`, "left", left, { ...token, probability: (p - q) / part }))];
 }
@@ -223,7 +227,8 @@ function correction(token, round, rule, isGreedy) {
 /** @type {(told: Told) => Step} */
 function bonus({ round, tokens, own }) {
   const token = /** @type {Token} */ (own);
-  const at = tokens.length - 1, places = round.drafted.length + 1;
+  const at = tokens.length - 1;
+  const places = round.drafted.length + 1;
   return {
     chapter: "Bonus", sentence: reason(token, { round, place: at }),
     note: `The pass read ${plural(places, "token")}: the last of the text and every guess. After each it gives one p, so the `

@@ -14,9 +14,11 @@ const HALVINGS = 60;
  */
 export function explain(rounds, header, mostGamma) {
   if (header.source) return null; // a server tells no parts of a round's time
-  const m = measure(rounds, header), alone = rounds.filter((round) => round.lane === "baseline");
+  const m = measure(rounds, header);
+  const alone = rounds.filter((round) => round.lane === "baseline");
   if (m.speedup === null || m.tau === null) return null;
-  const costs = costsOf(alone, m), { step, judging, gamma, price } = costs;
+  const costs = costsOf(alone, m);
+  const { step, judging, gamma, price } = costs;
   const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, mostGamma);
   const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
   return {
@@ -35,7 +37,8 @@ export function explain(rounds, header, mostGamma) {
  */
 function costsOf(alone, m) {
   const single = m.seconds.baseline / alone.length; // seconds
-  const draft = m.draft_seconds / m.rounds, verify = m.verify_seconds / m.rounds;
+  const draft = m.draft_seconds / m.rounds;
+  const verify = m.verify_seconds / m.rounds;
   const overhead = m.seconds.speculative / m.rounds - draft - verify;
   const passes = alone.reduce((total, round) => total + round.verify_seconds, 0);
   const gamma = m.drafted / m.rounds;
@@ -58,9 +61,11 @@ export function breakEvenOf(lengths, price) {
   const entries = [...lengths].sort(([a], [b]) => a - b);
   const total = (/** @type {(gamma: number) => number} */ of) =>
     entries.reduce((sum, [gamma, count]) => sum + of(gamma) * count, 0);
-  const rounds = total(() => 1), drafted = total((gamma) => gamma);
+  const rounds = total(() => 1);
+  const drafted = total((gamma) => gamma);
   if (drafted === 0 || price * rounds > drafted + rounds) return null;
-  let low = 0, high = 1;
+  let low = 0;
+  let high = 1;
   for (let i = 0; i < HALVINGS; i += 1) {
     const middle = (low + high) / 2;
     if (total((gamma) => predictedTau(middle, gamma)) >= price * rounds) high = middle;

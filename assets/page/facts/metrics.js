@@ -50,13 +50,15 @@ const FEWEST = 2; // tokens and rounds of a lane from which its speed is compare
  * @param {LaneName} [name]
  */
 export function measure(rounds, header, name = draftedLanes(header)[0]) {
-  const ours = lane(rounds, name), alone = lane(rounds, ALONE);
+  const ours = lane(rounds, name);
+  const alone = lane(rounds, ALONE);
   const counts = countOutcomes(ours);
   const drafted = sum(ours, (round) => round.drafted.length);
   const emitted = sum(ours, (round) => round.emitted.length);
   const isTold = areTold(ours);
   const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
-  const c = costRatio(ours, alone), { judged, accepted } = positions(isTold ? ours : []);
+  const c = costRatio(ours, alone);
+  const { judged, accepted } = positions(isTold ? ours : []);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
@@ -180,7 +182,8 @@ function meanPredictedSpeedup(rounds, alpha, c) {
 
 /** How many drafts were judged and accepted at each place of a round. @param {Round[]} rounds */
 function positions(rounds) {
-  const judged = /** @type {number[]} */ ([]), accepted = /** @type {number[]} */ ([]);
+  const judged = /** @type {number[]} */ ([]);
+  const accepted = /** @type {number[]} */ ([]);
   for (const { drafted } of rounds) {
     drafted.forEach((token, place) => {
       judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
@@ -199,11 +202,13 @@ function positions(rounds) {
 export function series(rounds, names = [OURS, ALONE]) {
   const lists = names.map((name) => lane(rounds, name));
   const ours = lists.filter((_, i) => names[i] !== ALONE);
-  const rates = ours.map(soFar), isOne = ours.length === 1;
+  const rates = ours.map(soFar);
+  const isOne = ours.length === 1;
   /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
   const parts = rounds.some(readsPrompt) ? ["overhead_seconds"] // a step's time has no parts that are told
     : ["draft_seconds", "verify_seconds", "overhead_seconds"];
-  const upwards = [...lists].reverse(), labels = [...names].reverse().map(labelOf);
+  const upwards = [...lists].reverse();
+  const labels = [...names].reverse().map(labelOf);
   return {
     tokens: lists.map(progress),
     rates: isOne ? rates[0].rates : rates.map((one) => one.rates[0]),
@@ -226,7 +231,8 @@ function requests(rounds) {
 
 /** @param {Round[]} rounds */
 function progress(rounds) {
-  const x = [0], y = [0];
+  const x = [0];
+  const y = [0];
   for (const round of rounds) {
     x.push(round.clock);
     y.push(y[y.length - 1] + round.emitted.length);
@@ -244,8 +250,12 @@ function pace(rounds) {
 /** Rates and tau after each round. @param {Round[]} rounds */
 function soFar(rounds) {
   /** @type {Lengths} */
-  const lengths = new Map(), isTold = areTold(rounds);
-  let accepted = 0, judged = 0, drafted = 0, emitted = 0;
+  const lengths = new Map();
+  const isTold = areTold(rounds);
+  let accepted = 0;
+  let judged = 0;
+  let drafted = 0;
+  let emitted = 0;
   const points = timed(rounds).map((round, i) => {
     const { length } = round.drafted;
     lengths.set(length, (lengths.get(length) ?? 0) + 1);
@@ -253,7 +263,8 @@ function soFar(rounds) {
     judged += round.drafted.filter(({ outcome }) => outcome !== "ignored").length;
     drafted += length;
     emitted += round.emitted.length;
-    const alpha = isTold ? ratio(accepted, judged) : null, efficiency = isTold ? ratio(accepted, drafted) : null;
+    const alpha = isTold ? ratio(accepted, judged) : null;
+    const efficiency = isTold ? ratio(accepted, drafted) : null;
     return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted: meanPredictedTau(lengths, alpha) };
   });
   const line = (/** @type {"alpha" | "efficiency" | "tau" | "predicted"} */ name) =>

@@ -41,7 +41,8 @@ export function uncertainty(rounds) {
 export function spreadOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (/** @type {number} */ share) => {
-    const place = share * (sorted.length - 1), below = Math.floor(place);
+    const place = share * (sorted.length - 1);
+    const below = Math.floor(place);
     const above = Math.min(below + 1, sorted.length - 1);
     return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
   };

@@ -40,7 +40,8 @@ export class Panels {
    * @param {() => void} closed  called when a panel is closed
    */
   constructor(page, closed) {
-    const { root, server, config, session } = page, questions = questionsFor(server, config.draws);
+    const { root, server, config, session } = page;
+    const questions = questionsFor(server, config.draws);
     this.#tellClosed = closed;
     this.#config = config;
     this.#session = session;

@@ -21,7 +21,8 @@ const ONE_RUN = "One run cannot show that, many draws can: how often does each b
  * @param {HTMLElement} check  says whether a difference is a tie
  */
 export function showGreedy(body, rounds, trace, check) {
-  const found = comparison(rounds), { compared, differAt } = found;
+  const found = comparison(rounds);
+  const { compared, differAt } = found;
   /** @type {HTMLElement[]} */
   const parts = [element("p", "sv-lead", sameness(found, trace) || "Nothing can be compared yet.")];
   if (compared) {

@@ -223,7 +223,8 @@ export class WhatIf {
   /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
   #slider(name, label, most) {
     const oninput = () => { this.#isTouched = true; this.#draw(); };
-    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput }), value = element("b");
+    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput });
+    const value = element("b");
     this.#sliders.set(name, { input, value });
     return element("label", "", label, input, value);
   }
@@ -239,7 +240,8 @@ export class WhatIf {
   #draw() {
     const why = this.#why;
     if (!why) return;
-    const { costs, speedup } = why, chosen = this.#chosen(why);
+    const { costs, speedup } = why;
+    const chosen = this.#chosen(why);
     for (const [name, { input, value }] of this.#sliders) {
       input.value = String(chosen[name]);
       value.textContent = fixed(chosen[name], 2);
@@ -259,7 +261,8 @@ export class WhatIf {
    * @param {number | null} ours  the gamma in use
    */
   #drawBars({ gamma, speeds }, ours) {
-    const highest = Math.max(1, ...speeds), held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
+    const highest = Math.max(1, ...speeds);
+    const held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
     const canRun = document.querySelector("#run") !== null;
     this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
       const bar = element("i", "", { style: { height: `${(100 * speed) / highest}%` }, dataset: { value: fixed(speed, 2) } });

@@ -80,14 +80,16 @@ export class Card {
     this.close();
     const { trace } = this.#page.session;
     const index = Number(node.dataset.round);
-    const article = node.closest("[data-lane]"), lane = article?.getAttribute("data-lane");
+    const article = node.closest("[data-lane]");
+    const lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
     if (!article || !round) return;
     const place = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)].indexOf(node); // a round may stand in two blocks
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
     const settings = trace?.header.lanes[round.lane] ?? trace?.header.settings;
-    const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
+    const rule = settings ? ruleOf(settings) : "token";
+    const at = { round, place, ended };
     this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
     this.#card.classList.remove("is-whole");
     this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);

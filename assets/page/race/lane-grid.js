@@ -89,7 +89,9 @@ export class LaneGrid {
    * @param {{ text: string, warning: string }} note
    */
   #article(name, drafted, place, { text, warning }) {
-    const isAlone = name === ALONE, isNamed = !isAlone && name !== OURS, id = `sv-name-${place}`;
+    const isAlone = name === ALONE;
+    const isNamed = !isAlone && name !== OURS;
+    const id = `sv-name-${place}`;
     const title = element("h2", "", { id }, isNamed ? this.#nameButton(name, drafted)
       : isAlone ? defined("target", "Target alone") : defined("draft", "With drafts"));
     const note = warning ? element("em", "sv-inexact", text, { title: warning })

@@ -96,7 +96,8 @@ export class Lane {
    * @param {Round[]} [next]  the rounds that follow, as far as they are known
    */
   show(rounds, part, next = []) {
-    const last = this.#drawn[this.#drawn.length - 1], block = this.#rows.lastBlock;
+    const last = this.#drawn[this.#drawn.length - 1];
+    const block = this.#rows.lastBlock;
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
@@ -121,7 +122,8 @@ export class Lane {
   sweep(lasts) {
     const drawn = this.#drawn[this.#drawn.length - 1]?.tokens ?? [];
     const guesses = drawn.flatMap(({ fragments }) => fragments.map(({ node }) => node));
-    const beam = element("i", "sv-beam"), { length } = guesses;
+    const beam = element("i", "sv-beam");
+    const { length } = guesses;
     if (!length) return;
     this.#text.append(beam);
     const places = guesses.map((node) => ({ x: node.offsetLeft + node.offsetWidth / 2, y: node.offsetTop + node.offsetHeight / 2 }));
@@ -155,12 +157,14 @@ export class Lane {
    * @param {boolean} isRunning
    */
   mark(isRunning) {
-    const now = performance.now(), newest = this.#drawn.length - 1;
+    const now = performance.now();
+    const newest = this.#drawn.length - 1;
     const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>
       this.name !== ALONE && (age < FRESH || (age < MOST_FRESH && now - at < FLASH));
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
-      const round = this.#drawn[i], wanted = !isRunning || isFresh(newest - i, round.at);
+      const round = this.#drawn[i];
+      const wanted = !isRunning || isFresh(newest - i, round.at);
       if (round.isMarked === wanted) continue;
       left -= 1;
       round.isMarked = wanted;

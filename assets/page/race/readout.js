@@ -120,7 +120,8 @@ export class Readout {
   #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
     const bar = this.#node(`[data-bar="${CSS.escape(name)}"]`);
-    const tokens = metrics.tokens[name], length = Math.max(1, trace.header.settings.max_new_tokens);
+    const tokens = metrics.tokens[name];
+    const length = Math.max(1, trace.header.settings.max_new_tokens);
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null || !isDone(name, measured) ? plural(tokens, "token")
@@ -154,7 +155,8 @@ function samenessOf(all, race, chosen) {
   const { lanes, settings } = race.header;
   if (!isSeveral(race.header) || !said) return said;
   if (settings.temperature !== 0) {
-    const changed = changedLanes(race.header), others = changed.filter((lane) => lane !== chosen);
+    const changed = changedLanes(race.header);
+    const others = changed.filter((lane) => lane !== chosen);
     const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";
     return changed.length ? `${chosen}: ${said}${also}` : DRAWN;
   }

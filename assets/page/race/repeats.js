@@ -97,7 +97,8 @@ function summaries(runs) {
 
 /** The ratios that could be, and how many could not, in words. @param {(number | null)[]} ratios */
 function fairOf(ratios) {
-  const possible = ratios.flatMap((ratio) => ratio ?? []), lost = ratios.length - possible.length;
+  const possible = ratios.flatMap((ratio) => ratio ?? []);
+  const lost = ratios.length - possible.length;
   return { possible, lost: lost ? plural(lost, "run") : "" };
 }
 
@@ -106,7 +107,8 @@ function fairOf(ratios) {
  * @param {(number | null)[]} ratios
  */
 export function summary(ratios) {
-  const { possible, lost } = fairOf(ratios), without = lost && ` Without ${lost} that gave no fair ratio.`;
+  const { possible, lost } = fairOf(ratios);
+  const without = lost && ` Without ${lost} that gave no fair ratio.`;
   if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
   const spread = spreadOf(possible);
   return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `

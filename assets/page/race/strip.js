@@ -51,7 +51,8 @@ export class Strip {
 
   /** Mark what the controls say otherwise. */
   compare() {
-    const { root, session } = this.#page, others = session.differences;
+    const { root, session } = this.#page;
+    const others = session.differences;
     if (!session.trace) return;
     for (const node of this.#run.children) {
       if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));

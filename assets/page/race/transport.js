@@ -5,7 +5,8 @@ import { draftedLanes } from "specviz/facts/lanes.js";
 import { SPEEDS } from "specviz/run/timeline.js";
 import { duration, plural } from "specviz/words/words.js";
 
-const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z", PLAY = "M6 3.2v13.6L17 10z";
+const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
+const PLAY = "M6 3.2v13.6L17 10z";
 const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
 const BARS = 30; // px that they are high, at most
 const MOST_BARS = 20; // drawings while a run doubles in length
@@ -24,8 +25,10 @@ export class Transport {
   /** @param {PageParts} page */
   constructor({ root, timeline }) {
     this.#timeline = timeline;
-    const play = find(root, "[data-play]", HTMLButtonElement), scrub = find(root, "[data-scrub]", HTMLInputElement);
-    const speed = find(root, "[data-speed]", HTMLSelectElement), follow = find(root, "[data-follow]");
+    const play = find(root, "[data-play]", HTMLButtonElement);
+    const scrub = find(root, "[data-scrub]", HTMLInputElement);
+    const speed = find(root, "[data-speed]", HTMLSelectElement);
+    const follow = find(root, "[data-follow]");
     const [passes, clock, pace] = ["position", "clock", "pace"].map((name) => find(root, `[data-${name}]`));
     this.#nodes = { play, scrub, speed, follow, passes, clock, pace };
     this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
@@ -44,7 +47,8 @@ export class Transport {
   show(trace) {
     const { play, scrub, follow, pace } = this.#nodes;
     const { events, position, playing, following, live, speed } = this.#timeline;
-    const isRunning = playing || (live && following), isAtEnd = position === events.length && !live;
+    const isRunning = playing || (live && following);
+    const isAtEnd = position === events.length && !live;
     for (const control of this.#needEvents) control.disabled = !events.length;
     play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
     play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : isAtEnd ? AGAIN : PLAY);
@@ -78,19 +82,24 @@ export class Transport {
   // where it lies among the events.
   /** @param {Trace} trace */
   #drawBars(trace) {
-    const { events } = this.#timeline, width = this.#width;
+    const { events } = this.#timeline;
+    const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
     const least = this.#timeline.live ? events.length / MOST_BARS : 1; // a live run has more in each frame than can be seen
     if (!this.#bars || !width || (before === trace && events.length - count < least && old === width)) return;
     this.#drawn = { trace, count: events.length, width };
-    const [name] = draftedLanes(trace.header), most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
+    const [name] = draftedLanes(trace.header);
+    const most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
     const x = (/** @type {number} */ place) => THUMB + (place / Math.max(1, events.length)) * (width - 2 * THUMB);
-    let path = "", begun = -1;
+    let path = "";
+    let begun = -1;
     events.forEach(({ round, done }, place) => {
       if (round.lane !== name) return;
       if (begun < 0) begun = place;
       if (!done) return;
-      const from = x(begun), to = Math.max(from + 1, x(place + 1) - 1.5), high = (BARS * round.emitted.length) / most;
+      const from = x(begun);
+      const to = Math.max(from + 1, x(place + 1) - 1.5);
+      const high = (BARS * round.emitted.length) / most;
       path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
       begun = -1;
     });

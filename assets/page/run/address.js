@@ -47,7 +47,8 @@ export function readAddress(search, config) {
 // parts are those of the pair that they name.
 /** @type {(query: URLSearchParams, config: Config) => void} */
 function nameModels(query, { choices }) {
-  const pair = query.get("pair") ?? "", plus = pair.lastIndexOf("+");
+  const pair = query.get("pair") ?? "";
+  const plus = pair.lastIndexOf("+");
   const known = choices.pair ?? [];
   if (known.includes(pair) || !known.includes(OTHER) || plus < 1 || pair.includes("://")) return;
   const draft = pair.slice(plus + 1);
@@ -62,7 +63,8 @@ function isSetting(setting, text, config) {
   if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
   if (isText(setting, config)) return text.length <= LONGEST_NAME && choices.pair.includes(OTHER);
   if (!/^\d{1,16}(\.\d{1,16})?$/.test(text)) return false;
-  const value = Number(text), [least, most] = limits[setting];
+  const value = Number(text);
+  const [least, most] = limits[setting];
   return value >= least && value <= most && (Number.isInteger(value) || !whole.includes(setting));
 }
 

@@ -15,7 +15,8 @@ import { askedIn } from "specviz/words/words.js";
  * @returns {Value[]}
  */
 export function controlsOf(header, config, now = {}) {
-  const { settings } = header, prompt = askedIn(header);
+  const { settings } = header;
+  const prompt = askedIn(header);
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
   const known = {

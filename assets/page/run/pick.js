@@ -24,7 +24,8 @@ export function newest(runs) {
  */
 export function lastTwo(runs) {
   const begun = runs.filter(({ trace }) => trace.rounds.length);
-  const own = begun.filter(isOwn), recorded = begun.filter((run) => !isOwn(run));
+  const own = begun.filter(isOwn);
+  const recorded = begun.filter((run) => !isOwn(run));
   const named = (/** @type {[string, Run | undefined][]} */ pairs) =>
     pairs.map(([name, run]) => ({ name, run: /** @type {Run} */ (run) }));
   if (own.length > 1) return named([["Your earlier run", own.at(-2)], ["Your latest run", own.at(-1)]]);

@@ -84,7 +84,8 @@ export class Session {
       },
     });
     addEventListener("pagehide", () => {
-      const { trace } = this, isLeft = (this.busy || this.#lost) && this.source === "live";
+      const { trace } = this;
+      const isLeft = (this.busy || this.#lost) && this.source === "live";
       if (isLeft && trace?.rounds.length) keep(INTERRUPTED, trace);
     });
   }

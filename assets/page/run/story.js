@@ -18,12 +18,15 @@ export const MOTION = { stagger: 190, appear: 260, look: 260, sweep: 1050, settl
  * @returns {Moment}
  */
 export function momentOf({ drafted, clock, draft_seconds: drafting, verify_seconds: verifying, overhead_seconds: overhead }, ms) {
-  const count = drafted.length, judged = drafted.filter(({ outcome }) => outcome !== "ignored").length;
+  const count = drafted.length;
+  const judged = drafted.filter(({ outcome }) => outcome !== "ignored").length;
   const guessed = count ? (count - 1) * MOTION.stagger + MOTION.appear : 0;
-  const looked = guessed + MOTION.look, passed = looked + MOTION.sweep;
+  const looked = guessed + MOTION.look;
+  const passed = looked + MOTION.sweep;
   const isRefused = judged > 0 && drafted[judged - 1].outcome === "rejected";
   const settled = passed + judged * MOTION.settle + (isRefused ? MOTION.drop : 0);
-  const start = clock - drafting - verifying - overhead, share = (/** @type {number} */ from, /** @type {number} */ lasts) => Math.max(0, Math.min(1, (ms - from) / lasts));
+  const start = clock - drafting - verifying - overhead;
+  const share = (/** @type {number} */ from, /** @type {number} */ lasts) => Math.max(0, Math.min(1, (ms - from) / lasts));
   const time = ms < looked ? start + drafting * (guessed ? share(0, guessed) : 1) : start + drafting + (verifying + overhead) * share(looked, MOTION.sweep);
   return {
     time: ms < passed ? Math.min(time, clock) : clock,

@@ -19,7 +19,8 @@ const READABLE = 12; // seconds that a recording should take to play
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - secondsOf(round);
-  const seen = drafted.length, verdicts = drafted.filter((token) => token.outcome !== "ignored");
+  const seen = drafted.length;
+  const verdicts = drafted.filter((token) => token.outcome !== "ignored");
   const timeOf = (/** @type {number} */ i) => (drafting ? start + (drafting * (i + 1)) / seen : clock);
   return [
     ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: timeOf(i) })),
@@ -133,7 +134,8 @@ export class Timeline {
    * @param {1 | -1} by
    */
   stepRound(by) {
-    let place = this.position - 1, event;
+    let place = this.position - 1;
+    let event;
     do event = this.events[place += by]; while (event && !(event.done && event.round.lane !== ALONE));
     this.seek(place + 1);
   }
@@ -235,7 +237,8 @@ export class Timeline {
    */
   #advanceStory(story, passed) {
     story.ms += passed;
-    const moment = momentOf(story.round, story.ms), { time, seen, judged, isDone } = moment;
+    const moment = momentOf(story.round, story.ms);
+    const { time, seen, judged, isDone } = moment;
     this.moment = moment;
     this.#time = time;
     const isTold = (/** @type {PlayEvent} */ event) => (event.round !== story.round ? event.time <= time

@@ -9,16 +9,21 @@ import { runLine, SANS, SERIF, Painting } from "specviz/share/paint.js";
 import { doubt, FEWEST_ROUNDS, isImpossible } from "specviz/words/verdict.js";
 import { begunBy, fixed, perSecond, plural } from "specviz/words/words.js";
 
-const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
+const WIDTH = 1280;
+const HEIGHT = 720;
+const EDGE = 36; // px, as it is painted
 const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
-const RACE = 10, HOLD = 2; // seconds that the race takes, and that its end stays
+const RACE = 10;
+const HOLD = 2; // seconds that the race takes, and that its end stays
 const RATE = 15; // pictures per second
 const LONGEST_STEP = 0.2; // seconds: a page that was held up does not jump
-const DRAIN = 300, DRAINS = 60; // ms between looks whether all is encoded, and how many at most
+const DRAIN = 300;
+const DRAINS = 60; // ms between looks whether all is encoded, and how many at most
 const LITTLE = 1000; // bytes: less than a picture that differs from the one before
 const BITS = 3_000_000; // per second
 const HEAD = 4096; // bytes, in which a film says what it is
-const INFO = [0x15, 0x49, 0xa9, 0x66], DURATION = [0x44, 0x89]; // ids of elements
+const INFO = [0x15, 0x49, 0xa9, 0x66];
+const DURATION = [0x44, 0x89]; // ids of elements
 // H.264 in MP4 plays in slides and on phones; MP4 with other codecs plays in fewer places than WebM.
 const TYPES = ["video/mp4;codecs=avc1.42E01E", "video/mp4;codecs=avc1", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
@@ -52,7 +57,8 @@ export function filmType() {
 export async function filmOf(trace, { progress, signal }) {
   const type = filmType();
   if (!type) throw new Error("this browser records no canvas");
-  const sheet = new Painting(SCALE * WIDTH, SCALE * HEIGHT), scene = sceneOf(sheet, raceOfTwo(trace));
+  const sheet = new Painting(SCALE * WIDTH, SCALE * HEIGHT);
+  const scene = sceneOf(sheet, raceOfTwo(trace));
   sheet.context.scale(SCALE, SCALE);
   paint(scene, 0);
   const stream = sheet.canvas.captureStream(RATE);
@@ -84,10 +90,13 @@ export async function filmOf(trace, { progress, signal }) {
  * @param {number} lasts  ms
  */
 async function withDuration(film, lasts) {
-  const head = new Uint8Array(await film.slice(0, HEAD).arrayBuffer()), view = new DataView(head.buffer);
+  const head = new Uint8Array(await film.slice(0, HEAD).arrayBuffer());
+  const view = new DataView(head.buffer);
   const find = (/** @type {number[]} */ bytes, /** @type {number} */ from) =>
     head.findIndex((_, i) => i >= from && bytes.every((byte, at) => head[i + at] === byte));
-  const info = find(INFO, 0), size = head[info + INFO.length] & 0x7f, first = info + INFO.length + 1;
+  const info = find(INFO, 0);
+  const size = head[info + INFO.length] & 0x7f;
+  const first = info + INFO.length + 1;
   const known = find(DURATION, first);
   if (info < 0 || known < 0 || known >= first + size) return film;
   if (head[known + 2] === 0x84) view.setFloat32(known + 3, lasts);
@@ -114,9 +123,11 @@ async function drain(recorder, parts) {
 /** @type {(recorder: MediaRecorder, signal: AbortSignal, show: (share: number) => void) => Promise<void>} */
 function play(recorder, signal, show) {
   return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
-    let over = 0, last = performance.now();
+    let over = 0;
+    let last = performance.now();
     const timer = setInterval(() => {
-      const now = performance.now(), passed = Math.min(LONGEST_STEP, (now - last) / 1000);
+      const now = performance.now();
+      const passed = Math.min(LONGEST_STEP, (now - last) / 1000);
       last = now;
       if (document.hidden && recorder.state === "recording") recorder.pause();
       else if (!document.hidden && recorder.state === "paused") recorder.resume();
@@ -142,7 +153,8 @@ function sceneOf(sheet, trace) {
     const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
     return { ...one, rounds, placed: layOut(sheet.context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
   });
-  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock)), pace = Number((seconds / RACE).toPrecision(2));
+  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
+  const pace = Number((seconds / RACE).toPrecision(2));
   const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
   return { sheet, trace, lanes, seconds, most, pace };
 }
@@ -155,7 +167,8 @@ const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.l
  * @param {number} share of the race that is over
  */
 function paint(scene, share) {
-  const { sheet, trace, lanes, pace } = scene, time = share * scene.seconds + 1e-12;
+  const { sheet, trace, lanes, pace } = scene;
+  const time = share * scene.seconds + 1e-12;
   sheet.fill("page", 0, 0, WIDTH, HEIGHT);
   sheet.brand(EDGE, 60, 32);
   sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, most: 860 });
@@ -172,10 +185,12 @@ function paint(scene, share) {
 // As the page tells it: pale while it is written, and with its doubt once it is over.
 /** @type {(scene: Scene, done: Round[], isOver: boolean) => void} */
 function paintRatio({ sheet, trace }, done, isOver) {
-  const m = measure(done, trace.header), found = uncertainty(done);
+  const m = measure(done, trace.header);
+  const found = uncertainty(done);
   const isTold = isOver || m.rounds >= FEWEST_ROUNDS;
   if (m.speedup === null || !isTold) return;
-  const isUnfair = isImpossible(found), isDoubted = isOver && doubt(m, found, true) !== "";
+  const isUnfair = isImpossible(found);
+  const isDoubted = isOver && doubt(m, found, true) !== "";
   const isSettled = isOver && !isDoubted;
   const width = sheet.write(isUnfair ? "?" : `${fixed(m.speedup, 2)}×`, UNTIL, 86,
     { colour: isSettled ? "ink" : "soft", font: `600 72px ${SANS}`, align: "right" });
@@ -208,7 +223,9 @@ function markWord(sheet, colour, { x, y, width, size }, isStruck) {
 
 /** @type {(scene: Scene, done: Round[], place: number) => void} */
 function paintBar({ sheet, most }, done, place) {
-  const y = 124 + 34 * place, tokens = tokensIn(done), clock = done[done.length - 1]?.clock ?? 0;
+  const y = 124 + 34 * place;
+  const tokens = tokensIn(done);
+  const clock = done[done.length - 1]?.clock ?? 0;
   sheet.write(LANES[place].name.toLowerCase(), EDGE, y + 6, SMALL);
   sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
   sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? "soft" : "accepted", 7);
@@ -226,7 +243,8 @@ function paintLane(scene, { name, left, width, placed, lane }, time) {
   const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
   const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
   for (const piece of seen.filter(({ line }) => line >= first)) {
-    const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
+    const x = left + PADDING + piece.x;
+    const y = TEXT.top + FONT + (piece.line - first) * LINE;
     if (lane !== "baseline" && !piece.isGiven) paintMark(sheet, piece, x, y, piece.judged <= time);
     sheet.write(piece.text, x, y, { font: FACE, colour: piece.isGiven ? "soft" : "ink" });
   }
@@ -287,7 +305,8 @@ const markOf = ({ outcome }, { drafted }) =>
 function layOut(context, rounds, prompt, width) {
   context.font = FACE;
   const placed = /** @type {Placed[]} */ ([]);
-  let x = 0, line = 0;
+  let x = 0;
+  let line = 0;
   for (const word of wordsOf(piecesOf(rounds, prompt))) {
     const widths = word.map(({ text }) => context.measureText(text).width);
     const total = widths.reduce((sum, one) => sum + one, 0);

@@ -65,7 +65,8 @@ export class Painting {
    * @param {number} radius
    */
   box([x, y, width, height], colour, radius) {
-    const { context } = this, wide = Math.max(0, width);
+    const { context } = this;
+    const wide = Math.max(0, width);
     context.fillStyle = this.colours[colour];
     context.beginPath();
     context.roundRect(x, y, wide, height, Math.min(radius, wide / 2));

@@ -8,7 +8,9 @@ import { uncertainty } from "specviz/facts/uncertainty.js";
 import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
-const WIDTH = 1200, HEIGHT = 630, EDGE = 56; // px
+const WIDTH = 1200;
+const HEIGHT = 630;
+const EDGE = 56; // px
 const CHART = { left: 660, right: WIDTH - EDGE, top: 132, bottom: 430 }; // px
 const COLUMN = 540; // px; the text beside the chart
 
@@ -23,7 +25,9 @@ export function pictureOf(trace) {
 
 /** @type {(sheet: Painting, trace: Trace) => void} */
 function paint(sheet, trace) {
-  const { header, rounds } = trace, { machine, made } = provenance(header), most = WIDTH - 2 * EDGE;
+  const { header, rounds } = trace;
+  const { machine, made } = provenance(header);
+  const most = WIDTH - 2 * EDGE;
   const small = { font: `24px ${SANS}` };
   sheet.fill("page");
   sheet.brand(EDGE, 82, 40);
@@ -38,7 +42,8 @@ function paint(sheet, trace) {
 /** @type {(sheet: Painting, trace: Trace) => void} */
 function headline(sheet, trace) {
   const { header, rounds } = trace;
-  const m = measure(rounds, header), found = uncertainty(rounds);
+  const m = measure(rounds, header);
+  const found = uncertainty(rounds);
   const shown = isImpossible(found) ? null : m.speedup;
   const width = sheet.write(shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
     { font: `600 150px ${SANS}`, colour: found?.doubt ? "soft" : "ink" });
@@ -55,7 +60,9 @@ function headline(sheet, trace) {
 
 /** @type {(sheet: Painting, lines: Point[][]) => void} */
 function chart(sheet, lines) {
-  const { context, colours } = sheet, { left, right, top, bottom } = CHART, most = ends(lines);
+  const { context, colours } = sheet;
+  const { left, right, top, bottom } = CHART;
+  const most = ends(lines);
   const x = (/** @type {number} */ seconds) => left + (seconds / most.x) * (right - left);
   const y = (/** @type {number} */ tokens) => bottom - (tokens / most.y) * (bottom - top);
   const font = `20px ${SANS}`;

@@ -20,7 +20,8 @@ const FORMS = [
 ];
 const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
-const COPY = "Copy a link to this view", COPIED = "Copied";
+const COPY = "Copy a link to this view";
+const COPIED = "Copied";
 const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
 const FAILED = "The server could not make this file; try again.";
 const NOT_SENT = "The file did not reach the server; try again.";
@@ -100,7 +101,8 @@ export class Takeaway {
   /** @type {(name: string, title: string) => HTMLDivElement} */
   #chartRow(name, title) {
     const buttons = PICTURES.map((format) => {
-      const label = format.toUpperCase(), button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
+      const label = format.toUpperCase();
+      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
       button.setAttribute("aria-label", `${title}, ${label}`);
       return button;
     });
@@ -109,7 +111,9 @@ export class Takeaway {
 
   /** Nothing can be taken before a run is shown. */
   #offer() {
-    const { trace } = this.#page.session, hasRun = trace !== null, copy = this.#list.querySelector("[data-take=link]");
+    const { trace } = this.#page.session;
+    const hasRun = trace !== null;
+    const copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
     for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) button.disabled = !hasRun;
     const isServed = trace?.header.target.form === SERVER && !trace.header.source;
@@ -160,7 +164,8 @@ function filmItem({ session, notice }) {
       if (trace) notice.show(NO_FILM, true);
       return;
     }
-    const stop = new AbortController(), giveUp = () => stop.abort();
+    const stop = new AbortController();
+    const giveUp = () => stop.abort();
     cancel.addEventListener("click", giveUp);
     start.hidden = true;
     row.hidden = false;

@@ -44,7 +44,8 @@ export const QUESTIONS = {
       const judged = drafts(run).filter(({ p, q, u }) => p !== undefined && q !== undefined && u !== undefined);
       const likely = (/** @type {Outcome} */ outcome, /** @type {1 | -1} */ by) =>
         judged.filter((token) => token.outcome === outcome).sort((a, b) => by * ((a.p ?? 0) - (b.p ?? 0)))[0];
-      const rejected = likely("rejected", -1), kept = likely("accepted", 1);
+      const rejected = likely("rejected", -1);
+      const kept = likely("accepted", 1);
       const { p = 0, q = 1, u = 0 } = rejected ?? {};
       const first = rejected ? `“${visible(rejected.text)}” was rejected although the target gave it p = ${fixed(p, 2)}: the `
         + `draft was surer, q = ${fixed(q, 2)}, so it held with chance p/q = ${fixed(p / q, 2)}, and the draw was ${
@@ -130,7 +131,8 @@ export const QUESTIONS = {
   },
   "same-letters": {
     reveal(run, beside) {
-      const { differAt, compared } = comparison(run.rounds), greedy = comparison(beside.rounds);
+      const { differAt, compared } = comparison(run.rounds);
+      const greedy = comparison(beside.rounds);
       const here = differAt === null ? `Here all ${plural(compared, "token")} happen to be the same`
         : `Here they part after ${plural(differAt, "token")}`;
       const there = greedy.differAt === null ? `all ${plural(greedy.compared, "token")} are the same`

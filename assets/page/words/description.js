@@ -31,7 +31,9 @@ function targetItems({ target, streaming_rate: rate }) {
 
 /** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
 export function describe(header) {
-  const { target, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
+  const { target, settings } = header;
+  const prompt = promptItem(header);
+  const shared = sharedItems(settings);
   if (header.source) {
     return [prompt, { name: "target", text: `${target.name} ${size(target)}` },
       ...sourceItems(header), ...shared.filter(({ name }) => name !== "chat")];
@@ -49,7 +51,8 @@ function draftItem(draft, target, drafter) {
 
 /** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
 function single({ target, draft, memory, settings }) {
-  const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
+  const { drafter, gamma, gamma_policy: policy } = settings;
+  const rule = ruleOf(settings);
   const items = /** @type {Item[]} */ ([]);
   if (draft) items.push(draftItem(draft, target, drafter));
   if (draft?.shared) {
@@ -83,12 +86,15 @@ function promptItem(header) {
 /** @type {(header: Header) => Item[]} */
 function several({ target, drafts, lanes, settings }) {
   const [lane, draft] = Object.entries(drafts).find(([, one]) => one && !one.name.includes(", layers ")) ?? [];
-  const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });
+  const names = Object.keys(lanes);
+  const each = Object.values(lanes);
+  const changed = changedLanes({ lanes });
   /** @type {Item[]} */
   const items = lane && draft ? [draftItem(draft, target, lanes[lane].drafter)] : [];
   items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });
   if (new Set(each.map(({ gamma }) => gamma)).size === 1) items.push(itemOf("gamma", settings.gamma));
-  const rules = new Set(each.map(ruleOf)), [rule] = rules;
+  const rules = new Set(each.map(ruleOf));
+  const [rule] = rules;
   if (changed.length) {
     const whose = changed.length === names.length ? "in all lanes with drafts" : `in ${changed.join("; ")}`;
     items.push(changedBy(ruleOf(lanes[changed[0]]), ` ${whose}`));

@@ -81,7 +81,8 @@ export function blockOf({ isFenced, isInfo }) {
  */
 function kindOf(letter, next, previous, state) {
   if (letter === "\n") return newLine(state);
-  const isTick = letter === "`", begun = state.line;
+  const isTick = letter === "`";
+  const begun = state.line;
   state.ticks = isTick ? state.ticks + 1 : 0;
   if (begun !== null) state.line = begins(begun + letter) ? begun + letter : null;
   if (isTick && begun !== null && state.line !== null) return fenceTick(state);

@@ -52,7 +52,8 @@ export function reason(token, { round, place, ended }) {
 
 /** What speaks for a guess: what a model says, or what was counted. @param {ShownToken} token */
 function belief(token) {
-  const share = token.soft_q ?? token.q ?? 0, { seen } = token;
+  const share = token.soft_q ?? token.q ?? 0;
+  const { seen } = token;
   if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
   const followed = Math.round(share * seen);
   if (seen === 1) return `The text before ${quoted(token)} was seen once before, followed by this`;
@@ -134,7 +135,8 @@ function corrected(token, round) {
 
 /** @type {(token: ShownToken, round: Round) => string} */
 function bonus(token, round) {
-  const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
+  const p = chance(token.soft_p ?? token.p);
+  const count = round.drafted.length;
   if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
   const held = count === 1 ? "The one guess before it held" : `All ${count} guesses before it held`;
   return `${held}, so the pass that judged ${count === 1 ? "it" : "them"} gave this token as well: it came free. `

@@ -133,9 +133,13 @@ export const range = ({ low, high }) => `${fixed(low, 2)} to ${fixed(high, 2)}`;
  * @returns {Headline}
  */
 export function headlineOf(shown, race, chosen, ratios) {
-  const trace = twoOf(race, chosen), rounds = twoRounds(settled(shown, race), chosen);
-  const m = measure(rounds, trace.header), found = uncertainty(rounds);
-  const isOver = race.end !== null, isFinal = isFinished(race), isUnfair = isImpossible(found);
+  const trace = twoOf(race, chosen);
+  const rounds = twoRounds(settled(shown, race), chosen);
+  const m = measure(rounds, trace.header);
+  const found = uncertainty(rounds);
+  const isOver = race.end !== null;
+  const isFinal = isFinished(race);
+  const isUnfair = isImpossible(found);
   const isTold = isOver || m.rounds >= FEWEST_ROUNDS;
   const ratio = isUnfair || !isTold ? null : m.speedup;
   const told = isTold ? m : { ...m, speedup: null };
@@ -155,7 +159,8 @@ export function headlineOf(shown, race, chosen, ratios) {
 /** @type {(shown: Round[], race: Trace, chosen: LaneName) => string} */
 function replayOf(shown, race, chosen) {
   if (race.end === null || shown.length === race.rounds.length) return "";
-  const rounds = twoRounds(shown, chosen), m = measure(rounds);
+  const rounds = twoRounds(shown, chosen);
+  const m = measure(rounds);
   const isTold = m.rounds >= FEWEST_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
   return isTold ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
 }

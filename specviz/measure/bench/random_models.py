@@ -57,9 +57,9 @@ def shaped_pair(name: str) -> Pair:
 
 
 def scripted(acceptance: float) -> Decide:
-    """A replacement for `verdict.decide` that keeps each draft with the given probability.
+    """A replacement for `verdicts.decide` that keeps each draft with the given probability.
 
-    It calls `verdict.decide` and replaces only the number of accepted tokens, so a round takes
+    It calls `verdicts.decide` and replaces only the number of accepted tokens, so a round takes
     the same time.
     """
 

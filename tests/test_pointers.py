@@ -1,0 +1,147 @@
+"""What docstrings, comments and documents name in backticks is there: files, modules and what is in
+them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = (
+    ROOT,
+    ROOT / "specviz",
+    ROOT / "specviz" / "page",
+    ROOT / "assets",
+    ROOT / "assets" / "page",
+    ROOT / "tests",
+    ROOT / "tests" / "helpers",
+    ROOT / "docs",
+    ROOT / "scripts",
+)
+"""Where the paths in texts begin, beside the folder of the text's own file."""
+
+NAMED = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|css|json|toml|txt|html|yml)|(?:[\w-]+/)+")
+DOTTED = re.compile(r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)+(?:\(\))?")
+
+CALLED = re.compile(r"[a-zA-Z_]\w*\(\)")
+FILE = re.compile(r"(?<![\w/.<>*-])(?:[\w-]+/)*[\w-]+\.(?:py|js)(?![\w/])")
+"""A file of ours that a text names, also without backticks."""
+
+WRITTEN = ("build/", "sweep.csv", "sweep.json", "sweep.html", "distillation.json", "training.json")
+"""What commands write."""
+
+OF_OTHERS = {
+    "lasttoken.py",  # a module that a reader writes
+    "options.checkpoint",
+    "sharper.py",  # another one
+    "torch/_inductor/cudagraph_trees.py",
+    "Page.evaluate",
+}
+"""What belongs to other packages, or is a value of a command line."""
+
+
+def sources() -> list[Path]:
+    python = [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    script = [*(ROOT / "assets" / "page").rglob("*.js"), *(ROOT / "tests" / "node").glob("*.js")]
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    return sorted([*python, *script, *documents])
+
+
+def prose_of(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a module, or the whole of a document."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+            if token.type == tokenize.COMMENT or is_docstring:
+                yield token.string
+    elif path.suffix == ".js":
+        yield from re.findall(r"//[^\n]*|/\*.*?\*/", text, re.DOTALL)
+    else:
+        yield text
+
+
+@cache
+def definitions() -> dict[str, set[str]]:
+    """The names that are bound in each module, at any depth, by the last part of its name."""
+    found: dict[str, set[str]] = {}
+    for path in [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        name = path.parent.name if path.stem == "__init__" else path.stem
+        names = found.setdefault(name, set())
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.alias):
+                names.add((node.asname or node.name).split(".")[0])
+    return found
+
+
+@cache
+def members() -> dict[str, set[str]]:
+    """The attributes and methods of each class."""
+    found: dict[str, set[str]] = {}
+    for path in [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            names = found.setdefault(node.name, set())
+            for inner in ast.walk(node):
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    names.add(inner.name)
+                elif isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(
+                    inner.ctx, ast.Store
+                ):
+                    names.add(inner.id if isinstance(inner, ast.Name) else inner.attr)
+    return found
+
+
+@cache
+def basenames() -> set[str]:
+    """The names of all files and folders of the repository, without their folders."""
+    rooms = ("specviz", "assets", "tests", "docs", "scripts")
+    found = {path.name for room in rooms for path in (ROOT / room).rglob("*")}
+    return found | {path.name for path in ROOT.iterdir()}
+
+
+def is_there(name: str, source: Path) -> bool:
+    """Whether what a text names is there, as far as it is a path or a name of ours."""
+    if name.startswith(WRITTEN) or name in OF_OTHERS:
+        return True
+    if PATH.fullmatch(name):
+        if name.rstrip("/") in basenames():
+            return True
+        # The browser's modules are imported as "specviz/...".
+        names = {name, name.removeprefix("specviz/")}
+        return any(
+            (folder / name).exists() for folder in (source.parent, *FOLDERS) for name in names
+        )
+    if DOTTED.fullmatch(name):
+        *owners, last = name.removesuffix("()").split(".")
+        owner = owners[-1]
+        if owner in members():
+            return last in members()[owner]
+        if owner in definitions() and (len(owners) == 1 or owners[0] != owner):
+            return last in definitions()[owner] or last in definitions()
+    if CALLED.fullmatch(name) and source.suffix == ".py":
+        function = name.removesuffix("()")
+        known = [*definitions().values(), *members().values(), set(dir(builtins))]
+        return any(function in names for names in known)
+    return True
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_text_names_is_there(path: Path) -> None:
+    named = {name for prose in prose_of(path) for name in NAMED.findall(prose)}
+    named |= {name for prose in prose_of(path) for name in FILE.findall(prose)}
+    assert {name for name in named if not is_there(name, path)} == set()
