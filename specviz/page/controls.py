@@ -214,7 +214,7 @@ def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
             [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
             value="usual",
             label="Weights",
-            info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
+            info="Fewer bits take less memory; the text may be another.",
         )
     settings = {name: {**plain, **folded}[name] for name in OFFERED}
     return Controls((chosen, target, draft, weights), settings, lanes), report

@@ -32,7 +32,7 @@ from tiny_files import (
 
 from specviz import Pair, Settings, baseline, generate, load_pair
 from specviz.core.engine_choice import make_engine
-from specviz.core.model_facts import weights_form
+from specviz.core.model_facts import parameter_count, weights_form
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import GgufTensor, read_gguf
@@ -179,6 +179,35 @@ def test_files_of_one_family_with_different_padding_share_a_tokenizer(tmp_path: 
         ids = pair.encode(PROMPT, chat="off")
         wanted = greedy_ids(target.model, ids, COUNT, pair.vocab)
         assert both_lanes(pair, ids) == (wanted, wanted)
+
+
+def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    """As Ollama keeps files: by their digest, without a suffix."""
+    file = tiny_file(tmp_path, "Q8_0")
+    blob = file.path.rename(tmp_path / "sha256-0123abcd")
+    pair = load_pair(f"{blob}+none")
+    ids = pair.encode(PROMPT, chat="off")
+    wanted = greedy_ids(file.model, ids, COUNT, pair.vocab)
+    assert both_lanes(pair, ids) == (wanted, wanted)
+    blob.write_bytes(b"JUNK" + blob.read_bytes()[4:])
+    with pytest.raises(PairError):
+        load_pair(f"{blob}+none")
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_an_output_layer_that_is_stored_apart_though_tied_counts_once(
+    is_tied: bool, tmp_path: Path
+) -> None:
+    model = tiny_model(tie_word_embeddings=False)
+    table, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    if is_tied:
+        with torch.no_grad():
+            head.copy_(table)
+    path = tmp_path / "model.gguf"
+    write_packed(model, tiny_tokenizer(), path, "Q8_0")
+    counted = sum(weight.numel() for weight in model.parameters())
+    found = parameter_count(load_pair(f"{path}+none").target)
+    assert found == counted - is_tied * head.numel()
 
 
 ENDS = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "</s>")
