@@ -34,6 +34,11 @@ class Cell(NamedTuple):
     ours: int
     theirs: int
 
+    @property
+    def draws(self) -> int:
+        """Those of both lanes together."""
+        return self.ours + self.theirs
+
 
 class Comparison(NamedTuple):
     """The result of a chi-square test of whether two samples have one distribution.
@@ -58,30 +63,42 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
     would hold most draws, fewer leading tokens are compared. Both choices use only the sum of the
     samples, not their difference, so they do not bias the test.
     """
+    draws = len(a) + len(b)
     longest = max(map(len, [*a, *b]))
     for length in range(longest, 0, -1):
-        cells = _cells([o[:length] for o in a], [o[:length] for o in b])
-        listed = sum(cell.ours + cell.theirs for cell in cells if cell.outcome)
-        if listed >= SHARE_LISTED * (len(a) + len(b)):
+        cells = _cells([outcome[:length] for outcome in a], [outcome[:length] for outcome in b])
+        listed = sum(cell.draws for cell in cells if cell.outcome)
+        if listed >= SHARE_LISTED * draws:
             break
-    statistic, degrees = 0.0, len(cells) - 1
+    statistic = 0.0
     for cell in cells:
-        for seen, draws in ((cell.ours, len(a)), (cell.theirs, len(b))):
-            if expected := draws * (cell.ours + cell.theirs) / (len(a) + len(b)):
-                statistic += (seen - expected) ** 2 / expected
+        expected_ours = len(a) * cell.draws / draws
+        expected_theirs = len(b) * cell.draws / draws
+        if expected_ours:
+            statistic += (cell.ours - expected_ours) ** 2 / expected_ours
+        if expected_theirs:
+            statistic += (cell.theirs - expected_theirs) ** 2 / expected_theirs
+    degrees = len(cells) - 1
     return Comparison(length, cells, statistic, degrees, tail(statistic, degrees))
 
 
 def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
-    ours, theirs, both = Counter(a), Counter(b), Counter([*a, *b])
-    common = sorted((o for o in both if o and both[o] >= FEWEST), key=lambda o: (-both[o], o))
+    ours = Counter(a)
+    theirs = Counter(b)
+    both = ours + theirs
+    common = [outcome for outcome, draws in both.items() if outcome and draws >= FEWEST]
+    common.sort(key=lambda outcome: (-both[outcome], outcome))
     cells = [Cell(outcome, ours[outcome], theirs[outcome]) for outcome in common]
-    rest = Cell((), len(a) - sum(c.ours for c in cells), len(b) - sum(c.theirs for c in cells))
-    if cells and 0 < rest.ours + rest.theirs < FEWEST:
+    listed_ours = sum(cell.ours for cell in cells)
+    listed_theirs = sum(cell.theirs for cell in cells)
+    rare = Cell((), len(a) - listed_ours, len(b) - listed_theirs)
+    if cells and 0 < rare.draws < FEWEST:
         # Too few draws for a cell: they are added to the rarest cell.
         last = cells.pop()
-        rest = Cell((), last.ours + rest.ours, last.theirs + rest.theirs)
-    return (*cells, rest) if rest.ours + rest.theirs or not cells else tuple(cells)
+        rare = Cell((), last.ours + rare.ours, last.theirs + rare.theirs)
+    if rare.draws or not cells:
+        cells.append(rare)
+    return tuple(cells)
 
 
 def tail(statistic: float, degrees: int) -> float | None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -81,7 +81,7 @@ class Guesses:
     @property
     def right(self) -> int:
         """At how many places the draft's first choice was written."""
-        return sum(one.right for one in self.places)
+        return sum(guess.right for guess in self.places)
 
     def rounds(self, gamma: int) -> list[Round]:
         """The rounds of `gamma` guesses as a lane would have shown them, without times.
@@ -91,16 +91,29 @@ class Guesses:
         """
         rounds: list[Round] = []
         drafts: list[Token] = []
-        for place, one in enumerate(self.places, 1):
+        for position, guess in enumerate(self.places, 1):
             # As a lane does: no more than what leaves the last token to the target.
-            is_drafted = len(drafts) < gamma and place < len(self.places)
-            if is_drafted and one.right:
-                drafts.append(Token(0, one.text, "accepted"))
+            is_drafted = len(drafts) < gamma and position < len(self.places)
+            if is_drafted and guess.right:
+                drafts.append(Token(0, guess.text, "accepted"))
                 continue
             if is_drafted:
-                drafts.append(Token(0, one.guess, "rejected"))
-            last = Token(0, one.text, "corrected" if is_drafted else "bonus")
-            rounds.append(Round(SPECULATIVE, len(rounds), drafts, last, 0.0, 0.0, 0.0, 0.0))
+                drafts.append(Token(0, guess.guess, "rejected"))
+                last = Token(0, guess.text, "corrected")
+            else:
+                last = Token(0, guess.text, "bonus")
+            rounds.append(
+                Round(
+                    lane=SPECULATIVE,
+                    index=len(rounds),
+                    drafted=drafts,
+                    last=last,
+                    draft_seconds=0.0,
+                    verify_seconds=0.0,
+                    overhead_seconds=0.0,
+                    clock=0.0,
+                )
+            )
             drafts = []
         return rounds
 
@@ -112,10 +125,15 @@ class Guesses:
         Both are None where there are none.
         """
         rounds = self.rounds(gamma)
-        written, judged = [len(r.emitted) for r in rounds], sum(len(r.drafted) for r in rounds)
+        judged = sum(len(r.drafted) for r in rounds)
         right = len(self.places) - len(rounds)
-        rates = {"alpha": ratio(right, judged), "tau": ratio(len(self.places), len(rounds))}
-        return {"rounds": written, "right": right, "judged": judged, **rates}
+        return {
+            "rounds": [len(r.emitted) for r in rounds],
+            "right": right,
+            "judged": judged,
+            "alpha": ratio(right, judged),
+            "tau": ratio(len(self.places), len(rounds)),
+        }
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
@@ -126,42 +144,69 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
     prompt: what the text answers, or, if it `continues`, what stands directly before it. Raises
     `PromptError` if there is nothing to guess.
     """
-    before = _context(draft, prompt, continues)
-    whole = [i for i in draft.text_ids(text) if i < draft.vocab]
-    stream, pieces = TextStream(draft.tokenizer, before), Pieces(draft.tokenizer)
-    start = 0 if before else 1  # nothing stands before the first token
-    before = before or whole[:1]
+    context_ids = _context(draft, prompt, continues)
+    text_ids = [token_id for token_id in draft.text_ids(text) if token_id < draft.vocab]
+    stream = TextStream(draft.tokenizer, context_ids)
+    pieces = Pieces(draft.tokenizer)
+    unguessed: list[int] = []
+    if not context_ids:  # nothing stands before the first token
+        unguessed = text_ids[:1]
+        context_ids = unguessed
+        text_ids = text_ids[1:]
     limit = context_length(draft.target) or MOST_TOKENS
-    ids = whole[start:][: max(0, min(MOST_TOKENS, limit - len(before)))]
+    ids = text_ids[: max(0, min(MOST_TOKENS, limit - len(context_ids)))]
     if not ids:
         raise PromptError(
             "there is nothing to guess: give a text of a few words, and a prompt that leaves room "
             f"for it in the draft's context of {limit:,} tokens."
         )
-    first = "".join(map(stream.push, whole[:start]))
+    before = "".join(map(stream.push, unguessed))
     places = [
-        Guess(stream.push(wrote), pieces[own], own == wrote, *q)
-        for wrote, own, q in _choices(draft, before, ids)
+        Guess(
+            text=stream.push(choice.written),
+            guess=pieces[choice.first],
+            right=choice.first == choice.written,
+            q_guess=choice.q_first,
+            q_text=choice.q_written,
+        )
+        for choice in _choices(draft, context_ids, ids)
     ]
     places[-1] = replace(places[-1], text=places[-1].text + stream.flush())
-    return Guesses(draft.name, first, len(whole) - start - len(ids), tuple(places))
+    return Guesses(
+        draft=draft.name,
+        before=before,
+        left_out=len(text_ids) - len(ids),
+        places=tuple(places),
+    )
 
 
-def _choices(
-    draft: Pair, before: Sequence[int], ids: Sequence[int]
-) -> Iterator[tuple[int, int, list[float]]]:
-    """Of each place the written id, the draft's first choice, and its probability of either."""
+class _Choice(NamedTuple):
+    """The id that was written at a place, the draft's first choice there, and the draft's
+    probabilities of both."""
+
+    written: int
+    first: int
+    q_first: float
+    q_written: float
+
+
+def _choices(draft: Pair, context_ids: Sequence[int], ids: Sequence[int]) -> Iterator[_Choice]:
+    """That of each of these ids, which follow the context."""
     engine = make_engine(draft.target, draft.vocab)
-    unread = list(before)
+    unread = list(context_ids)
     for begin in range(0, len(ids), FED):
         written = ids[begin : begin + FED]
         unread += written[:-1]
         with torch.inference_mode():
-            rows = engine.forward(torch.tensor(unread, device=engine.device), keep=len(written))
-            chosen = greedy_ids(rows)
-            both = torch.stack([chosen, torch.tensor(written, device=chosen.device)], -1)
-            q = torch.softmax(rows, -1).gather(1, both)
-        yield from zip(written, chosen.tolist(), q.tolist(), strict=True)
+            # logits: [written, vocab]
+            logits = engine.forward(torch.tensor(unread, device=engine.device), keep=len(written))
+            first = greedy_ids(logits)
+            both = torch.stack([first, torch.tensor(written, device=first.device)], -1)
+            q = torch.softmax(logits, -1).gather(1, both)  # [written, 2]
+        for written_id, first_id, (q_first, q_written) in zip(
+            written, first.tolist(), q.tolist(), strict=True
+        ):
+            yield _Choice(written_id, first_id, q_first, q_written)
         unread = [written[-1]]
 
 
@@ -178,29 +223,34 @@ def draft_of(pair: Pair) -> Pair:
 def _context(draft: Pair, prompt: str, continues: bool) -> list[int]:
     """What the draft reads before the text: ids, perhaps none."""
     if not prompt:
-        return [i for i in draft.tokenizer("")["input_ids"] if i < draft.vocab]
+        start_ids = draft.tokenizer("")["input_ids"]
+        return [token_id for token_id in start_ids if token_id < draft.vocab]
     if continues:
         return draft.encode(prompt, chat="off")
-    return draft.encode(prompt if draft.is_chat else f"{prompt.rstrip()}\n\n")
+    if draft.is_chat:
+        return draft.encode(prompt)
+    return draft.encode(f"{prompt.rstrip()}\n\n")
 
 
-def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
+def guess_lines(guesses: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
     """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
     have brought."""
     yield f"{NAME}. {WHY}\n"
-    if found.before:
-        yield f"     │ {printable(found.before)}"
-    for one in found.rounds(gamma):
-        yield round_line(one, color=color)
-    right, places = found.right, len(found.places)
-    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
-    if found.left_out:
-        yield f"the last {found.left_out} tokens of the text were left out"
+    if guesses.before:
+        yield f"     │ {printable(guesses.before)}"
+    for r in guesses.rounds(gamma):
+        yield round_line(r, color=color)
+    right = guesses.right
+    places = len(guesses.places)
+    yield f"\n{guesses.draft} had {right} of {places} places right ({right / places:.2f})"
+    if guesses.left_out:
+        yield f"the last {guesses.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
-    for each in GAMMAS:
-        its = found.would_be(each)
-        alpha, tau = shown_number(its["alpha"], 3), shown_number(its["tau"], 2)
-        yield f"{each:7}{len(its['rounds']):9}{alpha:>8}{tau:>8}"
+    for listed_gamma in GAMMAS:
+        would_be = guesses.would_be(listed_gamma)
+        alpha = shown_number(would_be["alpha"], 3)
+        tau = shown_number(would_be["tau"], 2)
+        yield f"{listed_gamma:7}{len(would_be['rounds']):9}{alpha:>8}{tau:>8}"
     yield UNITS
 
 
@@ -220,16 +270,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
     text = _text(options.text)
-    has_target = is_row(options.draft) or "+" in options.draft
-    name = options.draft if has_target else f"{options.draft}+{NO_DRAFT}"
-    pair = checked_pair(load_pair(name, on_progress=terminal_watcher()))
-    draft = draft_of(pair) if has_target else replace(pair, name=model_name(pair.target))
-    found = guesses(draft, text, options.prompt, continues=options.continues)
+    draft = _loaded_draft(options.draft)
+    places = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:
-        rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}
-        print(json.dumps({"name": NAME, **asdict(found), "would_be": rounds}, indent=1))
+        would_be = {gamma: places.would_be(gamma) for gamma in GAMMAS}
+        print(json.dumps({"name": NAME, **asdict(places), "would_be": would_be}, indent=1))
         return
-    print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
+    print(*guess_lines(places, options.gamma, color=colored(options)), sep="\n")
+
+
+def _loaded_draft(name: str) -> Pair:
+    """The draft of a named pair, or the model of this name, as a pair without a draft."""
+    if is_row(name) or "+" in name:
+        return draft_of(checked_pair(load_pair(name, on_progress=terminal_watcher())))
+    pair = checked_pair(load_pair(f"{name}+{NO_DRAFT}", on_progress=terminal_watcher()))
+    return replace(pair, name=model_name(pair.target))
 
 
 def _text(file: str) -> str:

@@ -1,33 +1,40 @@
-"""Where two greedy lanes part, and what was found out about it, as data.
+"""Where the two greedy lanes of a run part, and what was found out about it, as data.
 
-`inspect.difference` finds it out, with the models.
+`inspect.difference` finds it out, with the models. Whether a run is the same as another one is
+another question: `runs.rerun`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ..core.events import agreement_of
+from ..core.events import Token, agreement_of
 from ..errors import SettingsError
 from ..lanes import BASELINE, Lane
 from ..runs.terminal import printable
 from ..runs.trace import Trace
 
 
+class Pass(NamedTuple):
+    """The ids that a round drafted, and those that it emitted."""
+
+    drafted: tuple[int, ...]
+    emitted: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Parting:
     """Where the texts of two greedy lanes first differ, and how the lane with drafts came there.
 
-    prompt: ids. passes: the drafted and the emitted ids of each round of that lane, up to the one
-    that wrote the difference. theirs: the baseline's emitted ids, up to and with the difference.
-    gamma: of the run. target, dtype: its model, as the header names it.
+    prompt: ids. passes: of that lane, up to the one that wrote the difference. theirs: the
+    baseline's emitted ids, up to and with the difference. gamma: of the run. target, dtype: its
+    model, as the header names it.
     """
 
     prompt: tuple[int, ...]
-    passes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    passes: tuple[Pass, ...]
     theirs: tuple[int, ...]
     gamma: int
     target: str
@@ -35,17 +42,18 @@ class Parting:
 
     @property
     def index(self) -> int:
-        """The place of the difference among the emitted tokens, from 0."""
+        """The position of the difference among the emitted tokens, from 0."""
         return len(self.theirs) - 1
 
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        return tuple(i for _, emitted in self.passes for i in emitted)[: len(self.theirs)]
+        emitted = tuple(token_id for each in self.passes for token_id in each.emitted)
+        return emitted[: len(self.theirs)]
 
 
 class Scored(NamedTuple):
-    """What one way of scoring says of the place. p_ours, p_theirs: the probabilities of both
+    """What one way of scoring says of the position. p_ours, p_theirs: the probabilities of both
     candidates at temperature 1. apart: the logit of `theirs` minus that of `ours`, in nats."""
 
     name: str
@@ -97,36 +105,54 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
 
     Raises `SettingsError` if the run was sampled, where texts may differ by chance.
     """
-    header, name = trace.header, trace.speculative_lane(lane)
+    header = trace.header
+    name = trace.speculative_lane(lane)
     if not header.settings.greedy:
         raise SettingsError(
             "this run was sampled, so its texts may differ by chance: use temperature 0."
         )
-    rounds, alone = trace.lane(name), trace.lane(BASELINE)
-    parted = agreement_of(rounds, alone).divergence
-    if parted is None:
+    rounds = trace.lane(name)
+    baseline_rounds = trace.lane(BASELINE)
+    divergence = agreement_of(rounds, baseline_rounds).divergence
+    if divergence is None:
         return None
-    begins = accumulate((len(r.emitted) for r in rounds), initial=0)
-    passes = tuple(
-        (tuple(t.id for t in r.drafted), tuple(t.id for t in r.emitted))
-        for r, begin in zip(rounds, begins, strict=False)
-        if begin <= parted.index
+    passes: list[Pass] = []
+    emitted = 0
+    for r in rounds:
+        if emitted > divergence.index:
+            break
+        passes.append(Pass(_ids(r.drafted), _ids(r.emitted)))
+        emitted += len(r.emitted)
+    baseline_tokens = [token for r in baseline_rounds for token in r.emitted]
+    return Parting(
+        prompt=header.prompt_ids,
+        passes=tuple(passes),
+        theirs=_ids(baseline_tokens[: divergence.index + 1]),
+        gamma=header.settings_of(name).gamma,
+        target=str(header.target["name"]),
+        dtype=header.dtype,
     )
-    theirs = tuple(t.id for r in alone for t in r.emitted)[: parted.index + 1]
-    gamma, target = header.settings_of(name).gamma, str(header.target["name"])
-    return Parting(header.prompt_ids, passes, theirs, gamma, target, header.dtype)
 
 
-def difference_lines(found: Difference) -> Iterator[str]:
-    """Why two greedy lanes part: each way of scoring the place, the control, the answer."""
-    ours, theirs = (printable(text) for text in (found.ours, found.theirs))
-    yield f"token {found.index + 1}: “{ours}” with drafts, “{theirs}” from the target alone"
-    for one in found.scored:
+def _ids(tokens: Iterable[Token]) -> tuple[int, ...]:
+    return tuple(token.id for token in tokens)
+
+
+def difference_lines(difference: Difference) -> Iterator[str]:
+    """Why two greedy lanes part: each way of scoring the position, the control, the answer."""
+    ours = printable(difference.ours)
+    theirs = printable(difference.theirs)
+    yield f"token {difference.index + 1}: “{ours}” with drafts, “{theirs}” from the target alone"
+    for scored in difference.scored:
         yield (
-            f"  {one.name:32} “{ours}” {one.p_ours:.4f}  “{theirs}” {one.p_theirs:.4f}  "
-            f"apart {one.apart:+.2g} nats"
+            f"  {scored.name:32} “{ours}” {scored.p_ours:.4f}  “{theirs}” {scored.p_theirs:.4f}  "
+            f"apart {scored.apart:+.2g} nats"
         )
-    yield f"  rounding moves logits by up to {found.rounding:.2g} nats here"
-    yield f"  control, the target drafting for itself: {found.held} of {found.judged} guesses held"
-    yield found.summary
-    yield from (f"  since {reason}" for reason in found.reasons)
+    yield f"  rounding moves logits by up to {difference.rounding:.2g} nats here"
+    yield (
+        f"  control, the target drafting for itself: {difference.held} of {difference.judged} "
+        "guesses held"
+    )
+    yield difference.summary
+    for reason in difference.reasons:
+        yield f"  since {reason}"

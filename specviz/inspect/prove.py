@@ -4,7 +4,7 @@ that the probability of every text is known; and texts of any pair, drawn many t
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -55,29 +55,44 @@ def prove(name: str, runs: int = RUNS) -> Proof:
     follow from the target's logits (Pearson's test of fit). Raises `SpecvizError` if there is no
     such kind, or if it cannot draft for a pair of two small models and an untrained head.
     """
-    kinds = dict.fromkeys(verdict_names(), "verdict") | dict.fromkeys(drafter_names(), "drafter")
-    if name not in kinds:
-        known = ", ".join((*drafter_names(), *verdict_names()))
-        raise SettingsError(f"there is no drafter or verdict {name[:40]!r}: use one of {known}.")
-    chosen = {kinds[name]: name}
-    # Weights that vary so much that two models disagree about most tokens.
-    varied: dict[str, Any] = {"initializer_range": 0.3, "head_dim": 32}
-    target, draft = (random_model(SIZE, seed=n, **varied) for n in (0, 1))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        head = new_head(target, (1, 2), torch.arange(WORDS)).eval()
-    pair = Pair(target=target, draft=draft, head=head, tokenizer=numbers(WORDS))
-    settings = Settings(gamma=LENGTH, temperature=1.0, max_new_tokens=LENGTH)
-    seen: Counter[Outcome] = Counter()
+    settings = _settings_with(name)
+    pair = _small_pair()
+    drawn: Counter[Outcome] = Counter()
     drafted = 0
     for seed in range(runs):
-        rounds = list(speculate(pair, PROMPT, settings, seed=seed, **chosen))
+        rounds = list(speculate(pair, PROMPT, settings, seed=seed))
         drafted += sum(len(r.drafted) for r in rounds)
-        seen[tuple(t.id for r in rounds for t in r.emitted)] += 1
-    statistic, degrees = chi_square(seen, law_of(pair), runs)
+        drawn[tuple(token.id for r in rounds for token in r.emitted)] += 1
+    statistic, degrees = chi_square(drawn, law_of(pair), runs)
     p_value = tail(statistic, degrees)
     assert p_value is not None
     return Proof(runs, drafted, statistic, degrees, p_value)
+
+
+def _settings_with(name: str) -> Settings:
+    """The settings of the texts, with the drafter or the verdict of this name."""
+    settings = Settings(gamma=LENGTH, temperature=1.0, max_new_tokens=LENGTH)
+    if name in drafter_names():
+        return replace(settings, drafter=name)
+    if name in verdict_names():
+        return replace(settings, verdict=name)
+    known = ", ".join((*drafter_names(), *verdict_names()))
+    raise SettingsError(f"there is no drafter or verdict {name[:40]!r}: use one of {known}.")
+
+
+def _small_pair() -> Pair:
+    """Two small models and an untrained head."""
+    target = _varied_model(seed=0)
+    draft = _varied_model(seed=1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        head = new_head(target, (1, 2), torch.arange(WORDS)).eval()
+    return Pair(target=target, draft=draft, head=head, tokenizer=numbers(WORDS))
+
+
+def _varied_model(seed: int) -> Any:
+    """A model whose weights vary so much that two of them disagree about most tokens."""
+    return random_model(SIZE, seed=seed, initializer_range=0.3, head_dim=32)
 
 
 def draw_continuations(
@@ -88,37 +103,43 @@ def draw_continuations(
     # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
     # would agree more than chance allows, and the test would find nothing.
     generator = torch.Generator().manual_seed(settings.seed)
-    drawn = torch.randint(0, int(RANGES["seed"][1]), (len(LANES), count), generator=generator)
-    decoded = speculate if lane == SPECULATIVE else baseline
-    for seed in drawn[LANES.index(lane)].tolist():
-        own = replace(settings, max_new_tokens=length, seed=seed, stop=())
-        tokens = [token for r in decoded(pair, list(prompt), own) for token in r.emitted]
-        yield Continuation(tuple(t.id for t in tokens), "".join(t.text for t in tokens))
+    most = int(RANGES["seed"][1])
+    seeds = torch.randint(0, most, (len(LANES), count), generator=generator)  # [lanes, count]
+    decode = speculate if lane == SPECULATIVE else baseline
+    for seed in seeds[LANES.index(lane)].tolist():
+        settings_of_draw = replace(settings, max_new_tokens=length, seed=seed, stop=())
+        rounds = decode(pair, list(prompt), settings_of_draw)
+        tokens = [token for r in rounds for token in r.emitted]
+        ids = tuple(token.id for token in tokens)
+        yield Continuation(ids, "".join(token.text for token in tokens))
 
 
 @torch.inference_mode()
 def law_of(pair: Pair) -> dict[Outcome, float]:
     """The probability of every text of `LENGTH` tokens after the prompt, at temperature 1."""
     texts = list(product(range(WORDS), repeat=LENGTH))
-    ids = torch.tensor([[*PROMPT, *text] for text in texts])
+    ids = torch.tensor([[*PROMPT, *text] for text in texts])  # [texts, prompt + LENGTH]
     target: Any = pair.target
-    steps = target(ids).logits[:, len(PROMPT) - 1 : -1].double().log_softmax(-1)
-    chances = steps.gather(-1, torch.tensor(texts).unsqueeze(-1)).sum((1, 2)).exp()
-    return dict(zip(texts, chances.tolist(), strict=True))
+    logits = target(ids).logits[:, len(PROMPT) - 1 : -1]  # [texts, LENGTH, vocab]
+    log_probabilities = logits.double().log_softmax(-1)
+    of_tokens = log_probabilities.gather(-1, torch.tensor(texts).unsqueeze(-1))
+    probabilities = of_tokens.sum((1, 2)).exp()  # [texts]
+    return dict(zip(texts, probabilities.tolist(), strict=True))
 
 
 def chi_square(
-    seen: Mapping[Outcome, int], law: Mapping[Outcome, float], runs: int
+    drawn: Mapping[Outcome, int], law: Mapping[Outcome, float], runs: int
 ) -> tuple[float, int]:
     """Pearson's statistic and its degrees of freedom; texts that are expected less than `FEWEST`
     times share one cell."""
-    cells: dict[Outcome, tuple[int, float]] = {}
-    for text, chance in law.items():
-        cell = text if runs * chance >= FEWEST else ()
-        count, expected = cells.get(cell, (0, 0.0))
-        cells[cell] = count + seen.get(text, 0), expected + runs * chance
-    statistic = sum((count - expected) ** 2 / expected for count, expected in cells.values())
-    return statistic, len(cells) - 1
+    counts: Counter[Outcome] = Counter()
+    expected: dict[Outcome, float] = defaultdict(float)
+    for text, probability in law.items():
+        cell = text if runs * probability >= FEWEST else ()
+        counts[cell] += drawn.get(text, 0)
+        expected[cell] += runs * probability
+    statistic = sum((counts[cell] - mean) ** 2 / mean for cell, mean in expected.items())
+    return statistic, len(expected) - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,15 +150,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the p-value and what it says; 0 if the distribution is kept, else 1."""
-    found = prove(options.kind, max(100, options.runs))
+    proof = prove(options.kind, max(100, options.runs))
     print(
-        f"{options.kind}: {found.runs} texts of {LENGTH} tokens, {found.drafted} drafted tokens; "
-        f"chi-square {found.statistic:.1f} with {found.degrees} degrees of freedom, "
-        f"p = {found.p_value:.3g}"
+        f"{options.kind}: {proof.runs} texts of {LENGTH} tokens, {proof.drafted} drafted tokens; "
+        f"chi-square {proof.statistic:.1f} with {proof.degrees} degrees of freedom, "
+        f"p = {proof.p_value:.3g}"
     )
-    if found.kept:
+    if proof.kept:
         print("kept: nothing speaks against the target's own distribution.")
         return 0
-    odds = f"{1 / found.p_value:,.0f}" if found.p_value > 1e-9 else "a billion or more"
+    odds = f"{1 / proof.p_value:,.0f}" if proof.p_value > 1e-9 else "a billion or more"
     print(f"not kept: texts of the target's own distribution differ so once in {odds} tests.")
     return 1

@@ -15,6 +15,7 @@ from ..inspect.parting import difference_lines, parting_of
 from ..lanes import SPECULATIVE
 from ..options import add_color, add_settings, check_writable, colored, settings_from
 from ..pairs.cli import add_pair, named_pair, raced
+from ..pairs.spec import NO_DRAFT
 from ..pairs.table import named_pairs
 from ..settings import Settings
 from ..several import beside, parsed_lane
@@ -102,7 +103,8 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
 
 def run(options: argparse.Namespace) -> None:
     """Race, and print the rounds and the figures."""
-    color, race = colored(options), _race(options)
+    color = colored(options)
+    race = _race(options)
     print(legend(color=color))
     events: list[Event] = []
     width = 0  # letters of the longest name of a lane
@@ -119,14 +121,15 @@ def run(options: argparse.Namespace) -> None:
             show(event)
         events.append(event)
     trace = Trace.from_events(events)
-    for one in trace.rounds:
-        if one.untold:
-            show(one)
+    for r in trace.rounds:
+        if r.untold:
+            show(r)
+    prompt = trace.header.prompt if trace.header.question is None else ""
     for lane in trace.header.speculative:
-        named = [] if lane == SPECULATIVE else [f"{lane}:"]
-        begun = trace.header.prompt if trace.header.question is None else ""
-        text = escaped(begun + trace.text(lane), lines=True)
-        print("", *named, text, sep="\n")
+        print()
+        if lane != SPECULATIVE:
+            print(f"{lane}:")
+        print(escaped(prompt + trace.text(lane), lines=True))
     print("", *metric_lines(trace), sep="\n")
     if options.out:
         trace.save(options.out)
@@ -151,10 +154,11 @@ def check(options: argparse.Namespace) -> int:
         trace, _ = read_file(path)
         name = options.pair or pair_named(trace.header)
         if name not in pairs:
-            pairs[name] = named_pair(argparse.Namespace(**{**vars(options), "pair": name}))
-        found = rerun(trace, pairs[name])
-        print(*map(escaped, rerun_lines(found)), sep="\n")
-        differs = differs or not found.same
+            options_of_pair = vars(options) | {"pair": name}
+            pairs[name] = named_pair(argparse.Namespace(**options_of_pair))
+        comparison = rerun(trace, pairs[name])
+        print(*map(escaped, rerun_lines(comparison)), sep="\n")
+        differs = differs or not comparison.same
     print(UNVERIFIED)
     return 1 if differs else 0
 
@@ -162,19 +166,12 @@ def check(options: argparse.Namespace) -> int:
 def pair_named(header: Header) -> str:
     """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
     target = str(header.target["name"])
-    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
-    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
-    names = [str((header.draft_of(lane) or {}).get("name")) for lane in header.speculative]
-    parts = [shipped.get(name, name) for name in names if "/" in name or name in shipped]
     if "/" in target:
-        return f"{target}+{parts[0] if parts else 'none'}"
+        return f"{target}+{_draft_named(header)}"
     if target == BUILTIN_TARGET:
         return "builtin"
-    rows = [
-        row
-        for row in named_pairs()
-        if row.is_packed and row.target.name.endswith(f"/{target.partition(',')[0]}")
-    ]
+    model = target.partition(",")[0]
+    rows = [row for row in named_pairs() if row.is_packed and row.target.name.endswith(f"/{model}")]
     # Rows may share their files: one runs them as they are, another one unpacks the target.
     as_stored = "weights" in header.target
     rows.sort(key=lambda row: (row.target_dtype is None) != as_stored)
@@ -185,6 +182,21 @@ def pair_named(header: Header) -> str:
     )
 
 
+def _draft_named(header: Header) -> str:
+    """The first draft model, or head that comes with this package, that a header names as a pair's
+    name does; "none" if there is none."""
+    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
+    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
+    for lane in header.speculative:
+        draft = header.draft_of(lane) or {}
+        name = str(draft.get("name"))
+        if name in shipped:
+            return shipped[name]
+        if "/" in name:
+            return name
+    return NO_DRAFT
+
+
 def export(options: argparse.Namespace) -> None:
     """Write what the options ask for of a recording."""
     if not (options.html or options.embed or options.charts or options.csv):
@@ -192,10 +204,18 @@ def export(options: argparse.Namespace) -> None:
             "name what to write: --html OUT, --embed OUT, --charts OUT, --csv DIR, or several."
         )
     trace, _ = read_file(options.file)
-    places = {"html": options.html, "embed": options.embed, "charts": options.charts}
+    paths: dict[str, Path] = {}
+    if options.html:
+        paths["html"] = Path(options.html)
+    if options.embed:
+        paths["embed"] = Path(options.embed)
+    if options.charts:
+        paths["charts"] = Path(options.charts)
     if options.csv:
-        places |= {form: Path(options.csv) / f"{form}.csv" for form in ("tokens", "rounds")}
-    texts = {Path(place): FORMS[form][1](trace) for form, place in places.items() if place}
+        paths["tokens"] = Path(options.csv) / "tokens.csv"
+        paths["rounds"] = Path(options.csv) / "rounds.csv"
+    # All texts before the first file: if one cannot be made, nothing is written.
+    texts = {path: FORMS[form].write(trace) for form, path in paths.items()}
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +234,7 @@ def explain(options: argparse.Namespace) -> int:
         return 0
     from ..inspect.difference import examined
 
-    *_, found = examined(named_pair(options), parting)
-    assert not isinstance(found, str)
-    print(*difference_lines(found), sep="\n")
-    return 1 if found.verdict == "bug" else 0
+    *_, difference = examined(named_pair(options), parting)
+    assert not isinstance(difference, str)
+    print(*difference_lines(difference), sep="\n")
+    return 1 if difference.verdict == "bug" else 0

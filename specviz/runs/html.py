@@ -29,6 +29,7 @@ from .trace import SCHEMA, Trace
 PAGE = ASSETS / "page"
 SERVED = "choose"  # the room that needs a server: a run as one file has none of it
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
+_SETTINGS_BUTTON = re.compile(r"<button[^>]*data-toggle-panel.*?</button>")
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
     "player.css",
@@ -131,41 +132,58 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
     """
-    packed = {
-        name: f"data:text/javascript;base64,{_packed(path.read_bytes())}"
+    scripts = {
+        name: f"data:text/javascript;base64,{_base64(path.read_bytes())}"
         for name, path in modules().items()
         if not name.startswith(f"specviz/{SERVED}/")
     }
-    import_map = _json({"imports": packed})
+    import_map = _json({"imports": scripts})
     config = CONFIG | {"vocabulary": vocabulary()}
-    if not is_small:
+    values = _json(trace.to_dict())
+    sheets: Sequence[str]
+    if is_small:
+        sheets = SMALL_SHEETS
+        classes = "sv-standalone sv-embed"
+        plain_trace = ""
+        packed_trace = _packed(values.encode())
+        plotly = ""
+    else:
         config["figures"] = all_figures(trace)
-    scripts = (hashlib.sha256(text.encode()).digest() for text in (import_map, _START))
+        sheets = SHEETS
+        classes = "sv-standalone"
+        plain_trace = values
+        packed_trace = ""
+        plotly = _packed_plotly()
     return _PAGE.format(
-        policy=_POLICY.format(" ".join(f"'sha256-{_packed(one)}'" for one in scripts)),
+        policy=_POLICY.format(f"{_script_hash(import_map)} {_script_hash(_START)}"),
         title=html.escape(f"specviz: {(trace.header.question or trace.header.prompt)[:80]}"),
-        style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
-        classes="sv-standalone sv-embed" if is_small else "sv-standalone",
+        style=css_variables() + styles(sheets),
+        classes=classes,
         modules=import_map,
         brand=_read("brand.html").replace('href="."', ""),
-        # Without the button for settings.
-        tools=re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html")),
+        tools=_SETTINGS_BUTTON.sub("", _read("tools.html")),
         player=_read("player.html"),
         config=_json(config),
-        trace="" if is_small else _json(trace.to_dict()),
-        packed_trace=_packed_text(_json(trace.to_dict())) if is_small else "",
-        plotly="" if is_small else _packed_plotly(),
+        trace=plain_trace,
+        packed_trace=packed_trace,
+        plotly=plotly,
         start=_START,
     )
 
 
+def _script_hash(text: str) -> str:
+    """A script as the policy of a page names it."""
+    return f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'"
+
+
 def css_variables() -> str:
     """The palette as CSS variables, light and dark."""
-    rules = {
-        selector: "".join(f"--sv-{name}:{colour};" for name, colour in PALETTE[theme].items())
-        for selector, theme in ((":root", "light"), (".dark", "dark"))
-    }
-    return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())
+    return f"{_rule(':root', PALETTE['light'])}\n{_rule('.dark', PALETTE['dark'])}"
+
+
+def _rule(selector: str, colours: dict[str, str]) -> str:
+    variables = "".join(f"--sv-{name}:{colour};" for name, colour in colours.items())
+    return f"{selector}{{{variables}}}"
 
 
 def styles(sheets: Sequence[str]) -> str:
@@ -182,25 +200,25 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _packed(raw: bytes) -> str:
+def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-def _packed_text(text: str) -> str:
-    """A text, gzipped and in base64."""
-    return _packed(gzip.compress(text.encode(), mtime=0))
+def _packed(raw: bytes) -> str:
+    """Bytes, gzipped and in base64."""
+    return _base64(gzip.compress(raw, mtime=0))
 
 
 @cache
 def _packed_plotly() -> str:
     """Plotly's script, gzipped and in base64: a third of its size."""
-    return _packed(gzip.compress(PLOTLY.read_bytes(), mtime=0))
+    return _packed(PLOTLY.read_bytes())
 
 
 def modules() -> dict[str, Path]:
     """The files of all modules by the name that others import, sorted."""
-    found = {path.relative_to(PAGE): path for path in sorted(PAGE.rglob("*.js"))}
-    return {f"specviz/{inner.as_posix()}": path for inner, path in found.items()}
+    paths = sorted(PAGE.rglob("*.js"))
+    return {f"specviz/{path.relative_to(PAGE).as_posix()}": path for path in paths}
 
 
 def imports() -> dict[str, set[str]]:
@@ -210,10 +228,12 @@ def imports() -> dict[str, set[str]]:
 
 def first_modules(start: str = "specviz/player.js") -> list[Path]:
     """The files that the page needs before it can show anything."""
-    every, graph, found = modules(), imports(), [start]
-    for name in found:  # which grows
-        found += sorted(graph[name] - set(found))
-    return [every[name] for name in found]
+    paths = modules()
+    graph = imports()
+    needed = [start]
+    for name in needed:  # which grows
+        needed += sorted(graph[name] - set(needed))
+    return [paths[name] for name in needed]
 
 
 def served_map(folder: str) -> str:

@@ -7,10 +7,20 @@ recording is of the run that it names cannot be seen in it: `rerun` runs it agai
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise, takewhile
 from typing import Any
 
-from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token, agreement_of
+from ..core.events import (
+    UNKNOWN_ID,
+    Agreement,
+    Divergence,
+    End,
+    Header,
+    Round,
+    Token,
+    agreement_of,
+)
 from ..errors import ADVICE, SettingsError, TraceError
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
@@ -26,49 +36,20 @@ MARGIN_ROUNDING = 1e-6  # nats
 
 def check_trace(trace: Trace) -> None:
     """Raise `TraceError` with the first thing in a trace that contradicts another."""
-    header, lanes = trace.header, trace.lanes
-    _check_header(header)
-    watched = header.source is not None
-    # A server that drew the tokens told none of the target's distributions. The draft's lists are
-    # there, unless somebody left out all of them.
-    tokens = [t for r in trace.rounds for t in r.tokens]
-    listed = any(t.top_q for t in tokens) and not any(t.top_p for t in tokens)
-    drawn = header.on_server and listed
-    last: dict[Lane, Round] = {}
-    emitted: Counter[Lane] = Counter()
-    for place, r in enumerate(trace.rounds, 1):
-        if r.lane not in lanes:
-            raise _fault(f"lane is not one of {', '.join(lanes)}", f"entry {place} of the rounds")
-        settings, where = header.settings_of(r.lane), round_name(r.lane, r.index)
-        most = 0 if r.lane == BASELINE else settings.gamma
-        emitted[r.lane] += len(r.emitted)
-        said = f"it has {len(r.drafted)} drafted tokens where {most} may be"
-        if watched or len(r.drafted) <= most:
-            said = _times_fault(r, last.get(r.lane)) or _counts_fault(r, last.get(r.lane))
-        if not said and emitted[r.lane] > settings.max_new_tokens:
-            said = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
-        if said:
-            raise _fault(said, where)
-        for number, token in enumerate(r.tokens, 1):
-            if said := _token_fault(token, settings, watched=watched, drawn=drawn):
-                raise _fault(said, where, f"token {number}")
-        last[r.lane] = r
-    for before, r in pairwise(trace.rounds):  # in the order of clocks, or one lane after another
-        is_back = lanes.index(r.lane) < lanes.index(before.lane)
-        if r.clock < before.clock if header.mode == "interleaved" else is_back:
-            said = f"it stands out of order in a race whose mode is {header.mode}"
-            raise _fault(said, round_name(r.lane, r.index))
+    _check_header(trace.header)
+    _check_rounds(trace)
+    _check_order(trace)
     if trace.end is not None:
         _check_end(trace, trace.end)
 
 
-def _fault(what: str, *places: str) -> TraceError:
-    return TraceError(f"{', '.join(places)}: {what}; {ADVICE}.")
+def _fault(what: str, *where: str) -> TraceError:
+    return TraceError(f"{', '.join(where)}: {what}; {ADVICE}.")
 
 
 def _check_header(header: Header) -> None:
     is_watched = header.source is not None
-    if not (is_watched or (header.prompt_ids and header.threads)):
+    if not is_watched and not (header.prompt_ids and header.threads):
         raise _fault("prompt_ids is empty or threads is 0", "header")
     if not is_watched and not {"torch", "transformers"} <= header.versions.keys():
         raise _fault("torch or transformers is missing", "header", "versions")
@@ -85,94 +66,185 @@ def _check_header(header: Header) -> None:
     _check_lanes(header, prefill, "header", "prefill_seconds")
     if any(("target" in seconds) == is_watched for seconds in prefill.values()):
         raise _fault("target is missing, or told by a server", "header", "prefill_seconds")
-    _check_lanes(header, header.lane_threads or prefill, "header", "lane_threads")
+    if header.lane_threads:
+        _check_lanes(header, header.lane_threads, "header", "lane_threads")
 
 
-def _check_lanes(header: Header, by_lane: dict[Lane, Any], *places: str) -> None:
+def _check_lanes(header: Header, by_lane: Mapping[Lane, Any], *where: str) -> None:
     if by_lane.keys() != set(header.all_lanes):
-        raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *places)
+        raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *where)
+
+
+def _check_rounds(trace: Trace) -> None:
+    """Each round by itself, after the last one of its lane."""
+    header = trace.header
+    is_watched = header.source is not None
+    is_drawn = _is_drawn_by_server(trace)
+    last_rounds: dict[Lane, Round] = {}
+    emitted: Counter[Lane] = Counter()
+    for number, r in enumerate(trace.rounds, 1):
+        if r.lane not in trace.lanes:
+            lanes = ", ".join(trace.lanes)
+            raise _fault(f"lane is not one of {lanes}", f"entry {number} of the rounds")
+        settings = header.settings_of(r.lane)
+        name = round_name(r.lane, r.index)
+        last = last_rounds.get(r.lane)
+        emitted[r.lane] += len(r.emitted)
+        fault = _times_fault(r, last) or _counts_fault(r, last)
+        most_drafted = 0 if r.lane == BASELINE else settings.gamma
+        if not is_watched and len(r.drafted) > most_drafted:
+            fault = f"it has {len(r.drafted)} drafted tokens where {most_drafted} may be"
+        if not fault and emitted[r.lane] > settings.max_new_tokens:
+            fault = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
+        if fault:
+            raise _fault(fault, name)
+        for position, token in enumerate(r.tokens, 1):
+            if is_watched:
+                fault = _watched_token_fault(token)
+            else:
+                fault = _token_fault(token, settings, is_drawn=is_drawn)
+            if fault:
+                raise _fault(fault, name, f"token {position}")
+        last_rounds[r.lane] = r
+
+
+def _is_drawn_by_server(trace: Trace) -> bool:
+    """Whether the target's server drew the tokens, and told none of its distributions. The draft's
+    lists are there, unless somebody left out all of them."""
+    tokens = [token for r in trace.rounds for token in r.tokens]
+    lists_q = any(token.top_q for token in tokens)
+    lists_p = any(token.top_p for token in tokens)
+    return trace.header.on_server and lists_q and not lists_p
 
 
 def _times_fault(r: Round, last: Round | None) -> str:
     """What is wrong with a round's times after the last one of its lane; empty if nothing is."""
-    before, parts = last.clock if last else 0.0, seconds_of(r)
-    if r.clock < before:
-        return f"the clock goes back from {before:.6g} s to {r.clock:.6g} s"
-    if abs(before + parts - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
-        moved = f"the clock moves by {r.clock - before:.6g} s"
-        return f"{moved} and the parts of the round add up to {parts:.6g} s"
-    back = last is not None and r.wall is not None and r.wall < (last.wall or 0.0)
-    return "wall, the clock on the wall, goes back" if back else ""
+    begin = 0.0 if last is None else last.clock
+    seconds = seconds_of(r)
+    if r.clock < begin:
+        return f"the clock goes back from {begin:.6g} s to {r.clock:.6g} s"
+    if abs(begin + seconds - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
+        return (
+            f"the clock moves by {r.clock - begin:.6g} s "
+            f"and the parts of the round add up to {seconds:.6g} s"
+        )
+    if last is not None and r.wall is not None and r.wall < (last.wall or 0.0):
+        return "wall, the clock on the wall, goes back"
+    return ""
 
 
 def _counts_fault(r: Round, last: Round | None) -> str:
     """The same of its tokens. Drafted: accepted ones, then perhaps one rejected and some ignored.
     Then one more, which only the last round of a lane may lack."""
-    due = last.index + 1 if last else 0
-    if r.index != due:
-        return f"it stands where round {due + 1} of its lane should"
-    if last and last.last is None:
+    index = 0 if last is None else last.index + 1
+    if r.index != index:
+        return f"it stands where round {index + 1} of its lane should"
+    if last is not None and last.last is None:
         return "it comes after a round that ended its lane"
-    outcomes = [t.outcome for t in r.drafted]
-    kept = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
-    is_rejected = outcomes[kept : kept + 1] == ["rejected"]
-    if any(outcome != "ignored" for outcome in outcomes[kept + is_rejected :]):
+    outcomes = [token.outcome for token in r.drafted]
+    accepted = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
+    is_rejected = outcomes[accepted : accepted + 1] == ["rejected"]
+    if any(outcome != "ignored" for outcome in outcomes[accepted + is_rejected :]):
         return "its drafted tokens are not accepted ones, one rejected, ignored ones"
-    own = r.last and r.last.outcome
+    all_accepted = accepted == len(outcomes)
+    if r.last is None:
+        # A text may end within the accepted drafts.
+        if not is_rejected and accepted:
+            return ""
+    elif r.last.outcome == "untold" and all_accepted:
+        return ""
     expected = "corrected" if is_rejected else "bonus"
-    is_untold = own == "untold" and kept == len(outcomes)
-    if own != expected and not is_untold and (own or is_rejected or not kept):
+    if r.last is None or r.last.outcome != expected:
         return f"its last token must be one that is {expected}"
-    if own and len(outcomes) > kept and not is_rejected:
+    if not all_accepted and not is_rejected:
         return "it emits a bonus although not all drafted tokens were accepted"
     return ""
 
 
-def _token_fault(token: Token, settings: Settings, *, watched: bool, drawn: bool) -> str:
+def _watched_token_fault(token: Token) -> str:
+    """The same of a token of a watched server."""
+    if token != Token(token.id, token.text, token.outcome):
+        return "it has numbers, which no watched server tells"
+    return ""
+
+
+def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
     """The same of a token. A judged one has what judged it, and was accepted exactly where
-    u < min(1, p / q) (the verdict "token"; what the others compare is in no single token)."""
-    if watched:
-        plain = token == Token(token.id, token.text, token.outcome)
-        return "" if plain else "it has numbers, which no watched server tells"
+    u < min(1, p / q) (the verdict "token"; what the others compare is in no single token).
+
+    is_drawn: whether the target's server drew it.
+    """
     if token.id == UNKNOWN_ID:
         return "id is missing"
-    if drawn and (token.beta is not None or token.top_residual):
+    if is_drawn and (token.beta is not None or token.top_residual):
         return "beta and top_residual cannot be known where the server draws"
     if token.outcome not in ("accepted", "rejected"):
         return ""
-    p, q, u = token.p, token.q, token.u
+    p = token.p
+    q = token.q
+    u = token.u
     if p is None or q is None or (u is None and settings.rule != "typical"):
         return f"p, q or u is missing from a token that was {token.outcome}"
     if q == 0.0:
         return "q is 0, but a draft never draws a token of probability 0"
     if settings.rule != "token" or u is None:
         return ""
-    surely = 1 + ROUNDING if token.outcome == "accepted" else 1 - ROUNDING
-    kept = u < p / q * surely
-    said = f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}"
-    return "" if kept == (token.outcome == "accepted") else said
+    is_accepted = token.outcome == "accepted"
+    rounding = 1 + ROUNDING if is_accepted else 1 - ROUNDING
+    if (u < p / q * rounding) != is_accepted:
+        return f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}"
+    return ""
+
+
+def _check_order(trace: Trace) -> None:
+    """That rounds stand in the order of clocks, or one lane after another."""
+    mode = trace.header.mode
+    for before, r in pairwise(trace.rounds):
+        if mode == "interleaved":
+            is_back = r.clock < before.clock
+        else:
+            is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
+        if is_back:
+            fault = f"it stands out of order in a race whose mode is {mode}"
+            raise _fault(fault, round_name(r.lane, r.index))
 
 
 def _check_end(trace: Trace, end: End) -> None:
     """That each lane has a reason, and what is said of their texts is so."""
-    header, counted = trace.header, end.counted
+    header = trace.header
+    counted = end.counted
     _check_lanes(header, end.reasons, "end", "reasons")
     if counted is not None and counted["accepted"] > counted["drafted"]:
         raise _fault("more tokens were accepted than drafted", "end", "counted")
     if end.lanes is not None and end.lanes.keys() != set(header.speculative):
         raise _fault("lanes are not those of the header", "end")
-    is_compared = header.settings.greedy and BASELINE in trace.lanes
     for lane in header.speculative:
-        said, found = end.agreement(lane), agreement_of(trace.lane(lane), trace.lane(BASELINE))
-        if said == Agreement() and (not is_compared or "stopped" in end.reasons.values()):
-            continue
-        if not is_compared or said.identical is None:
-            raise _fault("identical must be true or false if the run is greedy, else null", "end")
-        if (said.identical, said.compared) != (found.identical, found.compared):
-            raise _fault("identical or compared is not what the tokens of the lanes say", "end")
-        ours, theirs = said.divergence, found.divergence
-        if (ours and ours.index) != (theirs and theirs.index):
-            raise _fault("divergence is not where the lanes first differ", "end")
-        margins = [(one and one.margin) or 0.0 for one in (ours, theirs)]
-        if abs(margins[0] - margins[1]) > MARGIN_ROUNDING:
-            raise _fault("margin is not that of the token's two likeliest choices", "end")
+        _check_agreement(trace, end, lane)
+
+
+def _check_agreement(trace: Trace, end: End, lane: Lane) -> None:
+    recorded = end.agreement(lane)
+    can_compare = trace.header.settings.greedy and BASELINE in trace.lanes
+    is_stopped = "stopped" in end.reasons.values()
+    if recorded == Agreement() and (not can_compare or is_stopped):
+        return
+    if not can_compare or recorded.identical is None:
+        raise _fault("identical must be true or false if the run is greedy, else null", "end")
+    counted = agreement_of(trace.lane(lane), trace.lane(BASELINE))
+    if (recorded.identical, recorded.compared) != (counted.identical, counted.compared):
+        raise _fault("identical or compared is not what the tokens of the lanes say", "end")
+    if _index_of(recorded.divergence) != _index_of(counted.divergence):
+        raise _fault("divergence is not where the lanes first differ", "end")
+    apart = abs(_margin_of(recorded.divergence) - _margin_of(counted.divergence))
+    if apart > MARGIN_ROUNDING:
+        raise _fault("margin is not that of the token's two likeliest choices", "end")
+
+
+def _index_of(divergence: Divergence | None) -> int | None:
+    return None if divergence is None else divergence.index
+
+
+def _margin_of(divergence: Divergence | None) -> float:
+    if divergence is None or divergence.margin is None:
+        return 0.0
+    return divergence.margin

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..core.events import OUTCOMES, Round
+from ..core.events import OUTCOMES, Round, Token
 from ..core.policy import predicted_tau
 from ..errors import TraceError, shown
 from ..lanes import BASELINE, Lane
@@ -82,65 +81,132 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     if not isinstance(trace, Trace):
         raise TraceError(f"the trace is {shown(trace)}: pass a Trace, as Trace.load(FILE) gives.")
     name = trace.speculative_lane(lane)
-    rounds, alone = trace.lane(name), trace.lane(BASELINE)
-    own = [r for r in rounds if not r.reads_prompt]
-    drafted = [t for r in rounds for t in r.drafted]
-    seen = Counter(t.outcome for r in rounds for t in r.tokens)
-    counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
-    is_told = not seen["untold"]
-    judged = counts["accepted"] + counts["rejected"]
-    alpha = ratio(counts["accepted"], judged) if is_told else None
-    betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
-    c = _cost_ratio(rounds, alone)
-    costs = [len(r.drafted) * c + 1 for r in rounds] if c is not None else []
+    rounds = trace.lane(name)
+    baseline_rounds = trace.lane(BASELINE)
+    timed_rounds = [r for r in rounds if not r.reads_prompt]
+    drafted = [token for r in rounds for token in r.drafted]
+
+    outcomes = Counter(token.outcome for r in rounds for token in r.tokens)
+    counts: dict[str, int] = {outcome: outcomes[outcome] for outcome in OUTCOMES}
+    knows_drafts = not outcomes["untold"]
+    alpha = None
+    efficiency = None
+    alpha_by_position: tuple[float | None, ...] = ()
+    if knows_drafts:
+        alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
+        efficiency = ratio(counts["accepted"], len(drafted))
+        alpha_by_position = _alpha_by_position(rounds)
+    else:
+        counts["untold"] = outcomes["untold"]
+
+    chances = [_chance(token) for token in drafted if token.beta is not None]
+    c = _cost_ratio(rounds, baseline_rounds)
+    # In target passes; 0 if the cost of a draft step is unknown, and nothing is predicted then.
+    cost = sum(len(r.drafted) * c + 1 for r in rounds) if c is not None else 0
+
+    ours = _totals(trace, name)
+    theirs = _totals(trace, BASELINE)
+    lanes = {name: ours, BASELINE: theirs}
+    speedup = None
+    speedup_end_to_end = None
+    speedup_wall = None
+    if ours.can_compare and theirs.can_compare:
+        speedup = _speedup(theirs.pace, ours.pace)
+        speedup_end_to_end = _speedup(theirs.pace_with_prefill, ours.pace_with_prefill)
+        speedup_wall = _speedup(theirs.pace_on_the_wall, ours.pace_on_the_wall)
     return Metrics(
-        counts=counts if is_told else counts | {"untold": seen["untold"]},
+        counts=counts,
         drafted=len(drafted),
-        emitted=sum(len(r.emitted) for r in rounds),
+        emitted=ours.tokens,
         rounds=len(rounds),
         alpha=alpha,
-        efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
-        beta=ratio(sum(betas), len(betas)),
-        tau=ratio(sum(len(r.emitted) for r in own), len(own)),
-        tau_predicted=_predicted(own, alpha, len(own)),
+        efficiency=efficiency,
+        beta=ratio(sum(chances), len(chances)),
+        tau=ratio(sum(len(r.emitted) for r in timed_rounds), len(timed_rounds)),
+        tau_predicted=_predicted(timed_rounds, alpha, len(timed_rounds)),
         c=c,
-        speedup_predicted=_predicted(rounds, alpha, sum(costs)),
+        speedup=speedup,
+        speedup_end_to_end=speedup_end_to_end,
+        speedup_wall=speedup_wall,
+        speedup_predicted=_predicted(rounds, alpha, cost),
+        tokens={lane: totals.tokens for lane, totals in lanes.items()},
+        seconds={lane: totals.seconds for lane, totals in lanes.items()},
+        tokens_per_second={
+            lane: ratio(totals.timed_tokens, totals.seconds) for lane, totals in lanes.items()
+        },
+        wall_seconds={lane: totals.wall_seconds for lane, totals in lanes.items()},
         draft_seconds=sum(r.draft_seconds for r in rounds),
         verify_seconds=sum(r.verify_seconds for r in rounds),
         overhead_seconds=sum(r.overhead_seconds for r in rounds),
-        alpha_by_position=_alpha_by_position(rounds) if is_told else (),
-        **_speeds(trace, name, {name: rounds, BASELINE: alone}),
+        alpha_by_position=alpha_by_position,
     )
 
 
-def _speeds(trace: Trace, name: Lane, lanes: Mapping[Lane, Sequence[Round]]) -> dict[str, Any]:
-    """The fields of `Metrics` by lane, and how much faster the lane is than the baseline."""
-    tokens = {one: sum(len(r.emitted) for r in rounds) for one, rounds in lanes.items()}
-    timed, seconds, wall, whole = dict(tokens), {}, {}, {}
-    for one, rounds in lanes.items():
-        seconds[one] = rounds[-1].clock if rounds else 0.0
-        wall[one] = rounds[-1].wall if rounds else None
-        prefill = sum(trace.header.prefill_seconds.get(one, {}).values())
-        if rounds and rounds[0].reads_prompt:
-            timed[one] -= len(rounds[0].emitted)
-            prefill = rounds[0].wall or 0.0
-        whole[one] = seconds[one] + prefill
-    can_compare = min(*tokens.values(), *map(len, lanes.values())) >= FEWEST
-    return {
-        "tokens": tokens,
-        "seconds": seconds,
-        "tokens_per_second": {one: ratio(timed[one], seconds[one]) for one in lanes},
-        "wall_seconds": wall,
-        "speedup": _speedup(seconds, timed, name) if can_compare else None,
-        "speedup_end_to_end": _speedup(whole, tokens, name) if can_compare else None,
-        "speedup_wall": _speedup(wall, tokens, name) if can_compare else None,
-    }
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """What a lane wrote, and in which time.
+
+    timed_tokens: those that its clock covers. seconds: on its clock. prefill_seconds: reading the
+    prompt. wall_seconds: on the wall clock; None if the trace does not tell.
+    """
+
+    rounds: int
+    tokens: int
+    timed_tokens: int
+    seconds: float
+    prefill_seconds: float
+    wall_seconds: float | None
+
+    @property
+    def can_compare(self) -> bool:
+        """Whether the lane is long enough to compare its speed."""
+        return min(self.rounds, self.tokens) >= FEWEST
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds per token, without prefill."""
+        return ratio(self.seconds, self.timed_tokens)
+
+    @property
+    def pace_with_prefill(self) -> float | None:
+        """Seconds per token, with prefill."""
+        return ratio(self.seconds + self.prefill_seconds, self.tokens)
+
+    @property
+    def pace_on_the_wall(self) -> float | None:
+        """Seconds per token, on the wall clock."""
+        return ratio(self.wall_seconds or 0.0, self.tokens)
+
+
+def _totals(trace: Trace, lane: Lane) -> _Totals:
+    rounds = trace.lane(lane)
+    tokens = sum(len(r.emitted) for r in rounds)
+    timed_tokens = tokens
+    prefill_seconds = sum(trace.header.prefill_seconds.get(lane, {}).values())
+    if rounds and rounds[0].reads_prompt:
+        timed_tokens -= len(rounds[0].emitted)
+        prefill_seconds = rounds[0].wall or 0.0
+    return _Totals(
+        rounds=len(rounds),
+        tokens=tokens,
+        timed_tokens=timed_tokens,
+        seconds=rounds[-1].clock if rounds else 0.0,
+        prefill_seconds=prefill_seconds,
+        wall_seconds=rounds[-1].wall if rounds else None,
+    )
+
+
+def _speedup(baseline: float | None, speculative: float | None) -> float | None:
+    """How many times as fast, from seconds per token; None if either is unknown."""
+    if not baseline or not speculative:
+        return None
+    return baseline / speculative
 
 
 def best_lane(by_lane: Mapping[Lane, Metrics]) -> Lane | None:
     """The lane with the highest measured speed-up; None if none has one."""
-    known = {lane: m.speedup for lane, m in by_lane.items() if m.speedup is not None}
-    return max(known, key=known.__getitem__, default=None)
+    speedups = {lane: m.speedup for lane, m in by_lane.items() if m.speedup is not None}
+    return max(speedups, key=speedups.__getitem__, default=None)
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -148,17 +214,19 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _speedup(
-    seconds: Mapping[Lane, float | None], tokens: Mapping[Lane, int], lane: Lane
-) -> float | None:
-    slow, fast = (ratio(seconds[one] or 0.0, tokens[one]) for one in (BASELINE, lane))
-    return slow / fast if slow and fast else None
+def _chance(token: Token) -> float:
+    """The probability that a draft at the position of a judged token is kept."""
+    if token.chance is not None:
+        return token.chance
+    assert token.beta is not None
+    return token.beta
 
 
-def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None:
+def _cost_ratio(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> float | None:
     drafting = [r for r in rounds if r.drafted]
-    step = ratio(sum(r.draft_seconds for r in drafting), sum(len(r.drafted) for r in drafting))
-    target_pass = ratio(sum(r.verify_seconds for r in alone), len(alone))
+    draft_seconds = sum(r.draft_seconds for r in drafting)
+    step = ratio(draft_seconds, sum(len(r.drafted) for r in drafting))
+    target_pass = ratio(sum(r.verify_seconds for r in baseline_rounds), len(baseline_rounds))
     return step / target_pass if step and target_pass else None
 
 
@@ -175,7 +243,7 @@ def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:
     judged: Counter[int] = Counter()
     accepted: Counter[int] = Counter()
     for r in rounds:
-        for place, token in enumerate(r.drafted):
-            judged[place] += token.outcome in ("accepted", "rejected")
-            accepted[place] += token.outcome == "accepted"
-    return tuple(ratio(accepted[place], judged[place]) for place in range(len(judged)))
+        for position, token in enumerate(r.drafted):
+            judged[position] += token.outcome in ("accepted", "rejected")
+            accepted[position] += token.outcome == "accepted"
+    return tuple(ratio(accepted[position], judged[position]) for position in range(len(judged)))

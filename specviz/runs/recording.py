@@ -19,7 +19,7 @@ import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -29,7 +29,7 @@ from .charts import figures_json
 from .charts_page import charts_html
 from .html import embedded_html, standalone_html
 from .tables import rounds_csv, tokens_csv
-from .trace import Trace, digest_of
+from .trace import GZIP, Trace, digest_of
 
 UNVERIFIED = "Times are as the file states them; they cannot be verified."
 MOST_PACKED = 4 * 2**20  # bytes of a file
@@ -83,16 +83,16 @@ def file_summary(path: str | Path) -> str:
     """
     trace, raw = read_file(path)
     tokens = sum(len(r.emitted) for r in trace.rounds)
-    unfinished = "" if trace.end else " (interrupted)"
+    interrupted = "" if trace.end else " (interrupted)"
+    digest = digest_of(_parsed(_unpacked(raw, MOST_UNPACKED)))
     return (
         f"{Path(path).name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens"
-        f"{unfinished}, {trace.header.device}, {trace.header.date}, "
-        f"{digest_of(_parsed(_unpacked(raw, MOST_UNPACKED)))}"
+        f"{interrupted}, {trace.header.device}, {trace.header.date}, {digest}"
     )
 
 
 def _unpacked(raw: bytes, most: int) -> bytes:
-    if raw[:2] == b"\x1f\x8b":
+    if raw[:2] == GZIP:
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: gzip only
         try:
             raw = unpacker.decompress(raw, most + 1)
@@ -127,19 +127,28 @@ def _parsed(raw: bytes) -> Any:
         ) from None
 
 
-FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
-    "html": (".html", standalone_html),
-    "embed": ("-player.html", embedded_html),
-    "charts": ("-charts.html", charts_html),
-    "figures": ("-charts.json", figures_json),
-    "tokens": ("-tokens.csv", tokens_csv),
-    "rounds": ("-rounds.csv", rounds_csv),
+class Form(NamedTuple):
+    """A file that a trace can be written as: the end of the file's name, and the function that
+    writes the text."""
+
+    suffix: str
+    write: Callable[[Trace], str]
+
+
+FORMS = {
+    "html": Form(".html", standalone_html),
+    "embed": Form("-player.html", embedded_html),
+    "charts": Form("-charts.html", charts_html),
+    "figures": Form("-charts.json", figures_json),
+    "tokens": Form("-tokens.csv", tokens_csv),
+    "rounds": Form("-rounds.csv", rounds_csv),
 }
-"""Files that a trace can be written as, by name: the end of the file's name, and the function that
-writes the text."""
 
 TRACE = "trace"  # the form that asks for the trace itself
-PROMPT_FILES = {"prompts": "", "prompts-csv": ".csv"}
+PROMPT_FILES = {
+    "prompts": "",
+    "prompts-csv": ".csv",
+}
 """The forms that ask for the prompts in a file, with the suffix that it is known to have."""
 MOST = 100  # prompts that are answered
 MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
@@ -152,17 +161,24 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
     in turn; `{"error": sentence}` if the file is none of that form."""
     try:
         if form in PROMPT_FILES:
-            found = prompts_from(raw, "this file", suffix=PROMPT_FILES[form])
-            some = [[one.kind, one.text] for one in in_turn(found)[:MOST]]
-            return {"prompts": some, "left_out": len(found) - len(some)}
+            return _prompts_in(raw, PROMPT_FILES[form])
         if form == TRACE:
             return {"trace": read_recording(raw, most_packed=MOST_PACKED).to_dict()}
-        suffix, write = FORMS[form]
-        return {"suffix": suffix, "text": write(read_recording(raw, most_packed=MOST_UNPACKED))}
+        trace = read_recording(raw, most_packed=MOST_UNPACKED)
+        return {"suffix": FORMS[form].suffix, "text": FORMS[form].write(trace)}
     except (PromptError, TraceError) as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError):
         return {"error": TOO_LARGE}
+
+
+def _prompts_in(raw: bytes, suffix: str) -> dict[str, Any]:
+    prompts = prompts_from(raw, "this file", suffix=suffix)
+    answered = in_turn(prompts)[:MOST]
+    return {
+        "prompts": [[prompt.kind, prompt.text] for prompt in answered],
+        "left_out": len(prompts) - len(answered),
+    }
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -176,7 +192,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     while line := requests.readline():
         form, size = line.split()
-        answer = orjson.dumps(answer_to(form.decode(), requests.read(int(size))))
+        file = requests.read(int(size))
+        answer = orjson.dumps(answer_to(form.decode(), file))
         answers.write(b"%d\n" % len(answer))
         answers.write(answer)
         answers.flush()

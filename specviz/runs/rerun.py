@@ -3,11 +3,14 @@
 A seeded run repeats exactly on one machine. So the same prompt, settings, seed and lanes give the
 same tokens, verdicts and numbers again, within the rounding of another processor or version of
 torch; whatever was edited does not. Times are no part of it: they are two measurements.
+
+Here two runs are compared, of which each lane should be the same. Where the two lanes of one run
+part is another question, which only the models can answer: `inspect.difference`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -26,28 +29,38 @@ from .trace import TOPS, Trace
 EXACT = ("id", "text", "outcome", "seen")
 NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
 # Deviations of probabilities below this say nothing: processors round sums in fp32 as far apart.
-LEAST = 1e-5
-MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
-MOST_HALF = 0.05  # and of 16 bits or fewer
+LEAST_ROUNDING = 1e-5
+MOST_ROUNDING = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
+MOST_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
+NEAR = 0.1  # nats between two tokens that are as good as equally likely
 MODEL = ("name", "parameters", "revision", "context", "shared")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
-SHOWN = 5  # differences that are listed
+MOST_LISTED = 5  # differences
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that the recording and the second run say differently. where: in words. lane,
-    index: of its round; None if it is of the header or the end."""
+    """Something that the recording and the second run say differently.
+
+    where: in words. lane, index: of its round; None if it is of the header or the end. tokens: the
+    recorded one and that of the second run; None if it is of no token.
+    """
 
     where: str
     recorded: str
     found: str
     lane: Lane | None = None
     index: int | None = None
+    tokens: tuple[Token, Token] | None = None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.recorded} in the recording, {self.found} here"
+
+    @property
+    def is_of_other_tokens(self) -> bool:
+        """Whether the second run has another token there, or another verdict on it."""
+        return self.tokens is not None and not _is_same_token(*self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +90,42 @@ class Rerun:
         """What the differences point to."""
         if any(change.where.startswith("header") for change in self.changes):
             return "The pair at hand is not the one that the recording names, or it was edited."
-        if self._goes_on():
+        if self._agrees_behind():
             return "Behind it both agree again, as no model does: the recording was edited."
         header = self.recorded.header
-        if any(header.settings_of(one).gamma_policy == "optimal" for one in header.speculative):
+        if any(header.settings_of(lane).gamma_policy == "optimal" for lane in header.speculative):
             return (
                 "Its policy drafts by costs that are measured on each machine: lengths may differ."
             )
         if not self.elsewhere:
             return "Versions and processor are the same: the weights are others, or it was edited."
-        tied = "Both were about to: rounding decides, and"
-        why = tied if self._is_tie() else "Other weights, an edit, or another machine:"
-        return f"{why} {'; '.join(self.elsewhere)}."
+        machine = "; ".join(self.elsewhere)
+        if self._is_tie():
+            return f"Both were about to: rounding decides, and {machine}."
+        return f"Other weights, an edit, or another machine: {machine}."
 
-    def _goes_on(self) -> bool:
+    def _agrees_behind(self) -> bool:
         """Whether most rounds behind the first that differs are the same again."""
-        lane, index = self.changes[0].lane, self.changes[0].index
+        lane = self.changes[0].lane
+        index = self.changes[0].index
         if lane is None or index is None:
             return True  # all rounds are the same: an end is compared only then
         behind = sum(r.index > index for r in self.recorded.lane(lane))
-        changed = {c.index for c in self.changes if c.lane == lane} - {index}
+        changed = {change.index for change in self.changes if change.lane == lane} - {index}
         return behind > 0 and len(changed) <= behind // 2
 
     def _is_tie(self) -> bool:
         """Whether the first tokens that differ were as good as equally likely, or drawn where
         both runs list the same probabilities."""
-        lane, index = self.changes[0].lane or "", self.changes[0].index
-        for at, _, one, other in _pairs(self.recorded.lane(lane), self.again.lane(lane)):
-            if at == index and (one.id, one.outcome) != (other.id, other.outcome):
-                margin = margin_of(other)
-                is_near = margin is not None and margin < 2 * MOST_HALF
-                # In a sampled run all before it agreed, or it would be the first change.
-                return is_near or not self.recorded.header.settings.greedy
+        first = self.changes[0]
+        for change in self.changes:
+            is_of_first_round = (change.lane, change.index) == (first.lane, first.index)
+            if is_of_first_round and change.tokens is not None and change.is_of_other_tokens:
+                if not self.recorded.header.settings.greedy:
+                    return True  # all before it agreed, or that would be the first change
+                _, token = change.tokens
+                margin = margin_of(token)
+                return margin is not None and margin < NEAR
         return False
 
 
@@ -137,154 +154,212 @@ def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
 
 
 def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
-    """Compare a recording with a second run of the same prompt, settings and lanes. lists: whether
-    the recording has the likeliest tokens of each place."""
-    measured = (*NUMBERS, *TOPS) if lists else NUMBERS
+    """Compare a recording with a second run of the same prompt, settings and lanes.
+
+    lists: whether the recording has the likeliest tokens of each position.
+    """
+    numbers = (*NUMBERS, *TOPS) if lists else NUMBERS
     rounding = _rounding(recorded, again)
     changes = list(_changed("header", _facts(recorded.header), _facts(again.header)))
     for lane in recorded.lanes:
-        changes += _lane_changes(recorded, again, lane, rounding, measured)
+        changes += _lane_changes(recorded, again, lane, rounding, numbers)
     if not changes:
-        changes += _changed("end", _said_at_the_end(recorded), _said_at_the_end(again))
-    ours, theirs = _machine(recorded.header), _machine(again.header)
-    elsewhere = tuple(
-        f"it was made with {name} {was or 'unknown'}, and here it is {theirs[name] or 'none'}"
-        for name, was in ours.items()
-        if was != theirs[name]
-    )
-    return Rerun(recorded, again, tuple(changes), elsewhere)
+        changes += _changed("end", _end_facts(recorded), _end_facts(again))
+    elsewhere = _elsewhere(_machine(recorded.header), _machine(again.header))
+    return Rerun(recorded, again, tuple(changes), tuple(elsewhere))
 
 
-def rerun_lines(found: Rerun) -> Iterator[str]:
+def rerun_lines(comparison: Rerun) -> Iterator[str]:
     """What to say in a terminal: the answer, where the runs differ, and the times of both."""
-    yield found.summary
-    for change in found.changes[1:SHOWN]:
+    changes = comparison.changes
+    yield comparison.summary
+    for change in changes[1:MOST_LISTED]:
         yield f"  then {change}"
-    if len(found.changes) > SHOWN:
-        yield f"  and {len(found.changes) - SHOWN} more"
-    if found.same and found.elsewhere:
-        yield f"  although {'; '.join(found.elsewhere)}"
-    runs = (found.recorded, found.again)
-    width = label_width(found.recorded)
-    for lane in found.recorded.lanes:
-        was, now = (max((r.clock for r in run.lane(lane)), default=0.0) for run in runs)
+    if len(changes) > MOST_LISTED:
+        yield f"  and {len(changes) - MOST_LISTED} more"
+    if comparison.same and comparison.elsewhere:
+        yield f"  although {'; '.join(comparison.elsewhere)}"
+    recorded = comparison.recorded
+    again = comparison.again
+    width = label_width(recorded)
+    for lane in recorded.lanes:
+        was = _seconds(recorded, lane)
+        now = _seconds(again, lane)
         yield f"  {label_of(lane):{width}} {was:.3f} s recorded, {now:.3f} s here"
-    for lane in found.recorded.header.speculative:
-        said = [shown_number(compute_metrics(run, lane).speedup, 2) for run in runs]
-        yield f"  {'speed-up':{width}} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
+    for lane in recorded.header.speculative:
+        speedup = shown_number(compute_metrics(recorded, lane).speedup, 2)
+        speedup_here = shown_number(compute_metrics(again, lane).speedup, 2)
+        label = label_of(lane)
+        yield f"  {'speed-up':{width}} {speedup} recorded, {speedup_here} here ({label})"
+
+
+def _seconds(trace: Trace, lane: Lane) -> float:
+    return max((r.clock for r in trace.lane(lane)), default=0.0)
 
 
 def _facts(header: Header) -> dict[str, object]:
-    """What a header says of the models, by a name in words."""
-    found: dict[str, object] = {"prompt": header.prompt[:40]}
-    drafts = {f"draft of {lane}": header.draft_of(lane) or {} for lane in header.speculative}
-    for role, model in {"target": header.target, **drafts}.items():
-        found[role] = bool(model)
+    """What a header says of the prompt and of the models, by a name in words."""
+    facts: dict[str, object] = {"prompt": header.prompt[:40]}
+    models = {"target": header.target}
+    for lane in header.speculative:
+        models[f"draft of {lane}"] = header.draft_of(lane) or {}
+    for role, model in models.items():
+        facts[role] = bool(model)
         # Older recordings lack some of them.
-        found |= {f"{role}, {field}": model[field] for field in MODEL if field in model}
-    prefill = header.prefill_seconds.items()
-    return found | {f"prefill of the {lane} lane": " and ".join(by) for lane, by in prefill}
+        facts |= {f"{role}, {field}": model[field] for field in MODEL if field in model}
+    for lane, seconds in header.prefill_seconds.items():
+        facts[f"prefill of the {lane} lane"] = " and ".join(seconds)
+    return facts
 
 
-def _said_at_the_end(trace: Trace) -> dict[str, object]:
+def _end_facts(trace: Trace) -> dict[str, object]:
+    """What an end says of the lanes, by a name in words; nothing of a run that was stopped."""
     end = trace.end
     if end is None or "stopped" in end.reasons.values():
         return {}
-    lanes = trace.header.speculative
-    return {
-        **{f"reason of the {lane} lane": reason for lane, reason in end.reasons.items()},
-        **{f"identical of the {lane} lane": end.agreement(lane).identical for lane in lanes},
-    }
+    facts: dict[str, object] = {}
+    for lane, reason in end.reasons.items():
+        facts[f"reason of the {lane} lane"] = reason
+    for lane in trace.header.speculative:
+        facts[f"identical of the {lane} lane"] = end.agreement(lane).identical
+    return facts
 
 
-def _changed(part: str, ours: dict[str, object], theirs: dict[str, object]) -> Iterator[Change]:
-    for name, was in ours.items():
-        if was != theirs.get(name):
-            yield Change(f"{part}, {name}", str(was), str(theirs.get(name)))
+def _changed(
+    part: str, recorded: Mapping[str, object], again: Mapping[str, object]
+) -> Iterator[Change]:
+    for name, fact in recorded.items():
+        if fact != again.get(name):
+            yield Change(f"{part}, {name}", str(fact), str(again.get(name)))
 
 
 def _machine(header: Header) -> dict[str, object]:
     """Where and with what a run was made."""
-    facts = {name: getattr(header, name) for name in ("device", "processor", "dtype")}
-    facts |= {name: header.versions.get(name) for name in VERSIONS}
-    return facts | {"engine": header.target["form"]}
+    facts: dict[str, object] = {
+        "device": header.device,
+        "processor": header.processor,
+        "dtype": header.dtype,
+    }
+    for name in VERSIONS:
+        facts[name] = header.versions.get(name)
+    facts["engine"] = header.target["form"]
+    return facts
 
 
-def _pairs(
-    ours: Sequence[Round], theirs: Sequence[Round]
-) -> Iterator[tuple[int, str, Token, Token]]:
-    """The tokens that stand at one place in both: the round's index, their name, and they."""
-    for one, other in zip(ours, theirs, strict=False):
-        for place, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=False), 1):
-            is_last = place > len(one.drafted)
-            name = f"the {a.outcome} token" if is_last else f"drafted token {place}"
-            yield one.index, name, a, b
+def _elsewhere(recorded: Mapping[str, object], here: Mapping[str, object]) -> Iterator[str]:
+    for name, fact in recorded.items():
+        if fact != here[name]:
+            yield (
+                f"it was made with {name} {fact or 'unknown'}, and here it is "
+                f"{here[name] or 'none'}"
+            )
+
+
+def _is_same_token(recorded: Token, again: Token) -> bool:
+    return (recorded.id, recorded.outcome) == (again.id, again.outcome)
 
 
 def _rounding(recorded: Trace, again: Trace) -> float:
     """How far apart two probabilities may be: as far as rounding moves those of this very run
     (30 times what nine of ten stay below), but no further than it can."""
-    apart: list[float] = []
+    deviations: list[float] = []
     for lane in recorded.lanes:
-        for *_, a, b in _pairs(recorded.lane(lane), again.lane(lane)):
-            values = ((a.p, b.p), (a.q, b.q), (a.beta, b.beta)) if a.id == b.id else ()
-            apart += [abs(x - y) for x, y in values if x is not None and y is not None]
-    usual = sorted(apart)[len(apart) * 9 // 10] if apart else 0.0
-    return max(LEAST, min(TIMES_USUAL * usual, MOST.get(recorded.header.dtype, MOST_HALF)))
+        for r, other in zip(recorded.lane(lane), again.lane(lane), strict=False):
+            for token, other_token in zip(r.tokens, other.tokens, strict=False):
+                deviations += _deviations(token, other_token)
+    usual = sorted(deviations)[len(deviations) * 9 // 10] if deviations else 0.0
+    most = MOST_ROUNDING.get(recorded.header.dtype, MOST_ROUNDING_HALF)
+    return max(LEAST_ROUNDING, min(TIMES_USUAL * usual, most))
+
+
+def _deviations(token: Token, other: Token) -> Iterator[float]:
+    """How far the probabilities of one token are apart in two runs."""
+    if token.id != other.id:
+        return
+    for was, now in ((token.p, other.p), (token.q, other.q), (token.beta, other.beta)):
+        if was is not None and now is not None:
+            yield abs(was - now)
 
 
 def _lane_changes(
-    recorded: Trace, again: Trace, lane: Lane, rounding: float, measured: Sequence[str]
+    recorded: Trace, again: Trace, lane: Lane, rounding: float, numbers: Sequence[str]
 ) -> Iterator[Change]:
-    ours, theirs = recorded.lane(lane), again.lane(lane)
+    rounds = recorded.lane(lane)
+    other_rounds = again.lane(lane)
     if recorded.end is None or recorded.end.reasons.get(lane, "stopped") == "stopped":
-        theirs = theirs[: len(ours)]
-    for one, other in zip_longest(ours, theirs):
-        index = (one or other).index
-        place = round_name(lane, index)
-        if one is None or other is None:
-            was, now = ("it is there" if r else "it is not there" for r in (one, other))
-            yield Change(place, was, now, lane, index)
+        other_rounds = other_rounds[: len(rounds)]
+    for r, other in zip_longest(rounds, other_rounds):
+        if r is None:
+            name = round_name(lane, other.index)
+            yield Change(name, "it is not there", "it is there", lane, other.index)
             return
-        for _, name, a, b in _pairs([one], [other]):
-            for field, was, now in _token_changes(a, b, rounding, measured):
-                yield Change(f"{place}, {name}, {field}", was, now, lane, index)
-            if (a.id, a.outcome) != (b.id, b.outcome):
-                break
-        else:
-            if len(one.tokens) != len(other.tokens):
-                many, others = f"{len(one.tokens)} tokens", str(len(other.tokens))
-                yield Change(place, many, others, lane, index)
+        if other is None:
+            name = round_name(lane, r.index)
+            yield Change(name, "it is there", "it is not there", lane, r.index)
+            return
+        yield from _round_changes(r, other, rounding, numbers)
+
+
+def _round_changes(
+    r: Round, other: Round, rounding: float, numbers: Sequence[str]
+) -> Iterator[Change]:
+    name = round_name(r.lane, r.index)
+    for position, tokens in enumerate(zip(r.tokens, other.tokens, strict=False), 1):
+        token, other_token = tokens
+        is_last = position > len(r.drafted)
+        token_name = f"the {token.outcome} token" if is_last else f"drafted token {position}"
+        for field, was, now in _token_changes(token, other_token, rounding, numbers):
+            yield Change(f"{name}, {token_name}, {field}", was, now, r.lane, r.index, tokens)
+        if not _is_same_token(token, other_token):
+            return  # what follows it follows another text
+    if len(r.tokens) != len(other.tokens):
+        yield Change(name, f"{len(r.tokens)} tokens", str(len(other.tokens)), r.lane, r.index)
 
 
 def _token_changes(
-    ours: Token, theirs: Token, rounding: float, measured: Sequence[str]
+    token: Token, other: Token, rounding: float, numbers: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Which fields differ, and what both runs say."""
-    if (ours.id, ours.outcome) != (theirs.id, theirs.outcome):
-        measured = ()  # its numbers are those of another token
-    for field in (*EXACT, *measured):
-        was, now = getattr(ours, field), getattr(theirs, field)
+    for field in EXACT:
+        was = getattr(token, field)
+        now = getattr(other, field)
+        if was != now:
+            yield field, repr(was)[:60], repr(now)[:60]
+    if not _is_same_token(token, other):
+        return  # its numbers are those of another token
+    for field in numbers:
+        was = getattr(token, field)
+        now = getattr(other, field)
         if was == now:
             continue
-        if field in EXACT:
-            yield field, repr(was)[:60], repr(now)[:60]
-        elif field in TOPS and not _alike(was, now, rounding):
-            yield field, "another list", "its own"
-        elif field in NUMBERS and (None in (was, now) or abs(was - now) > rounding):
-            was, now = ("none" if one is None else f"{one:.6g}" for one in (was, now))
-            yield field, was, now
+        if field in TOPS:
+            if not _alike(was, now, rounding):
+                yield field, "another list", "its own"
+        elif was is None or now is None or abs(was - now) > rounding:
+            yield field, _shown(was), _shown(now)
 
 
-def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) -> bool:
+def _shown(number: float | None) -> str:
+    return "none" if number is None else f"{number:.6g}"
+
+
+def _alike(top: Sequence[Choice], other: Sequence[Choice], rounding: float) -> bool:
     """Whether two lists agree; which of nearly equal tokens comes first, or last, is rounding."""
-    last = max((some[-1].probability for some in (ours, theirs) if some), default=0.0)
-    if len(ours) != len(theirs):
+    if len(top) != len(other):
         return False
-    for one, other in ((ours, theirs), (theirs, ours)):
-        known = {c.id: c for c in other}
-        for choice in one:
-            same = known.get(choice.id, Choice(choice.id, choice.text, last))
-            if abs(choice.probability - same.probability) > rounding or same.text != choice.text:
-                return False
+    if not top:
+        return True
+    # What a list leaves out is at most as likely as its last entry.
+    least = max(top[-1].probability, other[-1].probability)
+    return _is_within(top, other, least, rounding) and _is_within(other, top, least, rounding)
+
+
+def _is_within(
+    top: Sequence[Choice], other: Sequence[Choice], least: float, rounding: float
+) -> bool:
+    by_id = {choice.id: choice for choice in other}
+    for choice in top:
+        same = by_id.get(choice.id, Choice(choice.id, choice.text, least))
+        if abs(choice.probability - same.probability) > rounding or same.text != choice.text:
+            return False
     return True

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+import pydantic
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from ..console import escaped
@@ -28,8 +29,8 @@ LONG = 1_000_000  # characters or tokens of a prompt
 MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MOST_FIELDS = 40  # of any object; pydantic would report each unknown one
 SHOWN = 40  # characters of a value that a message repeats
-_HTML = re.compile("[<>&]")
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
+_HTML = re.compile("[<>&]")
 
 
 def _date(value: str) -> str:
@@ -44,51 +45,68 @@ def _settings(values: dict[str, Any]) -> Settings:
             raise ValueError(f"{name} is missing")
     # Its drafter and its verdict may be of a package that is not installed here.
     absent = {
-        name: value
+        name: values[name]
         for name in ("drafter", "verdict")
-        if isinstance(value := values.get(name), str)
-        and KIND_NAME.fullmatch(value)
-        and value not in CHOICES[name]()
+        if _is_absent_kind(name, values.get(name))
     }
-    made = Settings.from_dict({name: one for name, one in values.items() if name not in absent})
+    known = {name: value for name, value in values.items() if name not in absent}
+    settings = Settings.from_dict(known)
     for name, value in absent.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(settings, name, value)
+    return settings
+
+
+def _is_absent_kind(setting: str, value: Any) -> bool:
+    """Whether a value could name a kind of another package, and no kind here has that name."""
+    is_name = isinstance(value, str) and KIND_NAME.fullmatch(value) is not None
+    return is_name and value not in CHOICES[setting]()
 
 
 def _ordered(top: list[Choice]) -> tuple[Choice, ...]:
-    listed = [choice.probability for choice in top]
-    if listed != sorted(listed, reverse=True):
+    probabilities = [choice.probability for choice in top]
+    if probabilities != sorted(probabilities, reverse=True):
         raise ValueError("it is not in falling order of probability")
-    if sum(listed) > 1 + SLACK:
-        raise ValueError(f"it adds up to {sum(listed):.6g}, more than 1")
+    if sum(probabilities) > 1 + SLACK:
+        raise ValueError(f"it adds up to {sum(probabilities):.6g}, more than 1")
     return tuple(top)
 
 
-def _from(low: float, high: float, kind: Any = int) -> Any:
-    return Annotated[kind, Field(ge=low, le=high)]
+def _between(low: float, high: float, kind: Any = int) -> Any:
+    return Annotated[kind, pydantic.Field(ge=low, le=high)]
 
 
-def _up_to(most: int, kind: Any = str) -> Any:
-    fast = None if kind is str else True
-    return Annotated[kind, Field(max_length=most, fail_fast=fast)]
+def _text_up_to(most: int) -> Any:
+    return Annotated[str, pydantic.Field(max_length=most)]
 
 
-def _by(key: Any, value: Any) -> Any:
+def _list_up_to(most: int, entry: Any) -> Any:
+    return Annotated[list[entry], pydantic.Field(max_length=most, fail_fast=True)]
+
+
+def _dict_of(key: Any, value: Any) -> Any:
     return dict[key, value]
 
 
-def _record(name: str, schema: Mapping[str, Any]) -> Any:
+def _object_of(name: str, schema: Mapping[str, Any]) -> Any:
     return TypedDict(name, dict(schema))  # type: ignore[operator]
 
 
-LANE: Any = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
-COUNT, PLACE, THREADS = _from(0, 2**53), _from(0, MOST_ROUNDS), _from(1, 100_000)
-NAME, CHANCE = _up_to(200), _from(0, 1 + SLACK, float)
-MODEL = _record(
+LANE: Any = Annotated[str, pydantic.Field(pattern=f"^{LANE_NAME.pattern}$")]
+COUNT = _between(0, 2**53)
+ID = _between(0, 2**31 - 1)
+INDEX = _between(0, MOST_ROUNDS)
+THREADS = _between(1, 100_000)
+SECONDS = _between(0, 1e7, float)
+PROBABILITY = _between(0, 1 + SLACK, float)
+NAME = _text_up_to(200)
+PROMPT = _text_up_to(LONG)
+MODEL = _object_of(
     "Model",
-    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME, "shared": NotRequired[COUNT]}
-    | {
+    {
+        "name": NAME,
+        "parameters": _between(0, 10**15),
+        "form": NAME,
+        "shared": NotRequired[COUNT],
         "revision": NotRequired[NAME | None],
         "context": NotRequired[COUNT | None],
         "weights": NotRequired[NAME],
@@ -97,72 +115,107 @@ MODEL = _record(
 BY_TYPE: dict[Any, Any] = {
     int: COUNT,
     str: NAME,
-    float: _from(0, 1e7, float),  # seconds
+    float: SECONDS,
     Settings: Annotated[dict[str, Any], AfterValidator(_settings)],
     dict[str, Any]: MODEL,
 }
 BY_NAME: dict[str, Any] = {
-    **dict.fromkeys(("id", "prompt_ids"), _from(0, 2**31 - 1)),
-    **dict.fromkeys(("probability", "p", "q", "beta", "soft_p", "soft_q"), CHANCE),
-    **dict.fromkeys(("weight", "threshold", "chance"), CHANCE),
-    **dict.fromkeys(("index", "compared"), PLACE),
+    "id": ID,
+    "prompt_ids": ID,
+    "probability": PROBABILITY,
+    "p": PROBABILITY,
+    "q": PROBABILITY,
+    "beta": PROBABILITY,
+    "soft_p": PROBABILITY,
+    "soft_q": PROBABILITY,
+    "weight": PROBABILITY,
+    "threshold": PROBABILITY,
+    "chance": PROBABILITY,
+    "index": INDEX,
+    "compared": INDEX,
     # The last token's text holds all remaining bytes that do not form a character.
-    "text": _up_to(10_000),
-    "u": Annotated[float, Field(ge=0, lt=1)],
-    "seen": _from(1, LONG),
+    "text": _text_up_to(10_000),
+    "u": Annotated[float, pydantic.Field(ge=0, lt=1)],
+    "seen": _between(1, LONG),
     "lane": LANE,
-    "exchanged": _from(0, 2**40),
-    **dict.fromkeys(("prompt", "question"), _up_to(LONG)),
-    "threads": _from(0, 100_000),
-    "lane_threads": _by(LANE, THREADS),
+    "exchanged": _between(0, 2**40),
+    "prompt": PROMPT,
+    "question": PROMPT,
+    "threads": _between(0, 100_000),
+    "lane_threads": _dict_of(LANE, THREADS),
     "date": Annotated[NAME, AfterValidator(_date)],
-    "versions": _by(NAME, NAME),
-    "prefill_seconds": _by(LANE, _by(Literal["target", "draft"], BY_TYPE[float])),
+    "versions": _dict_of(NAME, NAME),
+    "prefill_seconds": _dict_of(LANE, _dict_of(Literal["target", "draft"], SECONDS)),
     "mode": Literal["interleaved", "sequential"],
-    "memory": Annotated[_by(Literal["texts", "tokens"], COUNT), Field(min_length=2)],
-    "margin": _from(0, 1e6, float),
-    "counted": _by(Literal["steps", "drafted", "accepted"], COUNT),
+    "memory": Annotated[
+        _dict_of(Literal["texts", "tokens"], COUNT),
+        pydantic.Field(min_length=2),
+    ],
+    "margin": _between(0, 1e6, float),
+    "counted": _dict_of(Literal["steps", "drafted", "accepted"], COUNT),
 }
-# Entries of lists, 5 of the others. A server may draft more than gamma allows here.
-MOST = {"prompt_ids": LONG, "drafted": 64, "rounds": MOST_ROUNDS}
+"""What a field may hold where its name says more than its type."""
+MOST_TOP = 5  # entries of a list of likeliest tokens
+MOST_ENTRIES = {
+    "prompt_ids": LONG,
+    "drafted": 64,  # a server may draft more than gamma allows here
+    "rounds": MOST_ROUNDS,
+}
 
 
 def _schema(hint: Any, name: str = "") -> Any:
     """The schema of the JSON of a value of this type, in a field of this name."""
-    kind, inner = get_origin(hint), get_args(hint)
-    if type(None) in inner:
-        return _schema(inner[0], name) | None
-    if kind in (list, tuple):
-        of_all = _up_to(MOST.get(name, 5), list[_schema(inner[0], name)])  # type: ignore[misc]
-        made = AfterValidator(kind if name in MOST else _ordered)
-        return Annotated[of_all, Field(strict=False), made]  # tuples where it never was JSON
-    if name in BY_NAME or hint in BY_TYPE:
-        return BY_NAME.get(name) or BY_TYPE[hint]
-    if kind is dict:
-        return _by(LANE, _schema(inner[1]))
-    return _event(hint) if is_dataclass(hint) else hint  # else a choice of words
+    origin = get_origin(hint)
+    arguments = get_args(hint)
+    if type(None) in arguments:
+        return _schema(arguments[0], name) | None
+    if origin in (list, tuple):
+        return _list_schema(origin, arguments[0], name)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    if hint in BY_TYPE:
+        return BY_TYPE[hint]
+    if origin is dict:
+        return _dict_of(LANE, _schema(arguments[1]))
+    if is_dataclass(hint):
+        return _event_schema(hint)
+    return hint  # a choice of words
 
 
-def _event(kind: Any) -> Any:
+def _list_schema(origin: Any, entry: Any, name: str) -> Any:
+    """That of a list, which becomes a list or a tuple as the event has it."""
+    entries = _list_up_to(MOST_ENTRIES.get(name, MOST_TOP), _schema(entry, name))
+    made = AfterValidator(origin if name in MOST_ENTRIES else _ordered)
+    # Not strict, for tuples: a trace that never was JSON has them.
+    return Annotated[entries, pydantic.Field(strict=False), made]
+
+
+def _event_schema(kind: Any) -> Any:
     """The schema of an object of JSON that becomes this dataclass. What has a default may be
     missing, and the id of a token, which watched servers may not tell."""
-    hints, late = get_type_hints(kind), {"id": UNKNOWN_ID} if kind is Token else {}
-    schema = {one.name: _schema(hints[one.name], one.name) for one in fields(kind)}
-    for one in fields(kind):
-        if one.default is not MISSING or one.name in late:
-            schema[one.name] = NotRequired[schema[one.name]]
-    made = AfterValidator(lambda values: kind(**(late | values)))
-    return Annotated[_record(kind.__name__, schema), made]
+    hints = get_type_hints(kind)
+    unknown = {"id": UNKNOWN_ID} if kind is Token else {}
+    schema: dict[str, Any] = {}
+    for field in fields(kind):
+        schema[field.name] = _schema(hints[field.name], field.name)
+        if _has_default(field) or field.name in unknown:
+            schema[field.name] = NotRequired[schema[field.name]]
+    made = AfterValidator(lambda values: kind(**(unknown | values)))
+    return Annotated[_object_of(kind.__name__, schema), made]
 
 
-RECORDING = _record(
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING
+
+
+RECORDING = _object_of(
     "Recording",
     {
         "schema": Literal[2],
-        "header": _event(Header),
+        "header": _event_schema(Header),
         "rounds": _schema(list[Round], "rounds"),
-        "end": _event(End) | None,
-        "digest": NotRequired[_up_to(71) | None],  # "sha256:" and 64 digits
+        "end": _event_schema(End) | None,
+        "digest": NotRequired[_text_up_to(71) | None],  # "sha256:" and 64 digits
     },
 )
 # It holds for all objects inside.
@@ -175,10 +228,11 @@ def read_parts(data: Any) -> tuple[Header, list[Round], End | None]:
     field that breaks the schema, and where it is."""
     _check_sizes(data)
     try:
-        found = READER.validate_python(data)
+        recording = READER.validate_python(data)
     except ValidationError as error:
-        raise TraceError(_sentence(error.errors(include_url=False)[0], data)) from None
-    return found["header"], found["rounds"], found["end"]
+        first = error.errors(include_url=False)[0]
+        raise TraceError(_sentence(first, data)) from None
+    return recording["header"], recording["rounds"], recording["end"]
 
 
 def _check_sizes(data: Any) -> None:
@@ -200,42 +254,65 @@ WORDS = {
     " after validation": "",
     "'": "",
 }
-ENTRIES = {"drafted": "drafted token", "prompt_ids": "prompt id"}
+"""Pydantic's words, and ours for them."""
+ENTRIES = {
+    "drafted": "drafted token",
+    "prompt_ids": "prompt id",
+}
+"""What an entry of a list is called; of other lists "entry" behind the list's name."""
 
 
 def _sentence(error: Mapping[str, Any], data: Any) -> str:
-    """What pydantic found first, as one sentence with the place from the outside in."""
-    places: list[str] = []
-    for at, part in enumerate(error["loc"]):
+    """What pydantic found first, as one sentence with the path from the outside in."""
+    *outside, name = _path_in_words(error["loc"], data) or ["this recording"]
+    kind = error["type"]
+    if kind == "missing":
+        fault = f"{name} is missing"
+    elif kind == "extra_forbidden":
+        fault = f"there is a field {name}, which does not exist"
+    elif kind == "value_error":
+        outside.append(name)
+        fault = harmless(str(error["ctx"]["error"]))
+    else:
+        fault = f"{name} is {shown(error['input'])}, but it {harmless(_expectation(error['msg']))}"
+    where = f"{', '.join(outside)}: " if outside else ""
+    return f"{where}{fault}; {ADVICE}."
+
+
+def _path_in_words(location: tuple[int | str, ...], data: Any) -> list[str]:
+    """The names of a value and of what it lies in, from the outside in."""
+    words: list[str] = []
+    for depth, part in enumerate(location):
         if isinstance(part, int):
-            name = places.pop()
-            place = f"{ENTRIES.get(name, name + ' entry')} {part + 1}"
-            places.append(_round_label(data, part) if at == 1 else place)
+            listed = words.pop()
+            if depth == 1:
+                words.append(_round_label(data, part))
+            else:
+                words.append(f"{ENTRIES.get(listed, listed + ' entry')} {part + 1}")
         elif part == "[key]":
-            places[-1] = "a name"  # which is the value that is shown
+            words[-1] = "a name"  # which is the value that is shown
+        elif part.isidentifier() and len(part) <= SHOWN:
+            words.append(part)
         else:
-            places.append(shown(part) if not part.isidentifier() or len(part) > SHOWN else part)
-    *where, name = places or ["this recording"]
-    should = error["msg"][error["msg"].find("should") :]
+            words.append(shown(part))
+    return words
+
+
+def _expectation(message: str) -> str:
+    """What pydantic says that a value should be, in our words."""
+    should = message[message.find("should") :]
     for theirs, ours in WORDS.items():
         should = should.replace(theirs, ours)
-    said = f"{name} is {shown(error['input'])}, but it {harmless(should)}"
-    if error["type"] == "missing":
-        said = f"{name} is missing"
-    elif error["type"] == "extra_forbidden":
-        said = f"there is a field {name}, which does not exist"
-    elif error["type"] == "value_error":
-        where, said = [*where, name], harmless(str(error["ctx"]["error"]))
-    return f"{', '.join(where)}{': ' * bool(where)}{said}; {ADVICE}."
+    return should
 
 
-def _round_label(data: Any, place: int) -> str:
+def _round_label(data: Any, number: int) -> str:
     # These values are unchecked: they may name the round only if they are short.
-    match data["rounds"][place]:
+    match data["rounds"][number]:
         case {"lane": str(lane), "index": int(index)} if LANE_NAME.fullmatch(lane):
             if 0 <= index < 10**6:
                 return round_name(lane, int(index))
-    return f"entry {place + 1} of the rounds"
+    return f"entry {number + 1} of the rounds"
 
 
 def round_name(lane: str, index: int) -> str:

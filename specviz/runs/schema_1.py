@@ -19,47 +19,62 @@ def renewed(data: dict[str, Any]) -> dict[str, Any]:
     """The JSON values of schema 2 for those of schema 1, which may be of a stranger's file: only
     what goes is checked here. Raises `TraceError`."""
     try:
-        end = data["end"]
-        return {
-            **data,
-            "schema": 2,
-            "header": _with_lanes(**data["header"]),
-            "rounds": [_with_last(place, **one) for place, one in enumerate(data["rounds"], 1)],
-            "end": end and _with_agreements(**end),
-        }
+        renewed_data = {**data}
+        renewed_data["schema"] = 2
+        renewed_data["header"] = _with_lanes(data["header"])
+        renewed_data["rounds"] = [
+            _with_last(number, values) for number, values in enumerate(data["rounds"], 1)
+        ]
+        renewed_data["end"] = data["end"] and _with_agreements(data["end"])
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise TraceError(f"this recording of schema 1 lacks a part; {ADVICE}.") from error
+    return renewed_data
 
 
-def _with_lanes(
-    settings: Any, draft: Any, lanes: Any = None, drafts: Any = None, **others: Any
-) -> dict[str, Any]:
-    lanes = {SPECULATIVE: settings} if lanes is None else lanes
-    drafts = {SPECULATIVE: draft} if drafts is None else drafts
+def _with_lanes(header: dict[str, Any]) -> dict[str, Any]:
+    values = {**header}
+    settings = values.pop("settings")
+    draft = values.pop("draft")
+    if values.get("lanes") is None:
+        values["lanes"] = {SPECULATIVE: settings}
+    if values.get("drafts") is None:
+        values["drafts"] = {SPECULATIVE: draft}
+    lanes = values["lanes"]
+    drafts = values["drafts"]
     first = next(iter(lanes), "")
     if (lanes.get(first), drafts.get(first)) != (settings, draft):
         raise TraceError(f"header: settings and draft are not those of the first lane; {ADVICE}.")
-    return others | {"lanes": lanes, "drafts": drafts}
+    return values
 
 
-def _with_last(place: int, drafted: Any, emitted: Any, **others: Any) -> dict[str, Any]:
-    accepted = [token for token in drafted if token["outcome"] == "accepted"]
+def _with_last(number: int, round_values: dict[str, Any]) -> dict[str, Any]:
+    """number: of the round in the file, from 1."""
+    values = {**round_values}
+    emitted = values.pop("emitted")
+    accepted = [token for token in values["drafted"] if token["outcome"] == "accepted"]
     last = emitted[len(accepted) :]
     if emitted[: len(accepted)] != accepted or len(last) > 1:
         raise TraceError(
-            f"entry {place} of the rounds: its emitted tokens are not the accepted ones and one "
+            f"entry {number} of the rounds: its emitted tokens are not the accepted ones and one "
             f"more; {ADVICE}."
         )
-    return others | {"drafted": drafted, "last": last[0] if last else None}
+    values["last"] = last[0] if last else None
+    return values
 
 
-def _with_agreements(
-    identical: Any, compared: Any, divergence: Any, lanes: Any = None, **others: Any
-) -> dict[str, Any]:
-    said = {"identical": identical, "compared": compared, "divergence": divergence}
-    if lanes is None and said == asdict(Agreement()):
-        return others
-    lanes = {SPECULATIVE: said} if lanes is None else lanes
-    if next(iter(lanes.values())) != said:
+def _with_agreements(end: dict[str, Any]) -> dict[str, Any]:
+    values = {**end}
+    agreement = {
+        "identical": values.pop("identical"),
+        "compared": values.pop("compared"),
+        "divergence": values.pop("divergence"),
+    }
+    lanes = values.pop("lanes", None)
+    if lanes is None and agreement == asdict(Agreement()):
+        return values
+    if lanes is None:
+        lanes = {SPECULATIVE: agreement}
+    if next(iter(lanes.values()), None) != agreement:
         raise TraceError(f"end: identical is not that of the first lane; {ADVICE}.")
-    return others | {"lanes": lanes}
+    values["lanes"] = lanes
+    return values

@@ -12,12 +12,37 @@ from .trace import Trace
 from .uncertainty import Spread
 
 TOKEN_COLUMNS = (
-    *("lane", "round", "place", "outcome", "position", "id", "text"),
-    *("p", "q", "u", "beta", "soft_p", "soft_q", "clock", "weight", "threshold", "chance"),
+    "lane",
+    "round",
+    "place",
+    "outcome",
+    "position",
+    "id",
+    "text",
+    "p",
+    "q",
+    "u",
+    "beta",
+    "soft_p",
+    "soft_q",
+    "clock",
+    "weight",
+    "threshold",
+    "chance",
 )
 ROUND_COLUMNS = (
-    *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
-    *("draft_seconds", "verify_seconds", "overhead_seconds", "clock"),
+    "lane",
+    "round",
+    "drafted",
+    "accepted",
+    "rejected",
+    "ignored",
+    "emitted",
+    "text",
+    "draft_seconds",
+    "verify_seconds",
+    "overhead_seconds",
+    "clock",
 )
 # A spreadsheet runs a cell that begins with one of these as a formula; some also accept the
 # full-width forms.
@@ -33,19 +58,33 @@ def tokens_csv(trace: Trace) -> str:
     run as a formula gets an apostrophe in front.
     """
     emitted: Counter[str] = Counter()
-    rows: list[list[object]] = []
+    rows: list[dict[str, object]] = []
     for r in trace.rounds:
         for place, token in enumerate(r.tokens, 1):
             is_emitted = token.outcome not in ("rejected", "ignored")
             emitted[r.lane] += is_emitted
-            own = {
-                **{"lane": r.lane, "round": r.index + 1, "place": place, "clock": r.clock},
-                "position": emitted[r.lane] if is_emitted else None,
-                "id": None if token.id == UNKNOWN_ID else token.id,
-                "text": harmless(token.text),
-            }
-            rows.append([own[n] if n in own else getattr(token, n) for n in TOKEN_COLUMNS])
-    return csv_text(TOKEN_COLUMNS, rows)
+            rows.append(
+                {
+                    "lane": r.lane,
+                    "round": r.index + 1,
+                    "place": place,
+                    "outcome": token.outcome,
+                    "position": emitted[r.lane] if is_emitted else None,
+                    "id": None if token.id == UNKNOWN_ID else token.id,
+                    "text": harmless(token.text),
+                    "p": token.p,
+                    "q": token.q,
+                    "u": token.u,
+                    "beta": token.beta,
+                    "soft_p": token.soft_p,
+                    "soft_q": token.soft_q,
+                    "clock": r.clock,
+                    "weight": token.weight,
+                    "threshold": token.threshold,
+                    "chance": token.chance,
+                }
+            )
+    return csv_text(TOKEN_COLUMNS, [[row[name] for name in TOKEN_COLUMNS] for row in rows])
 
 
 def rounds_csv(trace: Trace) -> str:
@@ -53,14 +92,26 @@ def rounds_csv(trace: Trace) -> str:
 
     Texts that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    rows: list[list[object]] = []
+    rows: list[dict[str, object]] = []
     for r in trace.rounds:
-        seen = Counter(token.outcome for token in r.drafted)
-        counts = (len(r.drafted), seen["accepted"], seen["rejected"], seen["ignored"])
-        seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
-        said = (len(r.emitted), harmless(r.text))
-        rows.append([r.lane, r.index + 1, *counts, *said, *seconds])
-    return csv_text(ROUND_COLUMNS, rows)
+        outcomes = Counter(token.outcome for token in r.drafted)
+        rows.append(
+            {
+                "lane": r.lane,
+                "round": r.index + 1,
+                "drafted": len(r.drafted),
+                "accepted": outcomes["accepted"],
+                "rejected": outcomes["rejected"],
+                "ignored": outcomes["ignored"],
+                "emitted": len(r.emitted),
+                "text": harmless(r.text),
+                "draft_seconds": r.draft_seconds,
+                "verify_seconds": r.verify_seconds,
+                "overhead_seconds": r.overhead_seconds,
+                "clock": r.clock,
+            }
+        )
+    return csv_text(ROUND_COLUMNS, [[row[name] for name in ROUND_COLUMNS] for row in rows])
 
 
 def harmless(text: str) -> str:
@@ -81,10 +132,11 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows with columns of one width each: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+        cells = [first.ljust(first_width)]
+        cells += [cell.rjust(width) for cell, width in zip(others, widths, strict=True)]
+        yield "  " + "  ".join(cells).rstrip()
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -3,10 +3,11 @@ or what it tells of its own speculation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from ..console import escaped
-from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round
+from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
 from ..core.registry import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
 from ..vocabulary import OUTCOMES as WORDS
@@ -15,6 +16,7 @@ from .tables import shown_number
 from .trace import Trace
 from .uncertainty import DOUBTS, NEAR, uncertainty
 
+SPEEDUP = "speed-up"
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
 STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes without colour
@@ -29,7 +31,7 @@ STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes wi
 
 def legend(*, color: bool) -> str:
     """One line that shows every outcome in its style."""
-    return "  ".join(styled(o, o, color) for o in OUTCOMES)
+    return "  ".join(styled(outcome, outcome, color) for outcome in OUTCOMES)
 
 
 def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:
@@ -42,17 +44,21 @@ def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:
     return None
 
 
-def round_line(result: Round, *, color: bool, width: int = 0) -> str:
+def round_line(r: Round, *, color: bool, width: int = 0) -> str:
     """The line for a round: its tokens in the order in which they were judged, after the lane's
     name if it has one of its own, which takes so much width."""
-    shown = "" if result.lane in LANES else f"{result.lane:{width}} "
-    shown += f"{result.index + 1:4} │ "
-    for token in result.tokens:
-        text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
-        if not color:
-            text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
-        shown += styled(token.outcome, text, color)
-    return shown
+    lane = "" if r.lane in LANES else f"{r.lane:{width}} "
+    tokens = "".join(_shown_token(token, color) for token in r.tokens)
+    return f"{lane}{r.index + 1:4} │ {tokens}"
+
+
+def _shown_token(token: Token, color: bool) -> str:
+    text = UNSEEN if token.id == UNKNOWN_ID else printable(token.text)
+    if not color and token.outcome == "rejected":
+        text = f"[-{text}-]"
+    if not color and token.outcome == "ignored":
+        text = f"({text})"
+    return styled(token.outcome, text, color)
 
 
 def printable(text: str) -> str:
@@ -61,6 +67,7 @@ def printable(text: str) -> str:
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
+    """A token's text behind the mark of its outcome, in colour if the terminal has it."""
     marked = WORDS[outcome]["mark"] + text
     return f"\x1b[{STYLES[outcome]}m{marked}\x1b[0m" if color else marked
 
@@ -73,31 +80,53 @@ def metric_lines(trace: Trace) -> Iterator[str]:
 
 
 def _metric_lines(trace: Trace) -> Iterator[str]:
-    head = trace.header
-    by_lane = {lane: compute_metrics(trace, lane) for lane in head.speculative}
-    first = by_lane[head.speculative[0]]
+    header = trace.header
+    by_lane = {lane: compute_metrics(trace, lane) for lane in header.speculative}
+    first_lane = header.speculative[0]
+    first = by_lane[first_lane]
     width = label_width(trace)
     for lane in trace.lanes:
         m = by_lane.get(lane, first)
+        label = label_of(lane)
         rate = shown_number(m.tokens_per_second[lane], 1)
-        told = f"{m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
-        yield f"{label_of(lane):{width}} {told}"
+        counts = f"{m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s"
+        yield f"{label:{width}} {counts}  {rate} tokens/s"
     if len(by_lane) == 1:
-        yield from _one_lane(trace, head.speculative[0], first)
+        yield from _one_lane(trace, first_lane, first)
     else:
         yield from _several_lanes(trace, by_lane)
-    if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
-        rule = next(own.rule for own in map(head.settings_of, by_lane) if not own.exact)
-        yield f"{', '.join(changing)}: {verdict_kind(rule).warning}"
-    if head.source is not None:
+    yield from _inexact_line(header)
+    if header.source is not None:
         yield from watched_lines(trace, first)
         return
-    if head.on_server:
+    if header.on_server:
         yield from request_lines(trace)
-    by_lane_threads = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
-    *with_draft, alone = (by_lane_threads[lane] for lane in head.all_lanes)
-    threads = " and ".join(map(str, dict.fromkeys([alone, *with_draft])))
-    yield f"on {head.device}, {head.dtype}, threads: {threads}, torch {head.versions['torch']}"
+    torch = header.versions["torch"]
+    yield f"on {header.device}, {header.dtype}, threads: {_threads(header)}, torch {torch}"
+
+
+def _inexact_line(header: Header) -> Iterator[str]:
+    """Which lanes have a verdict that changes the target's distribution, if any has."""
+    inexact = [lane for lane in header.speculative if not header.settings_of(lane).exact]
+    if inexact:
+        names = ", ".join(label_of(lane) for lane in inexact)
+        rule = header.settings_of(inexact[0]).rule
+        yield f"{names}: {verdict_kind(rule).warning}"
+
+
+def _threads(header: Header) -> str:
+    """The numbers of threads of the lanes, each once, the baseline's first."""
+    by_lane = header.lane_threads or dict.fromkeys(header.all_lanes, header.threads)
+    *speculative, baseline = (by_lane[lane] for lane in header.all_lanes)
+    return " and ".join(map(str, dict.fromkeys([baseline, *speculative])))
+
+
+class Figure(NamedTuple):
+    """A line of a lane's figures: its name, its value and what it means."""
+
+    name: str
+    value: str
+    meaning: str
 
 
 def label_width(trace: Trace) -> int:
@@ -107,47 +136,59 @@ def label_width(trace: Trace) -> int:
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
     is_watched = trace.header.source is not None
-    for name, (value, meaning) in (watched_rows if is_watched else _rows)(trace, m).items():
-        yield f"{name:15} {value}  {meaning}"
-        doubt = _doubt_of(trace, lane) if name == "speed-up" else ""
-        yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
+    figures = watched_figures(trace, m) if is_watched else _figures(trace, m)
+    for figure in figures:
+        yield f"{figure.name:15} {figure.value}  {figure.meaning}"
+        if figure.name == SPEEDUP and (doubt := _doubt_of(trace, lane)):
+            yield f"{'  uncertain':15} {doubt}"
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
         yield _comparison(trace.end.agreement(lane))
 
 
-def _paid(speedup: float | None) -> str:
+def _in_words(speedup: float | None) -> str:
     if speedup is None:
         return "too short to compare"
     if abs(speedup - 1) < NEAR:
         return "as good as even"
-    return "drafting pays" if speedup > 1 else "drafting costs more than it saves"
+    if speedup > 1:
+        return "drafting pays"
+    return "drafting costs more than it saves"
 
 
-def _rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
-    """The figures of a lane with what they mean, by name."""
+def _figures(trace: Trace, m: Metrics) -> list[Figure]:
+    beta = verdict_kind(trace.header.settings.rule).beta
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
-    return {
-        "speed-up": (shown_number(m.speedup, 2), _paid(m.speedup)),
-        "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
-        "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
-        "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
-        "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings.rule).beta),
-        "tau": (shown_number(m.tau, 2), predicted),
-        "c": (shown_number(m.c, 3), "a draft step, in target steps"),
-    }
+    return [
+        Figure(SPEEDUP, shown_number(m.speedup, 2), _in_words(m.speedup)),
+        Figure("  with prefill", shown_number(m.speedup_end_to_end, 2), "of the prompt"),
+        Figure("  end to end", shown_number(m.speedup_wall, 2), END_TO_END),
+        Figure("alpha", shown_number(m.alpha, 3), "of judged drafts were accepted"),
+        Figure("efficiency", shown_number(m.efficiency, 3), "of all drafts were accepted"),
+        Figure("beta", shown_number(m.beta, 3), beta),
+        Figure("tau", shown_number(m.tau, 2), predicted),
+        Figure("c", shown_number(m.c, 3), "a draft step, in target steps"),
+    ]
 
 
-COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
+COLUMNS: dict[str, Callable[[Metrics], float | None]] = {
+    "speed-up": lambda m: m.speedup,
+    "end to end": lambda m: m.speedup_wall,
+    "alpha": lambda m: m.alpha,
+    "efficiency": lambda m: m.efficiency,
+    "tau": lambda m: m.tau,
+    "c": lambda m: m.c,
+}
+"""The columns of the table of several lanes, each with the figure that stands in it."""
 
 
 def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[str]:
     width = max(map(len, by_lane))
-    yield " ".join([" " * width, *(f"{name:>10}" for name in COLUMNS)])
+    heads = [f"{name:>10}" for name in COLUMNS]
+    yield " ".join([" " * width, *heads])
     for lane, m in by_lane.items():
-        values = (m.speedup, m.speedup_wall, m.alpha, m.efficiency, m.tau, m.c)
-        yield " ".join([f"{lane:{width}}", *(f"{shown_number(one, 3):>10}" for one in values)])
+        cells = [f"{shown_number(figure(m), 3):>10}" for figure in COLUMNS.values()]
+        yield " ".join([f"{lane:{width}}", *cells])
     best = best_lane(by_lane)
     if best is not None:
         yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
@@ -160,18 +201,22 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
 
 def _doubt_of(trace: Trace, lane: Lane) -> str:
     """Why a lane's speed-up is uncertain; empty if it is not."""
-    found = uncertainty(trace, lane)
-    return DOUBTS[found.doubt] if found is not None and found.doubt is not None else ""
+    doubted = uncertainty(trace, lane)
+    if doubted is None or doubted.doubt is None:
+        return ""
+    return DOUBTS[doubted.doubt]
 
 
-def _comparison(said: Agreement) -> str:
+def _comparison(agreement: Agreement) -> str:
     """How the texts of two lanes compare, in a clause."""
-    where = said.divergence
-    if where is None:
-        return f"{said.compared}/{said.compared} tokens identical to the baseline"
-    margin = shown_number(where.margin, 4)
+    divergence = agreement.divergence
+    if divergence is None:
+        compared = agreement.compared
+        return f"{compared}/{compared} tokens identical to the baseline"
+    margin = shown_number(divergence.margin, 4)
     return (
-        f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
+        f"the lanes part at token {divergence.index + 1}: "
+        f"the target's top two are {margin} nats apart"
     )
 
 
@@ -197,50 +242,62 @@ def request_lines(trace: Trace) -> Iterator[str]:
     """Means of bytes that went and came, of the seconds of a target pass as this machine sees it,
     and of those that the server says that it worked."""
     for lane in trace.lanes:
-        asked = [r for r in trace.lane(lane) if r.exchanged]
-        if not asked:
+        requests = [r for r in trace.lane(lane) if r.exchanged]
+        if not requests:
             continue
-        sent = sum(r.exchanged or 0 for r in asked) / len(asked) / 1e3
-        seconds = sum(r.verify_seconds for r in asked) / len(asked)
-        own = [r.server_seconds for r in asked if r.server_seconds is not None]
-        worked = f", of which the server worked {sum(own) / len(asked) * 1e3:.1f} ms"
-        told = worked if len(own) == len(asked) else ""
-        yield f"{label_of(lane):15} {sent:.1f} kB and {seconds * 1e3:.1f} ms per request{told}"
+        kilobytes = sum(r.exchanged or 0 for r in requests) / len(requests) / 1e3
+        seconds = sum(r.verify_seconds for r in requests) / len(requests)
+        worked = [r.server_seconds for r in requests if r.server_seconds is not None]
+        by_server = ""
+        if len(worked) == len(requests):
+            milliseconds = sum(worked) / len(requests) * 1e3
+            by_server = f", of which the server worked {milliseconds:.1f} ms"
+        yield (
+            f"{label_of(lane):15} {kilobytes:.1f} kB and {seconds * 1e3:.1f} ms per request"
+            f"{by_server}"
+        )
     rate = trace.header.streaming_rate
     if rate is not None:
         yield f"{'the server':15} streams {rate:.1f} tokens/s by itself"
     yield PER_REQUEST
 
 
-def watched_rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
-    """The figures of a watched lane with what they mean, by name."""
-    rows = {}
-    ratio = "no baseline was measured: name a second server of the target alone"
+def watched_figures(trace: Trace, m: Metrics) -> list[Figure]:
+    """The figures of a watched lane with what they mean."""
+    figures = [Figure(SPEEDUP, shown_number(m.speedup, 2), _watched_speedup(trace, m))]
     if BASELINE in trace.lanes:
-        two = "a measured ratio of two deployments, whose streams ran one after the other"
-        ratio = "too short to compare" if m.speedup is None else two
-        first = "with the time to the first token"
-        rows["  with prefill"] = (shown_number(m.speedup_end_to_end, 2), first)
-    told = "" if m.alpha is not None else ": not told by the server"
-    return {
-        "speed-up": (shown_number(m.speedup, 2), ratio),
-        **rows,
-        "alpha": (shown_number(m.alpha, 3), f"of judged drafts were accepted{told}"),
-        "efficiency": (shown_number(m.efficiency, 3), f"of all drafts were accepted{told}"),
-        "tau": (shown_number(m.tau, 2), "tokens per step, without the first token"),
-    }
+        with_prefill = shown_number(m.speedup_end_to_end, 2)
+        figures.append(Figure("  with prefill", with_prefill, "with the time to the first token"))
+    untold = ": not told by the server" if m.alpha is None else ""
+    tau = "tokens per step, without the first token"
+    figures += [
+        Figure("alpha", shown_number(m.alpha, 3), f"of judged drafts were accepted{untold}"),
+        Figure("efficiency", shown_number(m.efficiency, 3), f"of all drafts were accepted{untold}"),
+        Figure("tau", shown_number(m.tau, 2), tau),
+    ]
+    return figures
+
+
+def _watched_speedup(trace: Trace, m: Metrics) -> str:
+    if BASELINE not in trace.lanes:
+        return "no baseline was measured: name a second server of the target alone"
+    if m.speedup is None:
+        return "too short to compare"
+    return "a measured ratio of two deployments, whose streams ran one after the other"
 
 
 def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
     """What these figures mean, and which server they are of."""
+    header = trace.header
     yield NOT_TOLD
-    if any(r.untold for r in trace.lane(trace.header.speculative[0])):
+    if any(r.untold for r in trace.lane(header.speculative[0])):
         yield UNTOLD_STEPS
-    if said := _counters_line(trace, m):
-        yield said
+    if counters := _counters_line(trace, m):
+        yield counters
     yield WALL_CLOCK
-    baseline = trace.header.versions.get("baseline")
-    yield f"on {trace.header.source}" + (f"; the target alone on {baseline}" if baseline else "")
+    baseline = header.versions.get("baseline")
+    alone = f"; the target alone on {baseline}" if baseline else ""
+    yield f"on {header.source}{alone}"
 
 
 def _counters_line(trace: Trace, m: Metrics) -> str:
@@ -248,17 +305,23 @@ def _counters_line(trace: Trace, m: Metrics) -> str:
     counted = trace.end.counted if trace.end else None
     if counted is None:
         return ""
-    drafted, accepted = counted["drafted"], counted["accepted"]
-    moved = f"{drafted} tokens drafted and {accepted} accepted in {counted['steps']} steps"
+    steps = counted["steps"]
+    drafted = counted["drafted"]
+    accepted = counted["accepted"]
+    moved = f"{drafted} tokens drafted and {accepted} accepted in {steps} steps"
     rounds = trace.lane(trace.header.speculative[0])
     if any(r.untold for r in rounds):
         return f"Its counters moved by {moved} meanwhile, with those of its other users."
-    steps, ours = sum(bool(r.drafted) for r in rounds), m.counts["accepted"]
+    steps_here = sum(bool(r.drafted) for r in rounds)
+    accepted_here = m.counts["accepted"]
     # What was accepted behind the end of the text is ignored here, and accepted for the server.
-    cut = len([t for t in rounds[-1].drafted if t.outcome == "ignored"]) if rounds else 0
-    if (counted["steps"], drafted) == (steps, m.drafted) and 0 <= accepted - ours <= cut:
+    cut = 0
+    if rounds:
+        cut = sum(token.outcome == "ignored" for token in rounds[-1].drafted)
+    agrees = steps == steps_here and drafted == m.drafted
+    if agrees and 0 <= accepted - accepted_here <= cut:
         return f"Its counters agree: {moved}."
     return (
-        f"Its counters moved by {moved} meanwhile, this stream by {m.drafted} and {ours} in "
-        f"{steps}: others may have used it too."
+        f"Its counters moved by {moved} meanwhile, this stream by {m.drafted} and {accepted_here} "
+        f"in {steps_here}: others may have used it too."
     )

@@ -26,6 +26,7 @@ from ..errors import TraceError
 from ..lanes import Lane
 
 SCHEMA = 2  # the version of the JSON
+GZIP = b"\x1f\x8b"  # the first bytes of a gzipped file
 
 
 @dataclass(slots=True)
@@ -53,8 +54,7 @@ class Trace:
                 trace.end = event
             else:
                 if trace.header.source is not None:
-                    lane, index = event.lane, event.index
-                    trace.rounds = [r for r in trace.rounds if r.lane != lane or r.index < index]
+                    trace.rounds = [r for r in trace.rounds if not _is_replaced(r, event)]
                 trace.rounds.append(event)
         if trace is None:
             raise TraceError("there are no events: pass what race() yields.")
@@ -68,12 +68,13 @@ class Trace:
     def speculative_lane(self, lane: Lane | None = None) -> Lane:
         """The name of a lane with drafts: `lane`, or the first one for None. Raises `TraceError`
         if there is no such lane."""
-        known = self.header.speculative
-        if lane is None or lane in known:
-            return known[0] if lane is None else lane
-        raise TraceError(
-            f"this run has no lane {lane!r} with drafts: use one of {', '.join(map(repr, known))}."
-        )
+        lanes = self.header.speculative
+        if lane is None:
+            return lanes[0]
+        if lane not in lanes:
+            names = ", ".join(map(repr, lanes))
+            raise TraceError(f"this run has no lane {lane!r} with drafts: use one of {names}.")
+        return lane
 
     def lane(self, lane: Lane) -> list[Round]:
         """The rounds of one lane, in order; none if there is no such lane."""
@@ -81,7 +82,7 @@ class Trace:
 
     def text(self, lane: Lane) -> str:
         """The text that a lane emitted."""
-        return "".join(t.text for r in self.lane(lane) for t in r.emitted)
+        return "".join(token.text for r in self.lane(lane) for token in r.emitted)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready values, in the form that this module's docstring gives."""
@@ -119,9 +120,11 @@ class Trace:
         Raises `TraceError` if the file cannot be written.
         """
         data = self.to_dict()
-        raw = orjson.dumps({**data, "digest": digest_of(data)})
-        packed = gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw
-        write_atomically(Path(path), packed)
+        data["digest"] = digest_of(data)
+        raw = orjson.dumps(data)
+        if str(path).endswith(".gz"):
+            raw = gzip.compress(raw, mtime=0)
+        write_atomically(Path(path), raw)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -132,10 +135,16 @@ class Trace:
         """
         try:
             raw = Path(path).read_bytes()
-            data = orjson.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+            if raw[:2] == GZIP:
+                raw = gzip.decompress(raw)
+            data = orjson.loads(raw)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise TraceError(f"{Path(path).name} cannot be read as a trace: {error}.") from error
         return cls.from_dict(data)
+
+
+def _is_replaced(earlier: Round, later: Round) -> bool:
+    return earlier.lane == later.lane and earlier.index >= later.index
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -145,18 +154,25 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     # A file can replace another in one step only within one file system, so the new one is first
     # written beside it. What is not a plain file, such as /dev/stdout, cannot be replaced.
-    plain = path.is_file() or not path.exists()
-    whole = path.resolve() if plain else path
-    beside = whole.with_name(f".{whole.name}.{os.getpid()}.part") if plain else path
+    is_plain = path.is_file() or not path.exists()
+    try:
+        if is_plain:
+            _replace(path.resolve(), content)
+        else:
+            path.write_bytes(content)
+    except OSError as error:
+        raise TraceError(f"{path.name} cannot be written: {error.strerror}.") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_bytes(content)
-        if plain:
-            beside.replace(whole)
-    except OSError as error:
-        if plain:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
-        raise TraceError(f"{path.name} cannot be written: {error.strerror}.") from error
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def digest_of(data: dict[str, Any]) -> str:
@@ -176,24 +192,38 @@ def event_dict(event: Event) -> dict[str, Any]:
     only a race of named lanes, or with a server, has."""
     # Through JSON and not by asdict, whose deep copy is far slower than both ways in C.
     values = _without_rare(orjson.loads(orjson.dumps(event)))
-    for token in (*values.get("drafted", ()), values.get("last") or {}):
-        for name in [name for name, value in token.items() if value in EMPTY]:
-            del token[name]
+    if isinstance(event, Round):
+        values["drafted"] = [_without_empty(token) for token in values["drafted"]]
+        if values["last"] is not None:
+            values["last"] = _without_empty(values["last"])
     return values
 
 
 def round_values(event: Round) -> dict[str, Any]:
     """The fields of a round, without what only some rounds have. Its tokens stay as they are."""
-    return _without_rare({f.name: getattr(event, f.name) for f in fields(Round)})
+    values = {field.name: getattr(event, field.name) for field in fields(Round)}
+    return _without_rare(values)
 
 
 def _without_rare(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if v is not None or k not in RARE}
+    return {name: value for name, value in values.items() if value is not None or name not in RARE}
+
+
+def _without_empty(token: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in token.items() if value not in EMPTY}
 
 
 RARE = (
-    *("lanes", "source", "streaming_rate", "counted", "question"),
-    *("wall", "exchanged", "server_seconds"),
+    "lanes",
+    "source",
+    "streaming_rate",
+    "counted",
+    "question",
+    "wall",
+    "exchanged",
+    "server_seconds",
 )
+"""The fields of events that are left out where they are None."""
 EMPTY: tuple[Any, ...] = (None, [], UNKNOWN_ID)  # no other field of a token can be negative
 TOPS = ("top_p", "top_q", "top_residual")
+"""The fields of a token that list the likeliest tokens of its position."""

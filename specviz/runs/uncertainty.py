@@ -71,14 +71,21 @@ def spread(values: Iterable[float]) -> Spread:
 
 def mean(values: Sequence[float]) -> Estimate:
     """The mean of one or more values with its interval."""
-    return Estimate(statistics.fmean(values), *(mean_interval(tuple(values)) or (None, None)))
+    value = statistics.fmean(values)
+    interval = mean_interval(tuple(values))
+    if interval is None:
+        return Estimate(value, None, None)
+    low, high = interval
+    return Estimate(value, low, high)
 
 
 def geometric_mean(logarithms: Sequence[float]) -> Estimate:
     """The geometric mean of one or more values, whose logarithms are given."""
-    found = mean(logarithms)
-    ends = (None if end is None else float(np.exp(end)) for end in (found.low, found.high))
-    return Estimate(float(np.exp(found.value)), *ends)
+    logarithm = mean(logarithms)
+    value = float(np.exp(logarithm.value))
+    if logarithm.low is None or logarithm.high is None:
+        return Estimate(value, None, None)
+    return Estimate(value, float(np.exp(logarithm.low)), float(np.exp(logarithm.high)))
 
 
 @lru_cache(maxsize=4096)  # a sweep asks after every piece, mostly for the same values
@@ -86,9 +93,10 @@ def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
     """The 95% interval of the mean of some values; None for fewer than two."""
     if len(values) < 2:
         return None
-    draws = np.random.default_rng(0)
-    picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
-    low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)
+    generator = np.random.default_rng(0)
+    picked = generator.integers(0, len(values), (SAMPLES, len(values) - 1))
+    means = np.asarray(values)[picked].mean(1)  # [SAMPLES]
+    low, high = np.percentile(means, LEVEL)
     return float(low), float(high)
 
 
@@ -137,18 +145,23 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     if speedup is None or trace.header.source is not None:
         return None
     name = trace.speculative_lane(lane)
-    lanes = {one: trace.lane(one) for one in (name, BASELINE)}
-    usual = {one: _usual_seconds(rounds) for one, rounds in lanes.items()}
-    delays = {one: _delay(rounds, usual[one]) for one, rounds in lanes.items()}
-    means = {one: sum(map(seconds_of, rounds)) / len(rounds) for one, rounds in lanes.items()}
-    price = means[name] / means[BASELINE]
-    undelayed = speedup * (1 + delays[name]) / (1 + delays[BASELINE])
+    rounds = trace.lane(name)
+    baseline_rounds = trace.lane(BASELINE)
+    usual = _usual_seconds(rounds)
+    baseline_usual = _usual_seconds(baseline_rounds)
+    delay = _delay(rounds, usual)
+    baseline_delay = _delay(baseline_rounds, baseline_usual)
+    price = _mean_seconds(rounds) / _mean_seconds(baseline_rounds)
+
+    undelayed = speedup * (1 + delay) / (1 + baseline_delay)
     ratios = [
-        undelayed * (1 + _delay(theirs, usual[BASELINE])) / (1 + _delay(ours, usual[name]))
-        for ours, theirs in _windows(lanes[name], lanes[BASELINE])
+        undelayed * (1 + _delay(theirs, baseline_usual)) / (1 + _delay(ours, usual))
+        for ours, theirs in _windows(rounds, baseline_rounds)
     ]
-    found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
-    return Uncertainty(price, delays, found, _doubt(speedup, price, delays, found))
+    by_windows = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
+    delays = {name: delay, BASELINE: baseline_delay}
+    doubt = _doubt(speedup, price, delays, by_windows)
+    return Uncertainty(price, delays, by_windows, doubt)
 
 
 def seconds_of(r: Round) -> float:
@@ -156,12 +169,16 @@ def seconds_of(r: Round) -> float:
     return r.draft_seconds + r.verify_seconds + r.overhead_seconds
 
 
+def _mean_seconds(rounds: Sequence[Round]) -> float:
+    return sum(map(seconds_of, rounds)) / len(rounds)
+
+
 def _usual_seconds(rounds: Sequence[Round]) -> dict[int, float]:
     """The median seconds of a round, by the number of its drafted tokens."""
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted)].append(seconds_of(r))
-    return {width: statistics.median(taken) for width, taken in by_width.items()}
+    return {width: statistics.median(seconds) for width, seconds in by_width.items()}
 
 
 def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
@@ -176,21 +193,25 @@ def _windows(
     slower lane goes on alone at the end, and the measured ratio counts that too."""
     count = min(MOST_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
 
-    def part(rounds: Sequence[Round], i: int) -> Sequence[Round]:
-        return rounds[len(rounds) * i // count : len(rounds) * (i + 1) // count]
+    def window(rounds: Sequence[Round], i: int) -> Sequence[Round]:
+        begin = len(rounds) * i // count
+        end = len(rounds) * (i + 1) // count
+        return rounds[begin:end]
 
-    return [(part(ours, i), part(theirs, i)) for i in range(count)]
+    return [(window(ours, i), window(theirs, i)) for i in range(count)]
 
 
 def _doubt(
-    speedup: float, price: float, delays: dict[Lane, float], found: Spread | None
+    speedup: float, price: float, delays: dict[Lane, float], by_windows: Spread | None
 ) -> Doubt | None:
     if price < LEAST_PRICE:
         return "price"
     if max(delays.values()) > MOST_DELAY:
         return "delay"
-    if found is None:
+    if by_windows is None:
         return "short"
-    if found.high - found.low > MOST_SPREAD * found.median:
+    if by_windows.high - by_windows.low > MOST_SPREAD * by_windows.median:
         return "spread"
-    return None if found.low <= speedup <= found.high else "outside"
+    if not by_windows.low <= speedup <= by_windows.high:
+        return "outside"
+    return None

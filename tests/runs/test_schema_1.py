@@ -82,6 +82,10 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda d: named(d)["end"].update(identical=False),
         "identical is not that of the first lane",
     ),
+    "an end of no lanes": (
+        lambda d: named(d)["end"].update(lanes={}),
+        "identical is not that of the first lane",
+    ),
     "something new": (
         lambda d: d["rounds"][0].update(rank=1),
         "a field rank, which does not exist",
