@@ -19,16 +19,16 @@ import torch
 
 from specviz.core.eager import EagerEngine
 from specviz.core.protocols import StateEngine
-from specviz.measure.bench.random_models import random_model
+from specviz.measure.bench.random_models import Size, random_model
 from specviz.measure.bench.roofline import floor
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
 SIZES = {
-    "smollm2-135m": (49152, 576, 1536, 30, 9, 3, True),
-    "smollm2-360m": (49152, 960, 2560, 32, 15, 5, True),
-    "qwen2.5-0.5b": (151936, 896, 4864, 24, 14, 2, True),
-    "llama-3.2-1b": (128256, 2048, 8192, 16, 32, 8, True),
-    "qwen2.5-1.5b": (151936, 1536, 8960, 28, 12, 2, True),
+    "smollm2-135m": Size(49152, 576, 1536, 30, 9, 3, True),
+    "smollm2-360m": Size(49152, 960, 2560, 32, 15, 5, True),
+    "qwen2.5-0.5b": Size(151936, 896, 4864, 24, 14, 2, True),
+    "llama-3.2-1b": Size(128256, 2048, 8192, 16, 32, 8, True),
+    "qwen2.5-1.5b": Size(151936, 1536, 8960, 28, 12, 2, True),
 }
 CONTEXT = 64  # tokens that are in the cache before a pass
 LONG = 256  # tokens of a prompt that is read at once

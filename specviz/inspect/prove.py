@@ -16,7 +16,7 @@ from ..core.pair import Pair
 from ..core.registry import drafter_names, verdict_names
 from ..errors import SettingsError
 from ..lanes import LANES, SPECULATIVE, Lane
-from ..measure.bench.random_models import numbers, random_model
+from ..measure.bench.random_models import Size, numbers, random_model
 from ..result import baseline, speculate
 from ..settings import RANGES, Settings
 from ..train.head import new_head
@@ -24,7 +24,7 @@ from .equivalence import Continuation, Outcome, tail
 
 WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them
-SIZE = (WORDS, 32, 32, 2, 2, 1, False)
+SIZE = Size(WORDS, 32, 32, 2, 2, 1, False)
 PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that something is found in it
 RUNS = 3000
 LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from specviz.measure.sweep.along import RoundCounts
 from specviz.measure.sweep.table import (
     Costs,
     best_row,
@@ -73,10 +74,12 @@ def test_a_round_costs_its_draft_and_a_pass_of_its_width():
     costs = Costs({1: [1.0], 3: [1.2], 5: [2.0]}, {"model": [0.1]}, [0.05])
 
     def speedup(drafted: int, emitted: int) -> float | None:
-        return costs.speedup("model", Counter({(drafted, drafted, emitted - 1, emitted): 3}))
+        counts = RoundCounts(drafted, judged=drafted, accepted=emitted - 1, emitted=emitted)
+        return costs.speedup("model", Counter({counts: 3}))
 
     assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.0 + 0.05))
     assert speedup(3, 2) == pytest.approx(2 / (0.3 + 1.6 + 0.05)), "between the widths 3 and 5"
-    assert costs.speedup("ngram", Counter({(1, 1, 1, 2): 1})) is None, "its steps are not known"
+    by_ngrams = Counter({RoundCounts(1, 1, 1, 2): 1})
+    assert costs.speedup("ngram", by_ngrams) is None, "its steps are not known"
     costs.verify[3] = [2.4]  # a wider pass costs no less: the two are averaged
     assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.2 + 0.05))

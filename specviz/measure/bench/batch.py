@@ -12,7 +12,6 @@ import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import torch
@@ -39,10 +38,6 @@ from .turns import all_with, in_fp32
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn
 LARGEST = 1024
-HEADS = (
-    *("batch", "target pass, 1 token", "{} tokens", "ratio", "draft step", "c", "best gamma"),
-    *("speed-up", "tokens/s alone", "with drafts"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +53,59 @@ class BatchTimes:
 
     def speedup(self, alpha: float, gamma: int) -> float:
         """The expected speed-up at this gamma, from the median times: `speedup_at`."""
-        one, wide = self.target[0].median, self.target[gamma].median
-        return speedup_at(alpha, gamma, step=self.draft.median, one=one, wide=wide)
+        return speedup_at(
+            alpha,
+            gamma,
+            step=self.draft.median,
+            one=self.target[0].median,
+            wide=self.target[gamma].median,
+        )
 
     def best(self, alpha: float) -> tuple[int, float]:
         """The gamma from 1 on with the highest expected speed-up, and that speed-up."""
         gamma = max(range(1, len(self.target)), key=lambda gamma: self.speedup(alpha, gamma))
         return gamma, self.speedup(alpha, gamma)
 
-    def cells(self, alpha: float) -> list[str]:
-        """Its row of the table; the rates are expected tokens per second of all texts together."""
-        seconds = self.target[0].median, self.target[-1].median, self.draft.median
-        (first, last, step), (one, wide, draft) = seconds, map(shown_milliseconds, seconds)
+    def row(self, alpha: float) -> dict[str, str]:
+        """Its row of the table, by the heading of the column; the rates are expected tokens per
+        second of all texts together."""
+        one = self.target[0].median
+        wide = self.target[-1].median
+        step = self.draft.median
         gamma, speedup = self.best(alpha)
-        alone = self.batch / first
-        return [
-            *(str(self.batch), one, wide, f"{last / first:.2f}", draft, f"{step / first:.3f}"),
-            *(str(gamma), f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
-        ]
+        rate = self.batch / one
+        return {
+            "batch": str(self.batch),
+            "target pass, 1 token": shown_milliseconds(one),
+            f"{len(self.target)} tokens": shown_milliseconds(wide),
+            "ratio": f"{wide / one:.2f}",
+            "draft step": shown_milliseconds(step),
+            "c": f"{step / one:.3f}",
+            "best gamma": str(gamma),
+            "speed-up": f"{speedup:.2f}",
+            "tokens/s alone": f"{rate:,.0f}",
+            "with drafts": f"{rate * speedup:,.0f}",
+        }
 
 
 def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
     """One sentence that says up to which batch drafts pay. times: by rising batch."""
-    paid = 0
-    for one in times:
-        if one.best(alpha)[1] <= 1:
-            up_to = f"Drafts pay at a batch of {paid}, and no more" if paid else "Drafts do not pay"
-            return f"{up_to} at {one.batch}."
-        paid = one.batch
-    return f"Drafts pay at every measured batch, up to {paid}."
+    last_that_paid = 0
+    for times_of_batch in times:
+        batch = times_of_batch.batch
+        _, speedup = times_of_batch.best(alpha)
+        if speedup <= 1 and not last_that_paid:
+            return f"Drafts do not pay at {batch}."
+        if speedup <= 1:
+            return f"Drafts pay at a batch of {last_that_paid}, and no more at {batch}."
+        last_that_paid = batch
+    return f"Drafts pay at every measured batch, up to {last_that_paid}."
 
 
 def table_lines(times: Sequence[BatchTimes], alpha: float) -> Iterator[str]:
     """The measurement as a Markdown table, and a sentence."""
-    heads = [head.format(len(times[0].target)) for head in HEADS]
-    yield from markdown(heads, [one.cells(alpha) for one in times])
+    rows = [times_of_batch.row(alpha) for times_of_batch in times]
+    yield from markdown(list(rows[0]), [list(row.values()) for row in rows])
     yield f"\n{verdict(times, alpha)}"
 
 
@@ -107,17 +120,20 @@ class BatchedPasses:
         self._model = model
         self._cache: Any = DynamicCache(config=model.config)
         self._cache.activate_past_recording()
-        trims = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.forward(ids, **({"logits_to_keep": 1} if trims else {}))
+        if "logits_to_keep" in inspect.signature(model.forward).parameters:
+            self.forward(ids, logits_to_keep=1)
+        else:
+            self.forward(ids)
         check_rollback(model, self._cache, ids.shape[1])
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, **options: int) -> Tensor:
         """Append int64 `ids` [rows, width] to every text; returns the logits [rows, width, vocab]
         in the model's dtype."""
-        cache = {"past_key_values": self._cache, "use_cache": True}
         try:
-            logits: Tensor = self._model(input_ids=ids, **cache, **options).logits
+            output = self._model(
+                input_ids=ids, past_key_values=self._cache, use_cache=True, **options
+            )
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -125,6 +141,7 @@ class BatchedPasses:
                 f"{len(ids)} texts of {ids.shape[1]} tokens do not fit into the memory of this "
                 "device: measure smaller batches."
             ) from error
+        logits: Tensor = output.logits
         return logits
 
     def rollback(self, width: int) -> None:
@@ -142,42 +159,66 @@ def batch_report(
     """
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
-    drafts = drafter_kind(settings.drafter).needs == "draft"
-    if pair.draft is None or settings.gamma < 1 or not drafts:
+    drafts_with_model = drafter_kind(settings.drafter).needs == "draft"
+    if pair.draft is None or settings.gamma < 1 or not drafts_with_model:
         raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
     settings = replace(settings, temperature=options.temperatures[0])
     batches = sorted(set(options.batch))
     print(f"batches of {', '.join(map(str, batches))}\n", flush=True)
-    given = options.acceptance
-    traces = [
-        Trace.from_events(race(pair, one, settings))
-        for one in prompts[: None if given is None else 1]
-    ]
+    temperature: float | None
+    if options.acceptance is None:
+        traces = [Trace.from_events(race(pair, prompt, settings)) for prompt in prompts]
+        alpha = _pooled_alpha(traces)
+        temperature = settings.temperature
+    else:
+        # One race, for what its header says of the machine.
+        traces = [Trace.from_events(race(pair, prompts[0], settings))]
+        alpha = options.acceptance
+        temperature = None
     header = traces[0].header
-    pooled = Trace(header, [r for trace in traces for r in trace.rounds])
-    alpha = compute_metrics(pooled).alpha if given is None else given
-    if alpha is None:
-        raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
     threads = options.threads[-1] if options.threads else most_threads()
     with all_with(threads):
-        its = in_fp32(pair)
-        limits = filter(None, map(context_length, (its.target, its.draft_model)))
-        context = max(1, min([CONTEXT, *(limit - settings.gamma - 1 for limit in limits)]))
-        times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
-    of = {
+        pair_in_fp32 = in_fp32(pair)
+        context = _context(pair_in_fp32, settings.gamma)
+        times = batch_times(pair_in_fp32, batches, settings.gamma + 1, context, options.repeats)
+    environment = {
         "pair": pair.name,
-        "dtype": str(its.target.dtype).removeprefix("torch."),
+        "dtype": str(pair_in_fp32.target.dtype).removeprefix("torch."),
         "context": context,
         "alpha": alpha,
         "tau": predicted_tau(alpha, settings.gamma),
-        "temperature": settings.temperature if given is None else None,
-        **{"device": header.device, "processor": header.processor, "threads": threads},
-        **header.versions,
+        "temperature": temperature,
+        "device": header.device,
+        "processor": header.processor,
+        "threads": threads,
     }
+    environment |= header.versions
     print(*table_lines(times, alpha), sep="\n")
-    print(", ".join(f"{name} {value}" for name, value in of.items()))
-    best = [dict(zip(("gamma", "speedup"), one.best(alpha), strict=True)) for one in times]
-    return {**of, "times": times, "best": best}
+    print(", ".join(f"{name} {value}" for name, value in environment.items()))
+    best = []
+    for times_of_batch in times:
+        gamma, speedup = times_of_batch.best(alpha)
+        best.append({"gamma": gamma, "speedup": speedup})
+    return environment | {"times": times, "best": best}
+
+
+def _pooled_alpha(traces: Sequence[Trace]) -> float:
+    """alpha of the rounds of all traces together."""
+    rounds = [r for trace in traces for r in trace.rounds]
+    alpha = compute_metrics(Trace(traces[0].header, rounds)).alpha
+    if alpha is None:
+        raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
+    return alpha
+
+
+def _context(pair: Pair, gamma: int) -> int:
+    """Tokens of each text in the cache: `CONTEXT`, or what leaves room for a pass."""
+    context = CONTEXT
+    for model in (pair.target, pair.draft_model):
+        limit = context_length(model)
+        if limit:
+            context = min(context, limit - gamma - 1)
+    return max(1, context)
 
 
 def batch_times(
@@ -189,31 +230,35 @@ def batch_times(
     All kinds take turns, so that slow changes of the machine's speed affect them in the same way;
     the first pass of each turn is not counted. Raises `ModelError` if memory runs out.
     """
-    models = {"target": (pair.target, range(1, widest + 1)), "draft": (pair.draft, (1,))}
-    seconds: dict[tuple[int, str, int], list[float]] = defaultdict(list)
+    widths = range(1, widest + 1)
+    target_seconds: dict[tuple[int, int], list[float]] = defaultdict(list)  # by batch and width
+    draft_seconds: dict[int, list[float]] = defaultdict(list)  # by batch
     for _ in tqdm(range(repeats), unit="turn", disable=None, leave=False):
-        for batch, (role, (model, widths)) in product(batches, models.items()):
-            passes = BatchedPasses(model, _texts(pair, batch, context))
+        for batch in batches:
+            texts = _texts(pair, batch, context)
+            passes = BatchedPasses(pair.target, texts)
             for width in widths:
                 ids = _texts(pair, batch, width)
-                seconds[batch, role, width] += _timed(passes, ids, pair.device)
+                target_seconds[batch, width] += _timed(passes, ids, pair.device)
+            steps = BatchedPasses(pair.draft, texts)
+            draft_seconds[batch] += _timed(steps, _texts(pair, batch, 1), pair.device)
     return tuple(
         BatchTimes(
-            batch,
-            tuple(spread(seconds[batch, "target", width]) for width in range(1, widest + 1)),
-            spread(seconds[batch, "draft", 1]),
+            batch=batch,
+            target=tuple(spread(target_seconds[batch, width]) for width in widths),
+            draft=spread(draft_seconds[batch]),
         )
         for batch in batches
     )
 
 
 def _timed(passes: BatchedPasses, ids: Tensor, device: torch.device) -> Iterator[float]:
-    for again in range(PASSES + 1):
+    for number in range(PASSES + 1):
         start = now(device)
         passes.forward(ids)
         end = now(device)
         passes.rollback(ids.shape[1])
-        if again:
+        if number > 0:
             yield end - start
 
 

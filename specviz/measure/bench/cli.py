@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from ...core.pair import checked_pair
 from ...environment import ASSETS
@@ -29,30 +27,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
-    prompts = "a prompt in each line, JSON, JSONL or CSV; default: held-out ones"
-    add("--prompts", type=Path, help=prompts)
+    add(
+        "--prompts",
+        type=Path,
+        help="a prompt in each line, JSON, JSONL or CSV; default: held-out ones",
+    )
     add("--count", type=whole(1), default=5, help="number of prompts, default 5")
     add("--repeats", type=whole(1), default=3, help="default 3")
     add("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0], help="default 0 0.7 1")
-    threads = "default: powers of two up to the processors"
-    add("--threads", type=whole(1, 4096), nargs="+", help=threads)
+    add(
+        "--threads",
+        type=whole(1, 4096),
+        nargs="+",
+        help="default: powers of two up to the processors",
+    )
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
     add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
-    speculating = "beside --server: servers of the same target that speculate by themselves"
-    add("--server-speculating", nargs="+", default=[], metavar="URL", help=speculating)
+    add(
+        "--server-speculating",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="beside --server: servers of the same target that speculate by themselves",
+    )
     _add_modes(parser.add_mutually_exclusive_group())
     add_settings(parser)
 
 
 def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
-    add = group.add_argument
-    server = (
-        "only against servers on this machine that serve the same target alone, such as "
-        "http://127.0.0.1:8000/v1; see --server-speculating"
+    group.add_argument(
+        "--server",
+        nargs="+",
+        metavar="URL",
+        help="only against servers on this machine that serve the same target alone, such as "
+        "http://127.0.0.1:8000/v1; see --server-speculating",
     )
-    add("--server", nargs="+", metavar="URL", help=server)
-    batch = "only passes over several texts at once, and from which batch on drafts stop paying"
-    add("--batch", type=whole(1, LARGEST), nargs="+", metavar="ROWS", help=batch)
+    group.add_argument(
+        "--batch",
+        type=whole(1, LARGEST),
+        nargs="+",
+        metavar="ROWS",
+        help="only passes over several texts at once, and from which batch on drafts stop paying",
+    )
 
 
 def main(options: argparse.Namespace) -> None:
@@ -63,15 +79,18 @@ def main(options: argparse.Namespace) -> None:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
     settings_from(options)  # what is wrong with them is said before anything is loaded
     if options.shape:
-        prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
+        prompts = _number_prompts(options.count)
+        pair = shaped_pair(options.shape)
     else:
         prompts = _prompts(options)[: options.count]
         pair = checked_pair(load_pair(address_of(options.target_url, options.pair)))
     settings = replace(settings_from(options, pair), ignore_eos=True)
-    report: Callable[..., Any] = lanes_report
-    if options.server or options.batch:
-        report = servers_report if options.server else batch_report
-    results = report(pair, prompts, settings, options)
+    if options.server:
+        results = servers_report(pair, prompts, settings, options)
+    elif options.batch:
+        results = batch_report(pair, prompts, settings, options)
+    else:
+        results = lanes_report(pair, prompts, settings, options)
     if options.out:
         options.out.write_text(json.dumps(results, indent=1, default=asdict) + "\n")
 
@@ -80,11 +99,19 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     """Those of the file; else those that suit the pair, one of each kind first, or the held-out
     ones."""
     suited = prompts_for(options.pair)
-    if options.prompts is None and suited != BUILTIN_SET:
-        return [one.text for one in in_turn(prompts_file(suited))]
-    return [one.text for one in prompts_file(options.prompts or ASSETS / "pair" / "prompts.json")]
+    if options.prompts is not None:
+        questions = prompts_file(options.prompts)
+    elif suited != BUILTIN_SET:
+        questions = in_turn(prompts_file(suited))
+    else:
+        questions = prompts_file(ASSETS / "pair" / "prompts.json")
+    return [question.text for question in questions]
 
 
 def _number_prompts(count: int) -> list[str]:
     """Prompts of 32 tokens for a pair whose tokens are numbers."""
-    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(count)]
+    return [_number_prompt(13 * n) for n in range(count)]
+
+
+def _number_prompt(first: int) -> str:
+    return " ".join(str(7 * i + first) for i in range(32))

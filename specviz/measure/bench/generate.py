@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,9 @@ from ...result import generate
 from ...settings import Settings
 from .turns import in_fp32
 
-GENERATE, ASSISTED, LOOKUP = "generate()", "generate(assistant)", "generate(prompt lookup)"
+GENERATE = "generate()"
+ASSISTED = "generate(assistant)"
+LOOKUP = "generate(prompt lookup)"
 PLAIN = f"{LANE_LABELS[SPECULATIVE]}, plain"  # on the same modules that generate() runs
 
 # transformers' defaults: with other values it warns that greedy decoding ignores them.
@@ -36,25 +38,25 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
     On a processor `generate()` runs the models as they are stored, or copies of them in fp32, in
     which the lanes compute: whichever is faster there. The plain lane runs the copies.
     """
-    compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
-    ours = in_fp32(pair)
-    if ours.target is not pair.target:
-        few = replace(settings, max_new_tokens=16)
-        trials = {
-            one: min(generate_seconds(one, [0], few)[0] for _ in range(3)) for one in (pair, ours)
-        }
-        pair = min(trials, key=trials.__getitem__)
-    offered = {
-        GENERATE: True,
-        LOOKUP: drafter_kind(settings.drafter).predicted == "copied" and settings.gamma,
-        ASSISTED: pair.draft is not None and settings.gamma,
-    }
-    ways: dict[str, Callable[[str], float]] = {
-        name: partial(_rate, pair, settings, name) for name, can in offered.items() if can
-    }
-    if ASSISTED in ways and compiled:
-        ways[PLAIN] = partial(_plain_rate, ours, settings)
+    is_compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
+    widened = in_fp32(pair)
+    if widened.target is not pair.target:
+        # min takes the first of equals.
+        pair = min((pair, widened), key=lambda candidate: _trial_seconds(candidate, settings))
+    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(_rate, pair, settings, GENERATE)}
+    if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
+        ways[LOOKUP] = partial(_rate, pair, settings, LOOKUP)
+    if settings.gamma and pair.draft is not None:
+        ways[ASSISTED] = partial(_rate, pair, settings, ASSISTED)
+        if is_compiled:
+            ways[PLAIN] = partial(_plain_rate, widened, settings)
     return ways
+
+
+def _trial_seconds(pair: Pair, settings: Settings) -> float:
+    """Seconds of a short `generate()`, the best of three."""
+    short = replace(settings, max_new_tokens=16)
+    return min(generate_seconds(pair, [0], short)[0] for _ in range(3))
 
 
 def _rate(pair: Pair, settings: Settings, way: str, prompt: str) -> float:
@@ -66,9 +68,9 @@ def _rate(pair: Pair, settings: Settings, way: str, prompt: str) -> float:
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
     """Tokens per second of the speculative lane with the eager engine, including prefill."""
     with eager_only():
-        made = generate(pair, prompt, settings)
-    prefill = made.trace.header.prefill_seconds[SPECULATIVE]
-    return made.metrics.emitted / (sum(prefill.values()) + made.rounds[-1].clock)
+        result = generate(pair, prompt, settings)
+    prefill = result.trace.header.prefill_seconds[SPECULATIVE]
+    return result.metrics.emitted / (sum(prefill.values()) + result.rounds[-1].clock)
 
 
 def generate_seconds(
@@ -82,39 +84,45 @@ def generate_seconds(
     """
     target: Any = pair.target
     ids = torch.tensor([list(prompt_ids)], device=target.device)
-    sampled = {name: getattr(settings, name) for name in NEUTRAL}
-    own = {
+    assistant = pair.draft if way == ASSISTED else None
+    config: dict[str, Any] = {
         "do_sample": not settings.greedy,
         "max_new_tokens": settings.max_new_tokens,
         "eos_token_id": None,
         "pad_token_id": 0,
         "prompt_lookup_num_tokens": settings.gamma if way == LOOKUP else None,
-        **(NEUTRAL if settings.greedy else sampled),
     }
-    constant = {
+    if settings.greedy:
+        config |= NEUTRAL
+    else:
+        config |= {name: getattr(settings, name) for name in NEUTRAL}
+    assistant_config = {
         "num_assistant_tokens": settings.gamma,
         "num_assistant_tokens_schedule": "constant",
         "assistant_confidence_threshold": 0.0,
         "eos_token_id": None,
     }
-    assisted = way == ASSISTED
-    assistant = {"assistant_model": pair.draft} if assisted else {}
     torch.manual_seed(settings.seed)
-    with _configured(target, own), _configured(pair.draft, constant) if assisted else nullcontext():
+    with _configured(target, config), _configured(assistant, assistant_config):
         start = now(pair.device)
         with torch.inference_mode():
-            output = target.generate(ids, attention_mask=torch.ones_like(ids), **assistant)
+            output = target.generate(
+                ids, attention_mask=torch.ones_like(ids), assistant_model=assistant
+            )
         seconds = now(pair.device) - start
     return seconds, output[0, ids.shape[1] :].tolist()
 
 
 @contextmanager
 def _configured(model: Any, values: dict[str, Any]) -> Iterator[None]:
-    """Within, a model's config of generation has these values."""
-    own = model.generation_config
-    model.generation_config = copy.deepcopy(own)
+    """Within, a model's config of generation has these values; nothing happens without a model."""
+    if model is None:
+        yield
+        return
+    usual_config = model.generation_config
+    model.generation_config = copy.deepcopy(usual_config)
     model.generation_config.update(**values)
     try:
         yield
     finally:
-        model.generation_config = own
+        model.generation_config = usual_config

@@ -11,7 +11,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import truediv
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +35,15 @@ from .turns import all_with, over_prompts
 if TYPE_CHECKING:
     from ...core.protocols import Decide
 
-BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
+BASELINE = LANE_LABELS["baseline"]
+SPECULATIVE = LANE_LABELS["speculative"]
 COMPARED = (
-    *((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (SPECULATIVE, LOOKUP)),
+    (SPECULATIVE, BASELINE),
+    (SPECULATIVE, ASSISTED),
+    (SPECULATIVE, LOOKUP),
     (BASELINE, GENERATE),
 )
-POOLED = ("alpha", "beta", "efficiency", "tau")  # figures of the rounds of all prompts together
+"""The variants whose ratio is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +112,32 @@ def measured(
     """
     ways = other_ways(pair, settings) if with_generate else {}
     rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
-    runs: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
-    for turn, index in enumerate([0, *repeats * [*range(len(prompts))]]):
+    traces: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
+    turns = [0]  # to warm up
+    for _ in range(repeats):
+        turns += range(len(prompts))
+    for turn, index in enumerate(turns):
         for count in threads:
             with all_with(count):
-                others = {name: rate(prompts[index]) for name, rate in ways.items()}
+                other_rates = {name: rate(prompts[index]) for name, rate in ways.items()}
                 trace = Trace.from_events(race(pair, prompts[index], settings, decider=decider))
             if turn == 0:  # it warmed up
                 continue
-            runs[count][index].append(trace)
-            m = compute_metrics(trace)
-            for lane, name in LANE_LABELS.items():
-                prefill = sum(trace.header.prefill_seconds[lane].values())
-                rates[count][name].append(m.tokens[lane] / (m.seconds[lane] + prefill))
-            for name, value in others.items():
-                rates[count][name].append(value)
-    rows = [_row(settings, count, runs[count], rates[count]) for count in threads]
-    return rows, best_of(settings.temperature, rates), runs[threads[0]][0][0].header
+            traces[count][index].append(trace)
+            for name, rate_of_run in (_lane_rates(trace) | other_rates).items():
+                rates[count][name].append(rate_of_run)
+    rows = [_row(settings, count, traces[count], rates[count]) for count in threads]
+    return rows, best_of(settings.temperature, rates), traces[threads[0]][0][0].header
+
+
+def _lane_rates(trace: Trace) -> dict[str, float]:
+    """Tokens per second of both lanes, including prefill, by the lane's label."""
+    m = compute_metrics(trace)
+    rates = {}
+    for lane, label in LANE_LABELS.items():
+        prefill = sum(trace.header.prefill_seconds[lane].values())
+        rates[label] = m.tokens[lane] / (m.seconds[lane] + prefill)
+    return rates
 
 
 def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:
@@ -140,72 +151,93 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     }
     best = {name: rates[count][name] for name, count in threads.items()}
     ratios = {
-        f"{a} / {b}": spread(map(truediv, best[a], best[b]))
-        for a, b in COMPARED
-        if {a, b} <= best.keys()
+        f"{name} / {other}": spread(map(truediv, best[name], best[other]))
+        for name, other in COMPARED
+        if name in best and other in best
     }
-    return Best(temperature, threads, {name: spread(best[name]) for name in best}, ratios)
+    return Best(
+        temperature=temperature,
+        threads=threads,
+        tokens_per_second={name: spread(rates_of_name) for name, rates_of_name in best.items()},
+        ratios=ratios,
+    )
 
 
 def _row(
-    settings: Settings, threads: int, runs: Sequence[Sequence[Trace]], rates: dict[str, list[float]]
+    settings: Settings,
+    threads: int,
+    traces: Sequence[Sequence[Trace]],
+    rates: dict[str, list[float]],
 ) -> BenchRow:
-    """runs: of each prompt."""
-    metrics = [[compute_metrics(trace) for trace in again] for again in runs]
-    every, firsts = list(chain(*metrics)), [again[0] for again in runs]
-    rounds = [r for trace in firsts for r in trace.rounds]
-    pooled = compute_metrics(Trace(firsts[0].header, rounds))
+    """traces: the repeats of each prompt."""
+    metrics = [[compute_metrics(trace) for trace in repeats] for repeats in traces]
+    all_metrics = [m for repeats in metrics for m in repeats]
+    # The tokens of a repeat are the same again, or another sample: rounds are those of the first.
+    first_traces = [repeats[0] for repeats in traces]
+    rounds = [r for trace in first_traces for r in trace.rounds]
+    pooled = compute_metrics(Trace(first_traces[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
     steps = [r.draft_seconds / len(r.drafted) for r in drafting]
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
-    contexts = [
-        len(one.header.prompt_ids) + sum(len(r.emitted) for r in one.lane("baseline")) // 2
-        for one in firsts
-    ]
-    same = [one.end is not None and one.end.identical is True for one in firsts]
+    wall_rates = {}
+    for lane, label in LANE_LABELS.items():
+        wall_rates[label] = spread(
+            m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in all_metrics
+        )
+    identical = None
+    if settings.greedy:
+        identical = sum(
+            trace.end is not None and bool(trace.end.identical) for trace in first_traces
+        )
     return BenchRow(
         temperature=settings.temperature,
         threads=threads,
-        prompts=len(runs),
-        context=statistics.median_low(contexts),
-        tokens_per_second={name: spread(values) for name, values in rates.items()},
+        prompts=len(traces),
+        context=statistics.median_low([_halfway(trace) for trace in first_traces]),
+        tokens_per_second={name: spread(rates_of_name) for name, rates_of_name in rates.items()},
         speedup=over_prompts(metrics, lambda m: m.speedup, spread),
-        wall_rates={
-            name: spread(m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in every)
-            for lane, name in LANE_LABELS.items()
-        },
+        wall_rates=wall_rates,
         speedup_wall=over_prompts(metrics, lambda m: m.speedup_wall, spread),
-        **{name: getattr(pooled, name) for name in POOLED},
+        alpha=pooled.alpha,
+        beta=pooled.beta,
+        efficiency=pooled.efficiency,
+        tau=pooled.tau,
         c=over_prompts(metrics, lambda m: m.c, statistics.median),
         draft_step_seconds=statistics.median(steps) if steps else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
-        identical=sum(same) if settings.greedy else None,
+        identical=identical,
     )
+
+
+def _halfway(trace: Trace) -> int:
+    """Tokens in the cache halfway through a run of the target alone."""
+    emitted = sum(len(r.emitted) for r in trace.lane("baseline"))
+    return len(trace.header.prompt_ids) + emitted // 2
 
 
 def lanes_report(
     pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
-    given = options.acceptance
-    decider = scripted(given) if given is not None else None
+    acceptance = options.acceptance
+    decider = scripted(acceptance) if acceptance is not None else None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
     if decider:
         print(
-            f"verdicts are scripted: every draft is kept with probability {given}, "
+            f"verdicts are scripted: every draft is kept with probability {acceptance}, "
             "so text, alpha and tau say nothing about these models\n"
         )
     threads = options.threads or thread_counts()
     rows: list[BenchRow] = []
     best: list[Best] = []
     for temperature in options.temperatures:
-        some, one, header = measured(
+        rows_here, best_here, header = measured(
             pair,
             prompts,
             replace(settings, temperature=temperature),
@@ -214,22 +246,32 @@ def lanes_report(
             threads=threads if pair.device.type == "cpu" else threads[:1],
             decider=decider,
         )
-        print(*_lines(some, one), "", sep="\n", flush=True)
-        rows += some
-        best.append(one)
+        print(*_lines(rows_here, best_here), "", sep="\n", flush=True)
+        rows += rows_here
+        best.append(best_here)
     environment = _environment(pair, header)
-    least = floors(pair, rows[0].context, settings.drafter)
-    print(*(_floor_line(role, floor, rows) for role, floor in least.items()), sep="\n")
+    floors_of_pair = floors(pair, rows[0].context, settings.drafter)
+    for role, floor in floors_of_pair.items():
+        print(_floor_line(role, floor, rows))
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
-    how = {"settings": settings, "environment": environment, "scripted_acceptance": given}
-    return how | {"floors": least, "rows": rows, "best": best}
+    return {
+        "settings": settings,
+        "environment": environment,
+        "scripted_acceptance": acceptance,
+        "floors": floors_of_pair,
+        "rows": rows,
+        "best": best,
+    }
 
 
 def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
-    target = role == "target"
-    what = "a one-token target pass" if target else "a draft step"
-    taken = [row.pass_seconds.get(1) if target else row.draft_step_seconds for row in rows]
-    seconds = min(filter(None, taken), default=None)
+    if role == "target":
+        what = "a one-token target pass"
+        measured_seconds = [row.pass_seconds.get(1) for row in rows]
+    else:
+        what = "a draft step"
+        measured_seconds = [row.draft_step_seconds for row in rows]
+    seconds = min(filter(None, measured_seconds), default=None)
     gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
     return (
         f"floor of {what}: {shown_milliseconds(floor.seconds)}, to read "
@@ -243,45 +285,65 @@ def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
 def _lines(rows: Sequence[BenchRow], best: Best) -> Iterator[str]:
     for row in rows:
         yield f"temperature {row.temperature}, threads: {row.threads}"
-        yield from (rate_line(name, rate, 24) for name, rate in row.tokens_per_second.items())
-        yield from (f"  {name:24} {value}" for name, value in _figures(row))
+        for name, rate in row.tokens_per_second.items():
+            yield rate_line(name, rate, 24)
+        for name, figure in _figures(row):
+            yield f"  {name:24} {figure}"
         yield ""
     yield f"temperature {best.temperature}, each way with the threads that suit it best"
     for name, rate in best.tokens_per_second.items():
         yield rate_line(name, rate, 24, f"(threads: {best.threads[name]})")
-    yield from (f"  {names}: {ratio.shown()}" for names, ratio in best.ratios.items())
+    for names, ratio in best.ratios.items():
+        yield f"  {names}: {ratio.shown()}"
 
 
 def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
-    for name, ratio in (("speed-up", row.speedup), ("speed-up, wall", row.speedup_wall)):
-        yield name, ratio.shown() if ratio else "too short to compare"
-    yield "tokens/s, wall", ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items())
-    for name, places in (("alpha", 3), ("beta", 3), ("efficiency", 3), ("tau", 2), ("c", 3)):
-        yield name, shown_number(getattr(row, name), places)
+    """The names and the texts of a row's figures."""
+    rates = [f"{name} {rate.median:.1f}" for name, rate in row.wall_rates.items()]
+    passes = [
+        f"{width}: {shown_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
+    ]
+    yield "speed-up", _shown_speedup(row.speedup)
+    yield "speed-up, wall", _shown_speedup(row.speedup_wall)
+    yield "tokens/s, wall", ", ".join(rates)
+    yield "alpha", shown_number(row.alpha, 3)
+    yield "beta", shown_number(row.beta, 3)
+    yield "efficiency", shown_number(row.efficiency, 3)
+    yield "tau", shown_number(row.tau, 2)
+    yield "c", shown_number(row.c, 3)
     yield "draft step", shown_milliseconds(row.draft_step_seconds)
     yield "other work", f"{shown_milliseconds(row.overhead_seconds)} per round"
-    widths = row.pass_seconds.items()
-    yield "target pass", ", ".join(f"{width}: {shown_milliseconds(one)}" for width, one in widths)
+    yield "target pass", ", ".join(passes)
     if row.identical is not None:
         yield "same text", f"{row.identical}/{row.prompts} prompts"
 
 
+def _shown_speedup(speedup: Spread | None) -> str:
+    return "too short to compare" if speedup is None else speedup.shown()
+
+
 def _environment(pair: Pair, header: Header) -> dict[str, Any]:
-    target, draft = (
-        f"{one['name']} ({one['form']})" if one else None for one in (header.target, header.draft)
-    )
-    # Of capturing, if an engine did that.
-    startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
-    peak = torch.cuda.max_memory_allocated() / 2**20
-    of_a_gpu = {"peak_gpu_mb": round(peak), "startup_seconds": round(startup, 2)}
-    return {
+    environment: dict[str, Any] = {
         "device": header.device,
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "processor": header.processor,
         "dtype": header.dtype,
-        "target": target,
-        "draft": draft,
-        **header.versions,
-        **{name: value for name, value in of_a_gpu.items() if value},
+        "target": _model_and_form(header.target),
+        "draft": _model_and_form(header.draft),
     }
+    environment |= header.versions
+    # Only of a GPU, and of an engine that captured something.
+    peak_mb = round(torch.cuda.max_memory_allocated() / 2**20)
+    if peak_mb:
+        environment["peak_gpu_mb"] = peak_mb
+    models = [model for model in (pair.target, pair.draft) if model is not None]
+    startup = round(sum(startup_seconds(model) for model in models), 2)
+    if startup:
+        environment["startup_seconds"] = startup
+    return environment
+
+
+def _model_and_form(model: dict[str, Any] | None) -> str | None:
+    """A model of a header, with the form of its engine."""
+    return f"{model['name']} ({model['form']})" if model else None

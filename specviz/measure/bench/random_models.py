@@ -6,7 +6,7 @@ passes is useful. The verdicts are therefore scripted, and printed results say s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -21,22 +21,37 @@ from ...pairs.weights import best_device
 if TYPE_CHECKING:
     from ...core.protocols import Decide, RandomSource
 
-SIZES = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
-    *("num_attention_heads", "num_key_value_heads", "tie_word_embeddings"),
-)
-"""What the numbers of a size are in a config."""
 
-Size = tuple[int, int, int, int, int, int, bool]
+class Size(NamedTuple):
+    """The sizes of a Llama, as its config calls them."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    tie_word_embeddings: bool
 
 
-# name: (ids of the tokenizer, target, draft)
-SHAPES: dict[str, tuple[int, Size, Size]] = {
-    "small": (4096, (4096, 384, 1024, 8, 6, 2, True), (4096, 128, 384, 2, 2, 1, True)),
-    "llama-3.1-8b+3.2-1b": (
-        128256,
-        (128256, 4096, 14336, 32, 32, 8, False),
-        (128256, 2048, 8192, 16, 32, 8, True),
+class Shape(NamedTuple):
+    """The sizes of a pair. vocab: ids of the tokenizer."""
+
+    vocab: int
+    target: Size
+    draft: Size
+
+
+SHAPES = {
+    "small": Shape(
+        vocab=4096,
+        target=Size(4096, 384, 1024, 8, 6, 2, True),
+        draft=Size(4096, 128, 384, 2, 2, 1, True),
+    ),
+    "llama-3.1-8b+3.2-1b": Shape(
+        vocab=128256,
+        target=Size(128256, 4096, 14336, 32, 32, 8, False),
+        draft=Size(128256, 2048, 8192, 16, 32, 8, True),
     ),
 }
 CPU = torch.device("cpu")
@@ -48,12 +63,14 @@ def shaped_pair(name: str) -> Pair:
 
     Raises `SpecvizError` if there is too little memory.
     """
-    vocab, *sizes = SHAPES[name]
+    shape = SHAPES[name]
     try:
-        target, draft = (random_model(size, best_device()) for size in sizes)
+        target = random_model(shape.target, best_device())
+        draft = random_model(shape.draft, best_device())
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         raise SpecvizError(f"{name} does not fit into this device's memory.") from error
-    return Pair(target=target, draft=draft, tokenizer=numbers(vocab), name=f"{name}, random")
+    tokenizer = numbers(shape.vocab)
+    return Pair(target=target, draft=draft, tokenizer=tokenizer, name=f"{name}, random")
 
 
 def scripted(acceptance: float) -> Decide:
@@ -75,14 +92,17 @@ def random_model(size: Size, device: torch.device = CPU, *, seed: int = 0, **mor
     """A Llama of this size whose random weights repeat with their seed, and whose texts have no
     end: in fp32 on a processor, else in bf16. more: for its config."""
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    ends: dict[str, Any] = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
-    named: dict[str, Any] = dict(zip(SIZES, size, strict=True)) | {
-        "max_position_embeddings": CONTEXT
-    }
     # Created on the device and in the dtype: moving or converting large models takes long.
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
-        config = LlamaConfig(**named, **ends, **more)
+        config = LlamaConfig(
+            **size._asdict(),
+            max_position_embeddings=CONTEXT,
+            eos_token_id=None,
+            bos_token_id=None,
+            pad_token_id=None,
+            **more,
+        )
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 

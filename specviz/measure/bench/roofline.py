@@ -44,18 +44,19 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
     """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
     "draft" after `cached` tokens."""
     form = make_engine(pair.target, pair.vocab).form
-    found = {"target": floor(pair.target, cached, form, pair.device)}
-    part = drafter_kind(drafter).needs
-    if part == "draft" and pair.draft is not None:
-        own = make_engine(pair.draft, pair.vocab).form
-        found["draft"] = floor(pair.draft, cached, own, pair.device)
-    elif part == "layers":
-        first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
-        found["draft"] = floor(first, cached, form, pair.device)
-    elif part == "head" and pair.head is not None:
-        size = sum(map(parameter_bytes, pair.head.step_parts)) + cached * _head_cache_bytes(pair)
-        found["draft"] = _measured(size, cached, pair.device)
-    return found
+    floors_by_role = {"target": floor(pair.target, cached, form, pair.device)}
+    needs = drafter_kind(drafter).needs
+    if needs == "draft" and pair.draft is not None:
+        draft_form = make_engine(pair.draft, pair.vocab).form
+        floors_by_role["draft"] = floor(pair.draft, cached, draft_form, pair.device)
+    elif needs == "layers":
+        first_layers = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
+        floors_by_role["draft"] = floor(first_layers, cached, form, pair.device)
+    elif needs == "head" and pair.head is not None:
+        weights = sum(map(parameter_bytes, pair.head.step_parts))
+        size = weights + cached * _head_cache_bytes(pair)
+        floors_by_role["draft"] = _measured(size, cached, pair.device)
+    return floors_by_role
 
 
 def _head_cache_bytes(pair: Pair) -> int:
@@ -75,7 +76,8 @@ def cache_bytes(model: Any, form: str) -> int:
     form: of the engine that runs the model. The compiled form caches fp32, whatever the weights.
     """
     width = 4 if form == "compiled" else model.dtype.itemsize
-    return int(sum(layer.numbers for layer in configured_caches(text_config(model)).layers) * width)
+    layers = configured_caches(text_config(model)).layers
+    return int(sum(layer.numbers for layer in layers) * width)
 
 
 def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:

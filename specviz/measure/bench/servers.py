@@ -32,7 +32,9 @@ from ...sides.watched.watching import recognised
 from .turns import all_with
 
 HERE = "specviz"
-STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"
+STREAMED = "streamed"
+WHOLE = "whole answers"
+OWN_CLOCK = "by its own clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ServerComparison:
 
     def best(self, whos: Sequence[str], lane: Lane | None = None) -> Way:
         """The way with the highest median among these names, of one lane or of both."""
-        ways = [w for w in self.rates if w.who in whos and lane in (None, w.lane)]
+        ways = [way for way in self.rates if way.who in whos and lane in (None, way.lane)]
         return max(ways, key=lambda way: spread(self.rates[way]).median)
 
     def ratio(self, one: Way, other: Way) -> Spread:
@@ -80,31 +82,37 @@ class ServerComparison:
         order = sorted(self.rates, key=lambda way: (LANES.index(way.lane), way.who, way.threads))
         for way in order:
             yield rate_line(str(way), spread(self.rates[way]), 76)
-        for who, places in self.parted.items():
-            where = ", ".join(str(place + 1) for place in places)
-            apart = f"; the others part at token {where}" if where else ""
-            prompts = f"{self.prompts - len(places)}/{self.prompts} prompts{apart}"
-            yield f"  {who} wrote the text that was written here on {prompts}"
+        for who, indices in self.parted.items():
+            same = f"{self.prompts - len(indices)}/{self.prompts} prompts"
+            if indices:
+                numbers = ", ".join(str(index + 1) for index in indices)
+                same += f"; the others part at token {numbers}"
+            yield f"  {who} wrote the text that was written here on {same}"
         yield "\nbest against best, tokens/s"
-        yield self._against(self.best([HERE]), self.best([HERE], BASELINE))
-        others = sorted({way.who for way in self.rates if way.who != HERE})
-        for _, some in groupby(others, key=lambda who: who.split()[0]):
-            whos = [*some]  # those of one engine
+        yield self._ratio_line(self.best([HERE]), self.best([HERE], BASELINE))
+        for whos in self._whos_by_engine():
             lanes = {way.lane for way in self.rates if way.who in whos}
             for lane in sorted(lanes):
-                yield self._against(self.best([HERE], lane), self.best(whos, lane))
-            if lanes == {*LANES}:
-                yield self._against(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+                yield self._ratio_line(self.best([HERE], lane), self.best(whos, lane))
+            if lanes == set(LANES):
+                yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
 
-    def _against(self, one: Way, other: Way) -> str:
+    def _whos_by_engine(self) -> list[list[str]]:
+        """Who wrote besides this program: those of one engine together."""
+        whos = sorted({way.who for way in self.rates if way.who != HERE})
+        return [list(group) for _, group in groupby(whos, key=lambda who: who.split()[0])]
+
+    def _ratio_line(self, one: Way, other: Way) -> str:
         return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
 
     def to_dict(self) -> dict[str, Any]:
         """All ways with their spreads, and where texts part, ready for JSON."""
-        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in self.rates.items()]
-        same = {who: self.prompts - len(places) for who, places in self.parted.items()}
-        texts = {"same_texts": same, "parted": self.parted, "prompts": self.prompts}
-        return {"rows": rows, **texts}
+        return {
+            "rows": [asdict(way) | asdict(spread(rates)) for way, rates in self.rates.items()],
+            "same_texts": {who: self.prompts - len(parted) for who, parted in self.parted.items()},
+            "parted": self.parted,
+            "prompts": self.prompts,
+        }
 
 
 class RivalServer:
@@ -116,7 +124,8 @@ class RivalServer:
 
     def __init__(self, address: str, lane: Lane) -> None:
         url, _, model = address.partition("#")
-        self._address, self.lane = server_address(url), lane
+        self._address = server_address(url)
+        self.lane = lane
         self._model = model or next(iter(served_models(self._connected())), "")
         engine = recognised(self._address, self._model)
         self.who = f"{engine.identity.software} at {self._address.shown}"
@@ -124,11 +133,15 @@ class RivalServer:
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
         rates, text = self._streamed(ids, count)
-        bodies = [self._body(ids, most) for most in (1, count)]
-        short, long = (self._connected().post("completions", body).seconds for body in bodies)
-        if long > short:
-            rates[WHOLE] = (count - 1) / (long - short)
+        seconds_of_one = self._answer_seconds(ids, 1)
+        seconds = self._answer_seconds(ids, count)
+        if seconds > seconds_of_one:
+            rates[WHOLE] = (count - 1) / (seconds - seconds_of_one)
         return rates, text
+
+    def _answer_seconds(self, ids: Sequence[int], count: int) -> float:
+        """Seconds of an answer of `count` tokens as a whole."""
+        return self._connected().post("completions", self._body(ids, count)).seconds
 
     def _connected(self) -> Server:
         # llama.cpp's server closes a connection some time after a stream, perhaps just when the
@@ -136,33 +149,44 @@ class RivalServer:
         return Server(self._address)
 
     def _body(self, ids: Sequence[int], count: int) -> dict[str, Any]:
-        greedy = {"temperature": 0.0, "ignore_eos": True}
-        return {"model": self._model, "prompt": list(ids), "max_tokens": count, **greedy}
+        return {
+            "model": self._model,
+            "prompt": list(ids),
+            "max_tokens": count,
+            "temperature": 0.0,
+            "ignore_eos": True,
+        }
 
     def _streamed(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second without the first token, and the text of a streamed answer."""
-        options = {"stream": True, "stream_options": {"include_usage": True}}
-        body = self._body(ids, count) | options | {"return_token_ids": True}  # nosec B105
+        body = self._body(ids, count)
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+        body["return_token_ids"] = True  # nosec B105
         server = self._connected()
-        told: dict[str, Any] = {}
-        pieces: list[tuple[float, dict[str, Any]]] = []
-        for at, chunk in server.stream("completions", body):
-            pieces += [(at, choice) for choice in chunk.get("choices", ())]
-            told |= {name: chunk[name] for name in ("usage", "timings") if chunk.get(name)}
-        tokens = told.get("usage", {}).get("completion_tokens") or count
+        usage: dict[str, Any] = {}
+        timings: dict[str, Any] = {}
+        pieces: list[tuple[float, dict[str, Any]]] = []  # when it came, and what
+        for seconds, chunk in server.stream("completions", body):
+            pieces += [(seconds, choice) for choice in chunk.get("choices", ())]
+            usage = chunk.get("usage") or usage
+            timings = chunk.get("timings") or timings
+        tokens = usage.get("completion_tokens") or count
         if len(pieces) < 2 or tokens != count:
             raise ServerError(
                 f"{server.shown} streamed {tokens if pieces else 0} tokens instead of "
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
         rates: dict[str, float] = {}
-        if milliseconds := told.get("timings", {}).get("predicted_ms"):
+        if milliseconds := timings.get("predicted_ms"):
             # llama.cpp's own clock, which starts when the first token is there.
-            rates[OWN_CLOCK] = (told["timings"]["predicted_n"] - 1) / (milliseconds / 1e3)
-        (begin, first), (end, _) = pieces[0], pieces[-1]
+            rates[OWN_CLOCK] = (timings["predicted_n"] - 1) / (milliseconds / 1e3)
+        begin, first = pieces[0]
+        end, _ = pieces[-1]
         if end > begin:
             # A step that speculates may bring several tokens.
-            rates[STREAMED] = (tokens - len(first.get("token_ids") or [0])) / (end - begin)
+            first_tokens = len(first.get("token_ids") or [0])
+            rates[STREAMED] = (tokens - first_tokens) / (end - begin)
         return rates, "".join(str(piece.get("text", "")) for _, piece in pieces)
 
 
@@ -176,10 +200,11 @@ def servers_report(
         "tokens each; all ways take turns on each prompt; prefill is not counted\n",
         flush=True,
     )
-    servers = (options.server, options.server_speculating)
-    found = compare_with_servers(*servers, pair, prompts, settings, options.repeats)
-    print(*found.lines(), sep="\n")
-    return found.to_dict()
+    comparison = compare_with_servers(
+        options.server, options.server_speculating, pair, prompts, settings, options.repeats
+    )
+    print(*comparison.lines(), sep="\n")
+    return comparison.to_dict()
 
 
 def compare_with_servers(
@@ -200,24 +225,30 @@ def compare_with_servers(
         raise PairError("--server compares the target with drafts and without: choose a drafter.")
     if settings.max_new_tokens < 2:
         raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
-    lanes: dict[Lane, Sequence[str]] = {BASELINE: alone, SPECULATIVE: speculating}
-    servers = [RivalServer(one, lane) for lane, some in lanes.items() for one in some]
+    servers = [RivalServer(address, BASELINE) for address in alone]
+    servers += [RivalServer(address, SPECULATIVE) for address in speculating]
     gammas = {BASELINE: 0, SPECULATIVE: settings.gamma}
-    ways = [Way(HERE, lane, n, gammas[lane]) for n in thread_counts() for lane in LANES]
+    ways = [Way(HERE, lane, threads, gammas[lane]) for threads in thread_counts() for lane in LANES]
     rates: dict[Way, list[float]] = defaultdict(list)
     parted: dict[str, dict[str, int | None]] = {server.who: {} for server in servers}
     # What is compiled, allocated or read once is not measured.
     _turn(pair, prompts[0], settings, ways, servers)
     for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
-        timed, places = _turn(pair, prompt, settings, ways, servers)
-        for way, rate in timed.items():
+        rates_of_turn, parted_of_turn = _turn(pair, prompt, settings, ways, servers)
+        for way, rate in rates_of_turn.items():
             rates[way].append(rate)
-        for who, place in places.items():
-            parted[who][prompt] = place
+        for who, index in parted_of_turn.items():
+            parted[who][prompt] = index
     # Ways that could not be timed each time are left out.
-    complete = {way: some for way, some in rates.items() if len(some) == repeats * len(prompts)}
-    apart = {who: [n for n in some.values() if n is not None] for who, some in parted.items()}
-    return ServerComparison(complete, apart, len(prompts))
+    turns = repeats * len(prompts)
+    return ServerComparison(
+        rates={way: samples for way, samples in rates.items() if len(samples) == turns},
+        parted={
+            who: [index for index in by_prompt.values() if index is not None]
+            for who, by_prompt in parted.items()
+        },
+        prompts=len(prompts),
+    )
 
 
 def _turn(
@@ -230,27 +261,28 @@ def _turn(
         rates[way], tokens = own_run(pair, prompt, settings, way)
     ids = pair.encode(prompt, chat=settings.chat)
     for server in servers:
-        timed, text = server.runs(ids, settings.max_new_tokens)
-        for how, rate in timed.items():
-            rates[Way(f"{server.who}, {how}", server.lane, 0, 0)] = rate
+        rates_of_server, text = server.runs(ids, settings.max_new_tokens)
+        for timing, rate in rates_of_server.items():
+            way = Way(f"{server.who}, {timing}", server.lane, threads=0, gamma=0)
+            rates[way] = rate
         parted[server.who] = parts_at(tokens, text)
     return rates, parted
 
 
 def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:
     """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
-    decoded = baseline if way.lane == BASELINE else speculate
+    decode = baseline if way.lane == BASELINE else speculate
     with all_with(way.threads):
-        rounds = list(decoded(pair, prompt, settings))
-    tokens = [token.text for one in rounds for token in one.emitted]
+        rounds = list(decode(pair, prompt, settings))
+    tokens = [token.text for r in rounds for token in r.emitted]
     return len(tokens) / rounds[-1].clock, tokens
 
 
 def parts_at(tokens: Sequence[str], text: str) -> int | None:
     """The first of these tokens that a text does not go on with, from 0; None if it has all."""
-    place = 0
+    begin = 0
     for index, token in enumerate(tokens):
-        if not text.startswith(token, place):
+        if not text.startswith(token, begin):
             return index
-        place += len(token)
+        begin += len(token)
     return None

@@ -25,9 +25,12 @@ def over_prompts(
 ) -> Summary | None:
     """The summary of a figure's values: of each prompt that has it, the median over its repeats.
     None if no prompt has it. runs: of each prompt."""
-    known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
-    values = [statistics.median(some) for some in known if some]
-    return summary(values) if values else None
+    medians = []
+    for repeats in runs:
+        values = [value for value in map(figure, repeats) if value is not None]
+        if values:
+            medians.append(statistics.median(values))
+    return summary(medians) if medians else None
 
 
 @contextmanager
@@ -47,10 +50,11 @@ def in_fp32(pair: Pair) -> Pair:
     in which the lanes compute there."""
     if pair.device.type != "cpu":
         return pair
-    held: dict[str, Any] = {"target": pair.target, "draft": pair.draft}
-    widened = {
-        role: copy.deepcopy(model).float()
-        for role, model in held.items()
-        if model is not None and model.dtype != torch.float32
-    }
-    return replace(pair, **widened)
+    return replace(pair, target=_widened(pair.target), draft=_widened(pair.draft))
+
+
+def _widened(model: Any) -> Any:
+    """The model, or a copy of it in fp32 if its weights are others."""
+    if model is None or model.dtype == torch.float32:
+        return model
+    return copy.deepcopy(model).float()

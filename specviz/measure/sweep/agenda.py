@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from ...core.pair import Pair
 from ...core.race import race
@@ -19,8 +19,9 @@ from ...core.registry import swept_drafters
 from ...errors import PairError, SettingsError
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH
-from .types import SWEPT, Configuration, Row, SweepRequest
+from .types import Configuration, Row, SweepRequest
 
+T = TypeVar("T")
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
@@ -44,13 +45,8 @@ def checked(request: SweepRequest) -> SweepRequest:
     """The request, without repetitions. Raises `SettingsError` for what cannot be swept."""
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
-    for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
-        given, words = getattr(request, name), f"use some of {', '.join(allowed)}."
-        if not given:
-            raise SettingsError(f"{name} is empty: {words}")
-        for one in given:
-            if one not in allowed:
-                raise SettingsError(f"{name} has {str(one)[:40]!r}: {words}")
+    _check_names("drafters", request.drafters, swept_drafters())
+    _check_names("policies", request.policies, GAMMA_POLICIES)
     if not request.gammas:
         raise SettingsError("gammas is empty: use whole numbers from 1 on.")
     most = int(RANGES["gamma"][1])
@@ -65,26 +61,45 @@ def checked(request: SweepRequest) -> SweepRequest:
         replace(request.base, temperature=temperature)  # raises for what no run allows
     if request.base.max_new_tokens < 2:
         raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
-    request = replace(request, temperatures=tuple(map(float, request.temperatures)))
-    once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(request, name))) for name in SWEPT}
-    request = replace(request, **once)
-    if (count := len(request.configurations())) > MOST_ROWS:
+    request = replace(
+        request,
+        drafters=_once(request.drafters),
+        gammas=_once(request.gammas),
+        policies=_once(request.policies),
+        temperatures=_once(map(float, request.temperatures)),
+    )
+    count = len(request.configurations())
+    if count > MOST_ROWS:
         raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
     return request
+
+
+def _check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    hint = f"use some of {', '.join(allowed)}."
+    if not names:
+        raise SettingsError(f"{field} is empty: {hint}")
+    for name in names:
+        if name not in allowed:
+            raise SettingsError(f"{field} has {str(name)[:40]!r}: {hint}")
+
+
+def _once(values: Iterable[T]) -> tuple[T, ...]:
+    """The values in order, without repetitions."""
+    return tuple(dict.fromkeys(values))
 
 
 def impossible_drafters(
     pair: Pair, prompt: str, settings: Settings, drafters: Sequence[str]
 ) -> dict[str, str]:
     """Why this pair cannot use some drafters, as sentences by drafter."""
-    found = {}
+    reasons = {}
     for drafter in drafters:
-        few = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
+        short = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
         try:
-            next(race(pair, prompt, few))
+            next(race(pair, prompt, short))
         except PairError as error:
-            found[drafter] = str(error)
-    return found
+            reasons[drafter] = str(error)
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +124,9 @@ class Standing:
     @property
     def time_for(self) -> float:
         """For about how many pieces the time is enough."""
-        return (self.seconds - self.spent) * self.done / self.spent if self.spent else math.inf
+        if not self.spent:
+            return math.inf
+        return (self.seconds - self.spent) * self.done / self.spent
 
 
 def due(now: Standing) -> list[Piece]:
@@ -125,18 +142,18 @@ def due(now: Standing) -> list[Piece]:
 
 def pieces_left(now: Standing) -> int:
     """About how many pieces are left: as many as are due, or as the time is enough for."""
-    following = due(now)
-    if not following:
+    next_pieces = due(now)
+    if not next_pieces:
         return 0
-    keys = [key for some in _in_the_race(now).values() for key in some]
+    keys = [key for group in _in_the_race(now) for key in group]
     if not now.done:  # nothing is predicted yet: about half of the rows will be worth measuring
         keys = keys[: max(1, len(keys) // 2)]
-    missing = [
-        max(0, SETTLED_REPEATS - now.ran[key, question])
-        for key in keys
-        for question in range(now.questions)
-    ]
-    return max(1, round(min(max(len(following), sum(missing)), now.time_for)))
+    missing = 0
+    for key in keys:
+        for question in range(now.questions):
+            missing += max(0, SETTLED_REPEATS - now.ran[key, question])
+    pieces = max(len(next_pieces), missing)
+    return max(1, round(min(pieces, now.time_for)))
 
 
 def _scouting(now: Standing, owed: Sequence[Piece]) -> list[Piece]:
@@ -144,33 +161,49 @@ def _scouting(now: Standing, owed: Sequence[Piece]) -> list[Piece]:
     first also the costs of the other gammas, with the first drafter, which always drafts if it is a
     model: the pass that judges does not know who drafted."""
     groups: dict[tuple[str, float], list[Configuration]] = defaultdict(list)
-    for row in (row.configuration for row in now.rows):
-        groups[row.drafter, row.temperature].append(row)
-    largest = [
-        max(own, key=lambda row: (row.policy == "fixed", row.gamma)).key for own in groups.values()
-    ]
-    fixed = [[row for row in own if row.policy == "fixed"] for own in groups.values()]
-    others = next((own[:-1] for own in fixed if own), [])
-    timing = [Piece(row.key, 0, timing=True) for row in others if row.key not in now.timed]
+    for row in now.rows:
+        configuration = row.configuration
+        groups[configuration.drafter, configuration.temperature].append(configuration)
+    largest = [_largest(group).key for group in groups.values()]
     for question in range(min(SCOUTED, now.questions)):
-        pieces = [Piece(key, question) for key in rotated(largest, question)]
-        pieces = [piece for piece in pieces if not now.ran[piece.key, question]]
-        pieces += timing if question == 0 else []
-        if pieces and question and now.spent > SCOUT_SHARE * now.seconds:
+        pieces = [
+            Piece(key, question) for key in rotated(largest, question) if not now.ran[key, question]
+        ]
+        if question == 0:
+            pieces += _timing(now, groups.values())
+        if not pieces:
+            continue
+        if question > 0 and now.spent > SCOUT_SHARE * now.seconds:
             return []
-        if pieces:
-            # What leads runs on each prompt before the next one is scouted.
-            return [piece for piece in owed if piece.question < question] or pieces
+        # What leads runs on each prompt before the next one is scouted.
+        return [piece for piece in owed if piece.question < question] or pieces
+    return []
+
+
+def _largest(group: Sequence[Configuration]) -> Configuration:
+    """The configuration with the largest gamma, a fixed one if there is one."""
+    fixed = [configuration for configuration in group if configuration.policy == "fixed"]
+    return max(fixed or group, key=lambda configuration: configuration.gamma)
+
+
+def _timing(now: Standing, groups: Iterable[Sequence[Configuration]]) -> list[Piece]:
+    """The pieces that time the rounds of the other gammas, of the first drafter with fixed ones."""
+    for group in groups:
+        fixed = [configuration for configuration in group if configuration.policy == "fixed"]
+        if fixed:
+            keys = [configuration.key for configuration in fixed[:-1]]
+            return [Piece(key, 0, timing=True) for key in keys if key not in now.timed]
     return []
 
 
 def _confirming(now: Standing) -> list[Piece]:
     """Of the rows that are still in the race, those that have not run on the first prompt, or
     repeat, that is not done."""
-    racing = _in_the_race(now).values()
-    keys = [key for some in racing for key in some]
-    repeats = SETTLED_REPEATS if all(len(some) <= 1 for some in racing) else MOST_REPEATS
-    for turn in range(min(repeats, MOST_REPEATS) * now.questions):
+    groups = _in_the_race(now)
+    keys = [key for group in groups for key in group]
+    is_settled = all(len(group) <= 1 for group in groups)
+    repeats = min(SETTLED_REPEATS, MOST_REPEATS) if is_settled else MOST_REPEATS
+    for turn in range(repeats * now.questions):
         repeat, question = divmod(turn, now.questions)
         left = [key for key in rotated(keys, turn) if now.ran[key, question] <= repeat]
         if left:
@@ -178,23 +211,27 @@ def _confirming(now: Standing) -> list[Piece]:
     return []
 
 
-def _in_the_race(now: Standing) -> dict[float, list[str]]:
-    """The rows to go on with, by temperature: those that were measured and are not slower beyond
-    noise; those predicted to be near the best one; the best of each drafter; and those of which
-    nothing is predicted."""
-    found: dict[float, list[str]] = {}
+def _in_the_race(now: Standing) -> list[list[str]]:
+    """The keys of the rows to go on with, a list for each temperature: those that were measured and
+    are not slower beyond noise; those predicted to be near the best one; the best of each drafter;
+    and those of which nothing is predicted."""
+    groups: list[list[str]] = []
     for temperature in dict.fromkeys(row.configuration.temperature for row in now.rows):
-        group = [row for row in now.rows if row.configuration.temperature == temperature]
-        bar = KEEP * max(row.promise or 0.0 for row in group)
-        rising = sorted(group, key=lambda row: row.promise or 0.0)
-        leaders = {row.configuration.drafter: row for row in rising}
-        found[temperature] = [
-            row.configuration.key
-            for row in group
-            if row.status != "eliminated"
-            and (row.measured or row.mark or row in leaders.values() or (row.promise or bar) >= bar)
-        ]
-    return found
+        rows = [row for row in now.rows if row.configuration.temperature == temperature]
+        bar = KEEP * max(row.promise or 0.0 for row in rows)
+        rising = sorted(rows, key=lambda row: row.promise or 0.0)
+        # The last one of a drafter stays.
+        leaders = list({row.configuration.drafter: row for row in rising}.values())
+        groups.append([row.configuration.key for row in rows if _is_racing(row, leaders, bar)])
+    return groups
+
+
+def _is_racing(row: Row, leaders: Sequence[Row], bar: float) -> bool:
+    if row.status == "eliminated":
+        return False
+    if row.measured or row.mark or row in leaders:
+        return True
+    return not row.promise or row.promise >= bar
 
 
 def _owed(now: Standing) -> list[Piece]:
@@ -202,19 +239,23 @@ def _owed(now: Standing) -> list[Piece]:
     of those that promise more than the best measured one, or else the best one itself, until it ran
     on `ENOUGH` prompts, on those of the other rows first."""
     leaders: dict[float, str] = {}
-    known = [row for row in now.rows if row.mark in ("best", "open")]
-    for row in sorted(known, key=lambda row: (row.mark == "open", row.promise or 0.0)):
+    candidates = [row for row in now.rows if row.mark in ("best", "open")]
+    for row in sorted(candidates, key=lambda row: (row.mark == "open", row.promise or 0.0)):
         leaders[row.configuration.temperature] = row.configuration.key
-    order = dict.fromkeys([*(question for _, question in now.ran), *range(now.questions)])
+    questions = [question for _, question in now.ran]  # those on which other rows ran come first
+    questions += range(now.questions)
+    order = dict.fromkeys(questions)
     pieces = []
     for key in leaders.values():
         new = [question for question in order if not now.ran[key, question]]
-        most = ENOUGH - (len(order) - len(new))
-        pieces += [Piece(key, question) for question in new[: max(0, most)]]
+        ran = len(order) - len(new)
+        pieces += [Piece(key, question) for question in new[: max(0, ENOUGH - ran)]]
     return pieces
 
 
 def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
-    begin = by % len(keys) if keys else 0
+    if not keys:
+        return []
+    begin = by % len(keys)
     return [*keys[begin:], *keys[:begin]]

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.registry import drafter_kind
 from ...core.sampling import probabilities
 from ...core.states import EAGLE
+from ...lanes import SPECULATIVE
 from ...runs.metrics import ratio
 from ...runs.trace import Trace
 from ...settings import TOKEN, Settings
@@ -35,40 +36,55 @@ from ...sides.early_exit.drafter import best_exit
 CHUNK = 64  # tokens whose logits are held at once
 DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one run
 
-Rounds: TypeAlias = Counter[tuple[int, int, int, int]]
-"""How many rounds had so many drafted, judged, accepted and emitted tokens; they can be added."""
+
+class RoundCounts(NamedTuple):
+    """How many tokens of a round were drafted, judged, accepted and emitted."""
+
+    drafted: int
+    judged: int
+    accepted: int
+    emitted: int
+
+
+Rounds: TypeAlias = Counter[RoundCounts]
+"""How many rounds had these counts; such counters can be added."""
 
 
 def rounds_of(trace: Trace) -> Rounds:
     """Those of the speculative lane of a race."""
     return Counter(
-        (
-            len(r.drafted),
-            sum(token.outcome != "ignored" for token in r.drafted),
-            sum(token.outcome == "accepted" for token in r.drafted),
-            len(r.emitted),
+        RoundCounts(
+            drafted=len(r.drafted),
+            judged=sum(token.outcome != "ignored" for token in r.drafted),
+            accepted=sum(token.outcome == "accepted" for token in r.drafted),
+            emitted=len(r.emitted),
         )
-        for r in trace.lane("speculative")
+        for r in trace.lane(SPECULATIVE)
     )
 
 
 def figures(rounds: Rounds) -> dict[str, Any]:
     """The fields of `RoundFigures`."""
-    drafted, judged, accepted, emitted = (
-        sum(one[i] * count for one, count in rounds.items()) for i in range(4)
-    )
-
-    def reaching(place: int, i: int) -> int:
-        return sum(count for one, count in rounds.items() if one[i] > place)
-
-    places = range(max((one[0] for one in rounds), default=0))
+    total = rounds.total()
+    drafted = sum(counts.drafted * number for counts, number in rounds.items())
+    judged = sum(counts.judged * number for counts, number in rounds.items())
+    accepted = sum(counts.accepted * number for counts, number in rounds.items())
+    emitted = sum(counts.emitted * number for counts, number in rounds.items())
+    longest = max((counts.drafted for counts in rounds), default=0)
     return {
-        "tau": ratio(emitted, rounds.total()),
+        "tau": ratio(emitted, total),
         "alpha": ratio(accepted, judged),
-        "alpha_by_position": tuple(ratio(reaching(at, 2), reaching(at, 1)) for at in places),
+        "alpha_by_position": tuple(_alpha_at(rounds, position) for position in range(longest)),
         "efficiency": ratio(accepted, drafted),
-        "drafted": drafted / max(1, rounds.total()),
+        "drafted": drafted / max(1, total),
     }
+
+
+def _alpha_at(rounds: Rounds, position: int) -> float | None:
+    """alpha of the drafted tokens at a position of their round, from 0."""
+    judged = sum(number for counts, number in rounds.items() if counts.judged > position)
+    accepted = sum(number for counts, number in rounds.items() if counts.accepted > position)
+    return ratio(accepted, judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +100,18 @@ class KnownText:
 
 def known_text(pair: Pair, trace: Trace) -> KnownText:
     """The text that the speculative lane of a race wrote."""
-    header, begin = trace.header, len(trace.header.prompt_ids)
-    written = (token.id for r in trace.lane("speculative") for token in r.emitted)
-    ids = (*header.prompt_ids, *written)
-    is_whole = trace.end is not None and trace.end.reasons["speculative"] != "stopped"
+    header = trace.header
+    begin = len(header.prompt_ids)
+    written = [token.id for r in trace.lane(SPECULATIVE) for token in r.emitted]
+    is_whole = trace.end is not None and trace.end.reasons[SPECULATIVE] != "stopped"
     # A run that was stopped is read as one whose budget was what it wrote.
-    budget = begin + header.settings.max_new_tokens if is_whole else len(ids)
-    return KnownText(ids, begin, budget, context_length(pair.target))
+    most_written = header.settings.max_new_tokens if is_whole else len(written)
+    return KnownText(
+        ids=(*header.prompt_ids, *written),
+        begin=begin,
+        budget=begin + most_written,
+        limit=context_length(pair.target),
+    )
 
 
 def is_predictable(settings: Settings, pair: Pair) -> bool:
@@ -118,13 +139,19 @@ def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequenc
     if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
         return None
     with torch.inference_mode():
-        layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
-        model = pair.draft_model if layers is None else pair.target
-        q = _probabilities_of(pair, model, text, settings, layers)
+        if kind.needs == "layers":
+            layers = best_exit(pair.target, pair.vocab).layers
+            q = _probabilities_of(pair, pair.target, text, settings, layers)
+        else:
+            q = _probabilities_of(pair, pair.draft_model, text, settings)
         if settings.greedy:  # the target's own distribution is one-hot at the text
             return q
         p = _probabilities_of(pair, pair.target, text, settings)
-        return [min(1.0, b / a) if a > 0 else 0.0 for a, b in zip(p, q, strict=True)]
+        return [_chance(p_token, q_token) for p_token, q_token in zip(p, q, strict=True)]
+
+
+def _chance(p: float, q: float) -> float:
+    return min(1.0, q / p) if p > 0 else 0.0
 
 
 def predicted_rounds(
@@ -132,35 +159,50 @@ def predicted_rounds(
 ) -> Rounds:
     """The rounds of a run that writes this text: exactly if its drafts are certain, else of `DRAWS`
     runs together. known: what `acceptance_along` returned for this text."""
-    drafts, draws = DraftsAlong(pair, text, settings, known), random.Random(0)  # nosec B311
+    drafts = DraftsAlong(pair, text, settings, known)
+    generator = random.Random(0)  # nosec B311
     runs = 1 if known is None or settings.greedy else DRAWS
-    return Counter(one for _ in range(runs) for one in simulated_rounds(drafts, settings, draws))
+    rounds: Rounds = Counter()
+    for _ in range(runs):
+        rounds.update(simulated_rounds(drafts, settings, generator))
+    return rounds
 
 
 def simulated_rounds(
-    drafts: DraftsAlong, settings: Settings, draws: random.Random
-) -> Iterator[tuple[int, int, int, int]]:
-    """Drafted, judged, accepted and emitted tokens of each round of a run that writes the text.
+    drafts: DraftsAlong, settings: Settings, generator: random.Random
+) -> Iterator[RoundCounts]:
+    """The counts of each round of a run that writes the text.
 
     It is the loop of `core.loop` with the verdicts drawn from the drafts' chances; they are certain
     if the text is greedy.
     """
     text = drafts.text
     policy = make_policy(settings, lambda: drafts.costs)
-    length, end = text.begin, len(text.ids)
+    length = text.begin
+    end = len(text.ids)
     while length < end:
         room = min(text.budget - length - 1, drafts.room(length), policy.gamma)
         if text.limit is not None:
             room = min(room, text.limit - length)
         chances = drafts.chances(length, room) if room > 0 else []
-        fails = (i for i, one in enumerate(chances) if one < 1.0 and draws.random() >= one)
-        kept, left = next(fails, len(chances)), end - length
-        policy.observe(len(chances), kept)
-        if kept >= left:  # the text ends within the accepted drafts
-            yield len(chances), left, left, left
+        drafted = len(chances)
+        accepted = _accepted(chances, generator)
+        policy.observe(drafted, accepted)
+        left = end - length
+        if accepted >= left:  # the text ends within the accepted drafts
+            yield RoundCounts(drafted, judged=left, accepted=left, emitted=left)
             return
-        yield len(chances), min(kept + 1, len(chances)), kept, kept + 1
-        length += kept + 1
+        judged = min(accepted + 1, drafted)
+        yield RoundCounts(drafted, judged, accepted, emitted=accepted + 1)
+        length += accepted + 1
+
+
+def _accepted(chances: Sequence[float], generator: random.Random) -> int:
+    """How many drafts are kept: up to the first that a draw refuses."""
+    for position, chance in enumerate(chances):
+        if chance < 1.0 and generator.random() >= chance:
+            return position
+    return len(chances)
 
 
 class DraftsAlong:
@@ -174,16 +216,24 @@ class DraftsAlong:
     def __init__(
         self, pair: Pair, text: KnownText, settings: Settings, known: Sequence[float] | None
     ) -> None:
-        self.text, self._known = text, known
-        context = make_context(settings, pair.vocab, pair.device, None, "speculative")
-        is_chained = drafter_kind(settings.drafter).predicted == "chained"
-        engine = (make_state_engine if is_chained else make_engine)(pair.target, pair.vocab)
-        self._states = _States(cast(StateEngine, engine), text.ids) if is_chained else None
-        path = self._states or engine.path(context)
-        self._drafter = make_drafter(pair, context, cast(DecodingPath, path))
+        self.text = text
+        self._known = known
+        self._states: _States | None = None
+        context = make_context(settings, pair.vocab, pair.device, None, SPECULATIVE)
+        engine: Engine
+        path: DecodingPath
+        if drafter_kind(settings.drafter).predicted == "chained":
+            state_engine = make_state_engine(pair.target, pair.vocab)
+            self._states = _States(state_engine, text.ids)
+            engine = state_engine
+            path = cast(DecodingPath, self._states)
+        else:
+            engine = make_engine(pair.target, pair.vocab)
+            path = engine.path(context)
+        self._drafter = make_drafter(pair, context, path)
         self.room = self._drafter.room
         c = self._drafter.step_cost() / pass_cost(pair.target, engine.form)
-        self.costs = c, extra_token_cost(pair.device, engine.form)
+        self.costs = (c, extra_token_cost(pair.device, engine.form))
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another: entry
@@ -194,43 +244,54 @@ class DraftsAlong:
         unless all is `known`. count: the most that it may draft.
         """
         ids = self.text.ids
-        if self._known is not None:  # its draft at a place depends on the text before it alone
+        if self._known is not None:  # a draft depends on the text before it alone
             begin = length - self.text.begin
-            found = list(self._known[begin : begin + count])
+            chances = list(self._known[begin : begin + count])
             # Beyond the end of the text nobody knows what would follow, and nobody reads it.
-            return found + [0.0] * (count - len(found))
-        if self._states is not None and self._states.give(length - 1):
-            self._drafter.prefill(ids[: length - 1])
-        elif self._states is not None:
-            self._drafter.rollback(length - 1)
+            return chances + [0.0] * (count - len(chances))
+        if self._states is not None:
+            is_prompt = self._states.show(length - 1)
+            if is_prompt:
+                self._drafter.prefill(ids[: length - 1])
+            else:
+                self._drafter.rollback(length - 1)
         draft = self._drafter.draft(ids[:length], count)
+        if draft is None:
+            return []
         # The draft is certain, so where it is the text's own token it was surely accepted.
-        drafted = [] if draft is None else draft.ids.tolist()
-        follows = [*ids[length : length + len(drafted)], *[None] * len(drafted)]
-        return [float(token == own) for token, own in zip(drafted, follows, strict=False)]
+        drafted = draft.ids.tolist()
+        written = ids[length : length + len(drafted)]
+        chances = [float(a == b) for a, b in zip(drafted, written, strict=False)]
+        return chances + [0.0] * (len(drafted) - len(chances))
 
 
 class _States:
     """Stands where a drafter looks for the target's path and its engine: the hidden states of a
-    text that is read once, of which those of the tokens before a round are given."""
+    text that is read once, of which those of the tokens before a round are shown."""
 
     def __init__(self, reader: StateEngine, ids: Sequence[int]) -> None:
-        self.engine, self._reader = self, reader
-        self._ids, self._given = ids, 0
+        self.engine = self
+        self._reader = reader
+        self._ids = ids
+        self._shown = 0  # tokens whose states were shown
 
     def keep_states(self, layers: Sequence[int]) -> None:
         """Read the text; states are kept after so many layers."""
         self._reader.keep_states(layers)
         self._reader.forward(_tensor(self._ids[:-1], self._reader), keep=1)
-        self._whole = self.states = self._reader.states  # [tokens, states * width]
+        self._whole = self._reader.states  # [tokens, states * width]
+        self.states = self._whole
 
-    def give(self, length: int) -> bool:
-        """Show the states of the tokens that were not given before, as the last pass of the target
+    def show(self, length: int) -> bool:
+        """Show the states of the tokens that were not shown before, as the last pass of the target
         would; returns whether they are the prompt's."""
-        is_first = not self._given
-        self.states = self._whole[:length] if is_first else self._whole[self._given :]
-        self._given = length
-        return is_first
+        is_prompt = self._shown == 0
+        if is_prompt:
+            self.states = self._whole[:length]
+        else:
+            self.states = self._whole[self._shown :]
+        self._shown = length
+        return is_prompt
 
 
 def _probabilities_of(
@@ -238,18 +299,20 @@ def _probabilities_of(
 ) -> list[float]:
     """The probability of each token of the text after its prompt, given those before it; 0 past the
     model's context, where it never drafts."""
-    ids, begin = text.ids, text.begin
+    ids = text.ids
+    begin = text.begin
     engine = make_engine(model, pair.vocab)
-    rows: list[float] = []
+    of_tokens: list[float] = []
     last = min(len(ids) - 1, context_length(model) or len(ids))
     if 1 < begin <= last:
         engine.forward(_tensor(ids[: begin - 1], engine), keep=1, layers=layers)
     for start in range(begin - 1, last, CHUNK):
         fed = ids[start : min(start + CHUNK, last)]
         logits = engine.forward(_tensor(fed, engine), keep=len(fed), layers=layers)
-        follows = _tensor(ids[start + 1 : start + 1 + len(fed)], engine).unsqueeze(-1)
-        rows += probabilities(logits, settings).gather(-1, follows).squeeze(-1).tolist()
-    return rows + [0.0] * (len(ids) - begin - len(rows))
+        distributions = probabilities(logits, settings)  # [fed, vocab]
+        next_ids = _tensor(ids[start + 1 : start + 1 + len(fed)], engine).unsqueeze(-1)
+        of_tokens += distributions.gather(-1, next_ids).squeeze(-1).tolist()
+    return of_tokens + [0.0] * (len(ids) - begin - len(of_tokens))
 
 
 def _tensor(ids: Sequence[int], engine: Engine) -> Tensor:

@@ -14,9 +14,7 @@ from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .agenda import checked
 from .export import checked_out, lines_of, table_lines, write_sweep
 from .sweep import sweep
-from .types import SWEPT, Plan, SweepProgress, SweepRequest, SweepResult
-
-OF_ALL = ("max_new_tokens", "top_k", "top_p", "seed", "chat")  # settings that all rows share
+from .types import Plan, SweepProgress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a prompt in each line, JSON, JSONL or CSV; default: its own",
     )
     add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
-    most, words = usual.base.max_new_tokens, "of each text, default %(default)s"
-    add("--max-new-tokens", type=int, default=most, help=words)
+    add(
+        "--max-new-tokens",
+        type=int,
+        default=usual.base.max_new_tokens,
+        help="of each text, default %(default)s",
+    )
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")
@@ -45,15 +47,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def request_from(options: argparse.Namespace) -> SweepRequest:
     """The request that the options describe. Raises `SpecvizError`."""
-    own = options.prompts
-    return checked(
-        SweepRequest(
-            prompts=builtin_prompts(options.pair) if own is None else prompts_file(own),
-            **{name: tuple(getattr(options, name)) for name in SWEPT},
-            seconds=options.seconds,
-            base=Settings(**{name: getattr(options, name) for name in OF_ALL}, ignore_eos=True),
-        )
+    if options.prompts is None:
+        prompts = builtin_prompts(options.pair)
+    else:
+        prompts = prompts_file(options.prompts)
+    base = Settings(
+        max_new_tokens=options.max_new_tokens,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        chat=options.chat,
+        ignore_eos=True,
     )
+    request = SweepRequest(
+        prompts=prompts,
+        drafters=tuple(options.drafters),
+        gammas=tuple(options.gammas),
+        policies=tuple(options.policies),
+        temperatures=tuple(options.temperatures),
+        seconds=options.seconds,
+        base=base,
+    )
+    return checked(request)
 
 
 def main(options: argparse.Namespace) -> None:
@@ -72,8 +87,9 @@ def main(options: argparse.Namespace) -> None:
     _progress("")
     assert isinstance(event, SweepResult)
     print("", *table_lines(event.rows), *lines_of(event), sep="\n")
-    for path in write_sweep(event, out) if out else ():
-        print(path)
+    if out is not None:
+        for path in write_sweep(event, out):
+            print(path)
 
 
 def _progress(line: str) -> None:

@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import SettingsError
 from ...options import check_writable
@@ -16,13 +16,16 @@ from ...runs.palette import PALETTE
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import exported_specs
-from .types import Row, SweepResult
+from .types import Configuration, Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
 """Where `python -m specviz page` serves the page by default."""
 
 COLUMNS = {
-    **{name: f"configuration.{name}" for name in ("drafter", "gamma", "policy", "temperature")},
+    "drafter": "configuration.drafter",
+    "gamma": "configuration.gamma",
+    "policy": "configuration.policy",
+    "temperature": "configuration.temperature",
     "status": "status",
     "mark": "mark",
     "runs": "measured.runs",
@@ -44,7 +47,10 @@ COLUMNS = {
     "prediction_exact": "predicted.exact",
     "c": "measured.c",
     "drafted_per_round": "measured.drafted",
-    **{f"{part}_ms": f"measured.times.{part}" for part in ("draft", "verify", "overhead", "alone")},
+    "draft_ms": "measured.times.draft",
+    "verify_ms": "measured.times.verify",
+    "overhead_ms": "measured.times.overhead",
+    "alone_ms": "measured.times.alone",
     "memory_bytes": "memory",
     "busy_runs": "measured.doubts",
     "note": "note",
@@ -52,10 +58,6 @@ COLUMNS = {
 """The columns of the CSV, each with the value of a row that stands in it. Rates are tokens per
 second, times milliseconds per round, the ends of the speed-up those of its 95% interval."""
 
-HEADS = (
-    *("row", "", "speed-up", "predicted", "tokens/s", "alone", "alpha", "by position"),
-    *("efficiency", "tau", "predicted", "c", "memory", "runs"),
-)
 STATES = {"eliminated": "slower", "measured": "behind"}
 MARKS = {"best": "best", "tied": "as good", "open": "may be better"}
 MOST_POSITIONS = 4  # that the table shows
@@ -63,10 +65,61 @@ MOST_POSITIONS = 4  # that the table shows
 
 def value_at(row: Row, path: str) -> Any:
     """The value of a row under these names, from the outside in; None where nothing is known."""
-    found: Any = row
+    value: Any = row
     for name in path.split("."):
-        found = None if found is None else getattr(found, name)
-    return found
+        if value is None:
+            return None
+        value = getattr(value, name)
+    return value
+
+
+def _state(row: Row) -> str:
+    if row.mark is not None:
+        return MARKS[row.mark]
+    return STATES.get(row.status, row.status)
+
+
+def _by_position(alphas: Sequence[float | None]) -> str:
+    shown = [shown_number(alpha, 2) for alpha in alphas[:MOST_POSITIONS]]
+    if len(alphas) > MOST_POSITIONS:
+        shown.append("…")
+    return " ".join(shown) or "–"
+
+
+class Cell(NamedTuple):
+    """A cell of the table, with the heading of its column."""
+
+    heading: str
+    text: str
+
+
+def row_cells(row: Row) -> tuple[Cell, ...]:
+    """The cells of a row; a dash where nothing is known."""
+    measured = row.measured
+    known = row.known
+    speedup = "too short" if row.speedup is None else row.speedup.shown()
+    tau_predicted = row.predicted.tau if row.predicted else None
+    if row.predicted is None and measured is not None:
+        tau_predicted = measured.tau_predicted
+    return (
+        Cell("row", row.configuration.label),
+        Cell("", _state(row)),
+        Cell("speed-up", speedup if measured else "–"),
+        Cell("predicted", shown_number(row.promise, 2)),
+        Cell("tokens/s", measured.rate.shown(0) if measured else "–"),
+        Cell("alone", shown_number(measured.alone_rate.median if measured else None, 0)),
+        Cell("alpha", shown_number(known.alpha if known else None, 2)),
+        Cell("by position", _by_position(known.alpha_by_position if known else ())),
+        Cell("efficiency", shown_number(known.efficiency if known else None, 2)),
+        Cell("tau", shown_number(measured.tau if measured else None, 2)),
+        Cell("predicted", shown_number(tau_predicted, 2)),
+        Cell("c", shown_number(measured.c if measured else None, 3)),
+        Cell("memory", "–" if row.memory is None else shown_bytes(row.memory)),
+        Cell("runs", str(measured.runs if measured else 0)),
+    )
+
+
+HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed", 0.0)))]
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -74,38 +127,11 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
         group = [row for row in rows if row.configuration.temperature == temperature]
         yield f"temperature {temperature:g}"
-        yield from aligned([HEADS, *(cells(row) for row in group if row.status != "left out")])
+        rows_of_cells = [row_cells(row) for row in group if row.status != "left out"]
+        yield from aligned([HEADINGS, *([cell.text for cell in cells] for cells in rows_of_cells)])
         for note in dict.fromkeys(row.note for row in group if row.note):
             yield f"  left out: {note}"
         yield ""
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
-
-    def number(path: str, places: int = 2) -> str:
-        return shown_number(value_at(row, path), places)
-
-    state = MARKS[row.mark] if row.mark else STATES.get(row.status, row.status)
-    speedup = row.speedup.shown() if row.speedup else "too short"
-    alphas = [shown_number(alpha, 2) for alpha in value_at(row, "known.alpha_by_position") or ()]
-    more = ["…"] if len(alphas) > MOST_POSITIONS else []
-    return (
-        row.configuration.label,
-        state,
-        speedup if row.measured else "–",
-        number("predicted.speedup"),
-        row.measured.rate.shown(0) if row.measured else "–",
-        number("measured.alone_rate.median", 0),
-        number("known.alpha"),
-        " ".join([*alphas[:MOST_POSITIONS], *more]) or "–",
-        number("known.efficiency"),
-        number("measured.tau"),
-        number("predicted.tau" if row.predicted else "measured.tau_predicted"),
-        number("measured.c", 3),
-        shown_bytes(row.memory) if row.memory is not None else "–",
-        str(value_at(row, "measured.runs") or 0),
-    )
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:
@@ -115,11 +141,11 @@ def lines_of(result: SweepResult) -> Iterator[str]:
         yield from (f"  {reason}" for reason in advice.reasons)
         if advice.doubt:
             yield f"  doubt: {advice.doubt}"
-        for one in advice.settings:
-            yield f"  {one.engine} ({one.version})"
-            yield from (f"    {line}" for line in one.text.splitlines())
-            if one.note:
-                yield f"    {one.note}"
+        for settings in advice.settings:
+            yield f"  {settings.engine} ({settings.version})"
+            yield from (f"    {line}" for line in settings.text.splitlines())
+            if settings.note:
+                yield f"    {settings.note}"
         yield ""
     machine = result.machine
     if machine is not None:
@@ -137,9 +163,13 @@ def lines_of(result: SweepResult) -> Iterator[str]:
 
 def sweep_csv(result: SweepResult) -> str:
     """The rows as a table, one line for each; empty cells where nothing is known."""
-    values = ([value_at(row, path) for path in COLUMNS.values()] for row in result.rows)
-    texts = ([harmless(one) if isinstance(one, str) else one for one in row] for row in values)
-    return csv_text(list(COLUMNS), texts)
+    rows = [[_csv_value(row, path) for path in COLUMNS.values()] for row in result.rows]
+    return csv_text(list(COLUMNS), rows)
+
+
+def _csv_value(row: Row, path: str) -> Any:
+    value = value_at(row, path)
+    return harmless(value) if isinstance(value, str) else value
 
 
 def sweep_json(result: SweepResult) -> str:
@@ -149,15 +179,17 @@ def sweep_json(result: SweepResult) -> str:
 
 def sweep_html(result: SweepResult) -> str:
     """A page with the recommendations, the table and the charts. It needs no network."""
-    head = "".join(f"<th>{html.escape(name)}" for name in HEADS)
-    body = "".join(
-        f'<tr class="{row.mark or ""}">' + "".join(f"<td>{html.escape(one)}" for one in cells(row))
-        for row in result.rows
-    )
+    head = "".join(f"<th>{html.escape(heading)}" for heading in HEADINGS)
+    body = "".join(_html_row(row) for row in result.rows)
     advice = html.escape("\n".join(lines_of(result)))
     charts = {theme: exported_specs(result, theme) for theme in PALETTE}
     intro = f"<pre>{advice}</pre><table><tr>{head}</tr>{body}</table>"
     return charts_page("Which drafter, which gamma", intro, charts)
+
+
+def _html_row(row: Row) -> str:
+    cells = "".join(f"<td>{html.escape(cell.text)}" for cell in row_cells(row))
+    return f'<tr class="{row.mark or ""}">{cells}'
 
 
 WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
@@ -180,6 +212,7 @@ def write_sweep(result: SweepResult, path: Path) -> list[Path]:
     if path.suffix.lower() not in WRITERS:
         path.mkdir(parents=True, exist_ok=True)
         paths = [path / f"sweep{suffix}" for suffix in WRITERS]
-    for one in paths:
-        write_atomically(one, WRITERS[one.suffix.lower()](result).encode("utf-8"))
+    for written in paths:
+        write = WRITERS[written.suffix.lower()]
+        write_atomically(written, write(result).encode("utf-8"))
     return paths

@@ -16,26 +16,27 @@ from .types import Place
 def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place | None]:
     """The places of the target and of the draft model. target, draft: their names in a header; the
     draft's is None if the pair has none."""
-    beside = None if draft is None else Place(draft)
+    draft_place = None if draft is None else Place(draft)
     try:
         spec = parse_pair(pair.name)
     except PairError:  # a pair that somebody has put together
-        return Place(target), beside
+        return Place(target), draft_place
     if isinstance(spec, ModelsSpec):
-        is_model = draft is not None and spec.draft is not None
-        return _typed(spec.target, target), _typed(str(spec.draft), draft) if is_model else beside
+        if draft is not None and spec.draft is not None:
+            draft_place = _typed(spec.draft, draft)
+        return _typed(spec.target, target), draft_place
     row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
     if row is not None and row.wheel is not None:
         file = wheel_file(row)
-        return Place(row.target.name, None if file is None else file.name, row.wheel), beside
+        gguf = None if file is None else file.name
+        return Place(row.target.name, gguf, row.wheel), draft_place
     if row is not None and row.target_file is not None:
-        published = _of_the_hub(row.target, row.target_file)
-        if row.draft is None or row.draft_file is None:
-            return published, beside
-        return published, beside and _of_the_hub(row.draft, row.draft_file)
-    return Place(_of_ours(pair.target) or target), beside and Place(
-        _of_ours(pair.draft) or beside.name
-    )
+        if draft is not None and row.draft is not None and row.draft_file is not None:
+            draft_place = _of_the_hub(row.draft, row.draft_file)
+        return _of_the_hub(row.target, row.target_file), draft_place
+    if draft is not None:
+        draft_place = Place(_builtin_folder(pair.draft) or draft)
+    return Place(_builtin_folder(pair.target) or target), draft_place
 
 
 def _of_the_hub(model: Facts, file: ModelFile) -> Place:
@@ -43,14 +44,19 @@ def _of_the_hub(model: Facts, file: ModelFile) -> Place:
     return Place(model.name, file.name, repository=file.repository)
 
 
-def _typed(name: str, told: str | None) -> Place:
-    """The place of a model that somebody named: its folder or file as it was typed, or its id."""
-    if local_file(name) is not None:
-        return Place(name, name)
-    return Place(name if local_path(name) is not None else told or name)
+def _typed(typed: str, name: str) -> Place:
+    """The place of a model that somebody typed: its folder or file as it was typed, or its name in
+    the header."""
+    if local_file(typed) is not None:
+        return Place(typed, typed)
+    if local_path(typed) is not None:
+        return Place(typed)
+    return Place(name or typed)
 
 
-def _of_ours(model: Any) -> str | None:
-    """The folder of a model of the built-in pair, from the repository's own."""
+def _builtin_folder(model: Any) -> str | None:
+    """The folder of a model of the built-in pair, from the repository's own; None of others."""
     path = Path(str(getattr(model, "name_or_path", "")))
-    return f"assets/{path.relative_to(ASSETS).as_posix()}" if path.is_relative_to(ASSETS) else None
+    if not path.is_relative_to(ASSETS):
+        return None
+    return f"assets/{path.relative_to(ASSETS).as_posix()}"

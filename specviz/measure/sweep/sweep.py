@@ -22,7 +22,7 @@ from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import drafter_kind
 from ...errors import PromptError, SpecvizError
-from ...lanes import SPECULATIVE
+from ...lanes import BASELINE, SPECULATIVE
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
@@ -31,7 +31,7 @@ from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_l
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
 from .deploy import page_query, recommendations
 from .places import places_of
-from .table import Findings, run_of
+from .table import Findings, race_figures
 from .types import (
     Configuration,
     Machine,
@@ -105,15 +105,19 @@ class Sweep(Findings):
             return
         self._done += 1
         left = self._look_ahead(self.table())
-        seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
-        words = self._words(self.queue[0]) if self.queue else "done"
-        yield SweepProgress(self._done, self._done + left, seconds, words)
+        seconds = min(self.request.seconds - self.spent, self.spent / self._done * left)
+        yield SweepProgress(
+            done=self._done,
+            total=self._done + left,
+            seconds_left=max(0.0, seconds),
+            now=self._in_words(self.queue[0]) if self.queue else "done",
+        )
 
     def result(self) -> SweepResult:
         """All that is known, with the recommendations."""
         rows = self.table()
         advice = recommendations(rows, self.machine, self.request)
-        best = next((one.best for one in advice if one.best is not None), None)
+        best = next((each.best for each in advice if each.best is not None), None)
         return SweepResult(
             request=self.request,
             rows=rows,
@@ -127,14 +131,21 @@ class Sweep(Findings):
 
     def _look_ahead(self, table: tuple[Row, ...]) -> int:
         """Settle which pieces come next; returns about how many are left."""
-        ran = Counter((run.key, run.question) for run in self.runs)
-        times = (self.spent, self.request.seconds, self._done)
-        now = Standing(table, ran, self._timed, len(self.questions), *times)
+        now = Standing(
+            table=table,
+            ran=Counter((run.key, run.question) for run in self.runs),
+            timed=self._timed,
+            questions=len(self.questions),
+            spent=self.spent,
+            seconds=self.request.seconds,
+            done=self._done,
+        )
         self.queue = due(now)
         return pieces_left(now)
 
-    def _words(self, piece: Piece) -> str:
-        row, kind = self._row(piece.key), self.questions[piece.question].kind
+    def _in_words(self, piece: Piece) -> str:
+        row = self._row(piece.key)
+        kind = self.questions[piece.question].kind
         verb = "timing the rounds of" if piece.timing else "measuring"
         return f"{verb} {row.label}, on {kind}"
 
@@ -143,27 +154,32 @@ class Sweep(Findings):
 
     def _plan(self, pair: Pair) -> Plan:
         self._keep_readable(pair)
-        prompt, drafters = self.questions[0].text, self.request.drafters
-        self.missing = impossible_drafters(pair, prompt, self.request.base, drafters)
-        self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
+        request = self.request
+        prompt = self.questions[0].text
+        self.missing = impossible_drafters(pair, prompt, request.base, request.drafters)
+        self.memory = {drafter: _memory(pair, drafter) for drafter in request.drafters}
         table = self.table()
-        pieces = self._look_ahead(table)
-        return Plan(table, kinds_of(self.questions), pieces, self.request.seconds)
+        return Plan(
+            rows=table,
+            kinds=kinds_of(self.questions),
+            pieces=self._look_ahead(table),
+            seconds=request.seconds,
+        )
 
     def _keep_readable(self, pair: Pair) -> None:
         """Leave out the prompts that the target cannot read, with a note for each. Raises
         `PromptError` if it can read none."""
-        kept = []
+        readable = []
         for question in self.questions:
             try:
                 pair.encode(question.text, chat=self.request.base.chat)
-                kept.append(question)
+                readable.append(question)
             except PromptError as error:
                 self.notes += (f"A prompt of {question.kind} was left out: {error}",)
-                last = error
-        if not kept:
-            raise last
-        self.questions = tuple(kept)
+                last_error = error
+        if not readable:
+            raise last_error
+        self.questions = tuple(readable)
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
         """Run a piece; returns whether it is done, else it is to be done again."""
@@ -178,15 +194,15 @@ class Sweep(Findings):
         if trace is None:
             return False
         if self.machine is None:
-            usable = [one for one in self.request.drafters if one not in self.missing]
-            self.machine = machine_of(pair, trace, usable)
+            drafters = [name for name in self.request.drafters if name not in self.missing]
+            self.machine = machine_of(pair, trace, drafters)
         if not piece.timing and self._shorten(trace):
             return False
         self.costs.add(trace)
         if piece.timing:
             self._timed.add(piece.key)
         else:
-            self.runs.append(run_of(piece.key, piece.question, trace))
+            self.runs.append(race_figures(piece.key, piece.question, trace))
             self._predict(pair, piece, known_text(pair, trace))
         return True
 
@@ -196,25 +212,27 @@ class Sweep(Findings):
 
     def _shorten(self, trace: Trace) -> bool:
         """Whether texts are too long for short pieces here; all later ones are then shorter."""
-        stopped = trace.end is not None and "stopped" in trace.end.reasons.values()
-        is_whole = self._length == self.request.base.max_new_tokens
-        if not stopped or not is_whole or self._length <= FEWEST_TOKENS:
+        asked = self.request.base.max_new_tokens
+        is_stopped = trace.end is not None and "stopped" in trace.end.reasons.values()
+        is_shortened = self._length != asked
+        if not is_stopped or is_shortened or self._length <= FEWEST_TOKENS:
             return False
         written = [sum(len(r.emitted) for r in trace.lane(lane)) for lane in trace.lanes]
         self._length = max(FEWEST_TOKENS, min(written))
-        return self._length < self.request.base.max_new_tokens
+        return self._length < asked
 
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
-        done, settings = self._row(piece.key), self._settings(piece)
-        is_known = piece.question in self.predicted.get(piece.key, {})
-        if is_known or not is_predictable(settings, pair):
+        measured = self._row(piece.key)
+        settings = self._settings(piece)
+        is_predicted = piece.question in self.predicted.get(piece.key, {})
+        if is_predicted or not is_predictable(settings, pair):
             return
-        known = acceptance_along(pair, text, settings)
+        chances = acceptance_along(pair, text, settings)
         for row in self.rows:
-            if (row.temperature, row.drafter) == (done.temperature, done.drafter):
-                own = self._settings(Piece(row.key, piece.question))
-                rounds = predicted_rounds(pair, text, own, known)
+            if row.temperature == measured.temperature and row.drafter == measured.drafter:
+                settings_of_row = self._settings(Piece(row.key, piece.question))
+                rounds = predicted_rounds(pair, text, settings_of_row, chances)
                 self.predicted.setdefault(row.key, {})[piece.question] = rounds
 
 
@@ -254,11 +272,14 @@ def seeded(settings: Settings, repeat: int) -> Settings:
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:
+    """Bytes of the weights that this drafter needs; None where they belong to neither model."""
     needs = drafter_kind(drafter).needs
     if needs not in (None, "layers", "draft"):
-        return None  # the weights of other parts belong to neither model
-    models = [pair.target, pair.draft] if needs == "draft" else [pair.target]
-    return sum(parameter_bytes(model) for model in models if model is not None)
+        return None
+    memory = parameter_bytes(pair.target)
+    if needs == "draft" and pair.draft is not None:
+        memory += parameter_bytes(pair.draft)
+    return memory
 
 
 def _shown(place: Place, name: str) -> str:
@@ -268,23 +289,25 @@ def _shown(place: Place, name: str) -> str:
 
 def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
     """Where a race ran. drafters: those of the sweep."""
-    head = trace.header
+    header = trace.header
     target = model_name(pair.target)
     draft = None if pair.draft is None else model_name(pair.draft)
     target_place, draft_place = places_of(pair, target, draft)
-    exits = any(drafter_kind(drafter).needs == "layers" for drafter in drafters)
+    exit_layers = None
+    if any(drafter_kind(drafter).needs == "layers" for drafter in drafters):
+        exit_layers = best_exit(pair.target, pair.vocab).layers
     return Machine(
         pair=pair.name,
         target=_shown(target_place, target),
         draft=None if draft_place is None else _shown(draft_place, str(draft)),
-        device=head.device,
-        processor=head.processor,
-        dtype=head.dtype,
-        form=str(head.target["form"]),
-        threads=(head.lane_threads or {}).get("baseline", head.threads),
-        versions=head.versions,
-        date=head.date,
-        exit_layers=best_exit(pair.target, pair.vocab).layers if exits else None,
+        device=header.device,
+        processor=header.processor,
+        dtype=header.dtype,
+        form=str(header.target["form"]),
+        threads=(header.lane_threads or {}).get(BASELINE, header.threads),
+        versions=header.versions,
+        date=header.date,
+        exit_layers=exit_layers,
         target_place=target_place,
         draft_place=draft_place,
     )

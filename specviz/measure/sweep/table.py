@@ -13,6 +13,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ...prompts import Question
 from ...runs.metrics import Metrics, compute_metrics, ratio
 from ...runs.trace import Trace
 from ...runs.uncertainty import (
+    Estimate,
     Spread,
     geometric_mean,
     mean_interval,
@@ -43,7 +45,7 @@ Values = Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class OneRace:
+class RaceFigures:
     """What one race gave. key: of the configuration. question: the index of its prompt. rounds:
     with drafts. doubted: whether the machine was busy."""
 
@@ -54,11 +56,16 @@ class OneRace:
     doubted: bool
 
 
-def run_of(key: str, question: int, trace: Trace) -> OneRace:
+def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
     """The numbers of a race."""
-    found = uncertainty(trace)
-    is_doubted = found is not None and found.doubt in BUSY
-    return OneRace(key, question, compute_metrics(trace), rounds_of(trace), is_doubted)
+    doubted = uncertainty(trace)
+    return RaceFigures(
+        key=key,
+        question=question,
+        metrics=compute_metrics(trace),
+        rounds=rounds_of(trace),
+        doubted=doubted is not None and doubted.doubt in BUSY,
+    )
 
 
 @dataclass(slots=True)
@@ -72,51 +79,75 @@ class Costs:
 
     def add(self, trace: Trace) -> None:
         """Take account of a run, which may have ended early."""
-        alone, rounds = trace.lane("baseline"), trace.lane("speculative")
-        single = statistics.median(map(seconds_of, alone)) if alone and rounds else 0.0
-        if single <= 0.0:  # there was no round, or the clock is too coarse for these passes
+        rounds = trace.lane(SPECULATIVE)
+        baseline_rounds = trace.lane(BASELINE)
+        if not rounds or not baseline_rounds:
+            return
+        unit = statistics.median(map(seconds_of, baseline_rounds))  # seconds
+        if unit <= 0.0:  # the clock is too coarse for these passes
             return
         by_width: dict[int, list[Round]] = defaultdict(list)
         for r in rounds:
             by_width[1 + len(r.drafted)].append(r)
-        for width, some in ((1, alone), *by_width.items()):
-            self.verify[width].append(statistics.median(r.verify_seconds / single for r in some))
+        self._add_passes(1, baseline_rounds, unit)
+        for width, rounds_of_width in by_width.items():
+            self._add_passes(width, rounds_of_width, unit)
         drafting = [r for r in rounds if r.drafted]
         if drafting:
             # The mean: a drafter of two ways, one of which costs nothing, has no usual step.
-            spent = sum(r.draft_seconds for r in drafting) / single
+            cost = sum(r.draft_seconds for r in drafting) / unit
             drafted = sum(len(r.drafted) for r in drafting)
-            self.step[trace.header.settings.drafter].append(spent / drafted)
-        self.overhead.append(statistics.median(r.overhead_seconds / single for r in rounds))
+            self.step[trace.header.settings.drafter].append(cost / drafted)
+        self.overhead.append(statistics.median(r.overhead_seconds / unit for r in rounds))
+
+    def _add_passes(self, width: int, rounds: Sequence[Round], unit: float) -> None:
+        cost = statistics.median(r.verify_seconds / unit for r in rounds)
+        self.verify[width].append(cost)
 
     def speedup(self, drafter: str, rounds: Rounds) -> float | None:
         """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
         unknown."""
         if drafter not in self.step or len(self.verify) < 2 or not rounds:
             return None
-        step, overhead = statistics.median(self.step[drafter]), statistics.median(self.overhead)
-        known = self._by_width()
-        cost = sum(
+        step = statistics.median(self.step[drafter])
+        overhead = statistics.median(self.overhead)
+        widths, pass_costs = self._by_width()
+        cost = 0.0
+        tokens = 0
+        for counts, number in rounds.items():
             # The cost of a pass between two measured widths lies on the line through them.
-            count * (length * step + np.interp(1 + length, *known) + overhead)
-            for (length, *_), count in rounds.items()
-        )
-        tokens = sum(emitted * count for (*_, emitted), count in rounds.items())
+            target_pass = np.interp(1 + counts.drafted, widths, pass_costs)
+            cost += number * (counts.drafted * step + target_pass + overhead)
+            tokens += number * counts.emitted
         return float(tokens / cost) if cost > 0 else None
 
     def _by_width(self) -> tuple[list[int], list[float]]:
         """Rising widths, and the median cost of each, averaged with its neighbours where it falls:
         a wider pass costs no less, so a fall is noise (isotonic regression, by pooling adjacent
         violators)."""
-        blocks: list[tuple[float, int, int]] = []  # mean, samples, number of widths
-        for _, some in sorted(self.verify.items()):
-            mean, count, widths = statistics.median(some), len(some), 1
-            while blocks and blocks[-1][0] > mean:
-                before, many, wide = blocks.pop()
-                mean = (before * many + mean * count) / (many + count)
-                count, widths = many + count, wide + widths
-            blocks.append((mean, count, widths))
-        return sorted(self.verify), [mean for mean, _, widths in blocks for _ in range(widths)]
+        blocks: list[_Block] = []
+        for _, samples in sorted(self.verify.items()):
+            block = _Block(statistics.median(samples), len(samples), 1)
+            while blocks and blocks[-1].cost > block.cost:
+                block = _pooled(blocks.pop(), block)
+            blocks.append(block)
+        costs = [block.cost for block in blocks for _ in range(block.widths)]
+        return sorted(self.verify), costs
+
+
+class _Block(NamedTuple):
+    """Neighbouring widths that cost the same: their cost, the samples that it comes from, and the
+    number of widths."""
+
+    cost: float
+    samples: int
+    widths: int
+
+
+def _pooled(one: _Block, other: _Block) -> _Block:
+    samples = one.samples + other.samples
+    cost = (one.cost * one.samples + other.cost * other.samples) / samples
+    return _Block(cost, samples, one.widths + other.widths)
 
 
 @dataclass
@@ -126,7 +157,7 @@ class Findings:
 
     rows: tuple[Configuration, ...]
     questions: tuple[Question, ...]
-    runs: list[OneRace] = field(default_factory=list)
+    runs: list[RaceFigures] = field(default_factory=list)
     predicted: dict[str, dict[int, Rounds]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     missing: dict[str, str] = field(default_factory=dict)
@@ -134,35 +165,38 @@ class Findings:
 
     def table(self) -> tuple[Row, ...]:
         """Every row as it is known now."""
-        runs: dict[str, list[OneRace]] = defaultdict(list)
+        runs: dict[str, list[RaceFigures]] = {row.key: [] for row in self.rows}
         for run in self.runs:
             runs[run.key].append(run)
-        measured = {row.key: _values(runs[row.key]) for row in self.rows}
+        measured = {row.key: _measured_values(runs[row.key]) for row in self.rows}
         predicted = {row.key: self._predicted_values(row) for row in self.rows}
         marks: dict[str, Mark] = {}
         eliminated: set[str] = set()
         shifts: dict[str, float] = {}
         possible = [row for row in self.rows if row.drafter not in self.missing]
         for temperature in dict.fromkeys(row.temperature for row in possible):
-            group = [row.key for row in possible if row.temperature == temperature]
-            values = {key: measured[key] for key in group}
+            values = {
+                row.key: measured[row.key] for row in possible if row.temperature == temperature
+            }
             marks |= marked(values, predicted)
             eliminated |= slower(values)
             shifts |= fitted(values).shifts
-        return tuple(
-            Row(
-                configuration=one,
-                status=self._status(one, bool(runs[one.key]), one.key in eliminated),
-                mark=marks.get(one.key),
-                predicted=self._prediction(one, predicted[one.key]),
-                measured=self._measured(
-                    one, runs[one.key], measured[one.key], shifts.get(one.key, 0.0)
-                ),
-                memory=self.memory.get(one.drafter),
-                note=self.missing.get(one.drafter, ""),
+        rows: list[Row] = []
+        for row in self.rows:
+            key = row.key
+            shift = shifts.get(key, 0.0)
+            rows.append(
+                Row(
+                    configuration=row,
+                    status=self._status(row, bool(runs[key]), key in eliminated),
+                    mark=marks.get(key),
+                    predicted=self._prediction(row, predicted[key]),
+                    measured=self._measured(row, runs[key], measured[key], shift),
+                    memory=self.memory.get(row.drafter),
+                    note=self.missing.get(row.drafter, ""),
+                )
             )
-            for one in self.rows
-        )
+        return tuple(rows)
 
     def _predicted_values(self, row: Configuration) -> dict[int, float]:
         speeds = {
@@ -174,55 +208,74 @@ class Findings:
     def _status(self, row: Configuration, is_measured: bool, is_eliminated: bool) -> Status:
         if row.drafter in self.missing:
             return "left out"
+        if is_eliminated:
+            return "eliminated"
         if is_measured:
-            return "eliminated" if is_eliminated else "measured"
-        return "predicted" if any(self.predicted.get(row.key, {}).values()) else "planned"
+            return "measured"
+        if any(self.predicted.get(row.key, {}).values()):
+            return "predicted"
+        return "planned"
 
     def _prediction(self, row: Configuration, values: Values) -> Predicted | None:
-        total = sum(self.predicted.get(row.key, {}).values(), Counter())
+        rounds = sum(self.predicted.get(row.key, {}).values(), Counter())
+        if not rounds:
+            return None
         # Speed-ups are averaged over prompts as the measured ones are.
         speedup = math.exp(statistics.fmean(values.values())) if values else None
-        exact = row.temperature == 0.0
-        return Predicted(exact=exact, speedup=speedup, **figures(total)) if total else None
+        is_exact = row.temperature == 0.0
+        return Predicted(exact=is_exact, speedup=speedup, **figures(rounds))
 
     def _measured(
-        self, row: Configuration, runs: list[OneRace], values: Values, shift: float
+        self, row: Configuration, runs: list[RaceFigures], values: Values, shift: float
     ) -> Measured | None:
         """shift: what is added to the mean of the values, for the prompts on which it ran."""
         if not runs:
             return None
         # A greedy repeat has the same rounds again: they are counted once.
-        once = {run.question: run for run in reversed(runs)}.values()
-        total = sum((run.rounds for run in (runs if row.temperature > 0.0 else once)), Counter())
-        found = figures(total)
-        alpha = found["alpha"]
-        tokens = sum(predicted_tau(alpha or 0.0, one[0]) * count for one, count in total.items())
+        first_runs = list({run.question: run for run in reversed(runs)}.values())
+        counted_runs = runs if row.temperature > 0.0 else first_runs
+        rounds = sum((run.rounds for run in counted_runs), Counter())
+        metrics = [run.metrics for run in runs]
+        costs = [m.c for m in metrics if m.c is not None]
+        speedup = None
+        if values:
+            speedup = geometric_mean([value + shift for value in values.values()])
+        return Measured(
+            runs=len(runs),
+            prompts=len(first_runs),
+            rate=_rate(metrics, SPECULATIVE),
+            alone_rate=_rate(metrics, BASELINE),
+            speedup=speedup,
+            by_kind=self._by_kind(values),
+            tau_predicted=_tau_predicted(rounds),
+            c=statistics.median(costs) if costs else None,
+            times=_round_times(metrics),
+            doubts=sum(run.doubted for run in runs),
+            **figures(rounds),
+        )
+
+    def _by_kind(self, values: Values) -> dict[str, Estimate]:
         by_kind: dict[str, list[float]] = defaultdict(list)
         for question, value in sorted(values.items()):
             by_kind[self.questions[question].kind].append(value)
-        metrics = [run.metrics for run in runs]
-        c = [m.c for m in metrics if m.c is not None]
-        return Measured(
-            runs=len(runs),
-            prompts=len(once),
-            rate=_rate(metrics, SPECULATIVE),
-            alone_rate=_rate(metrics, BASELINE),
-            speedup=geometric_mean([v + shift for v in values.values()]) if values else None,
-            by_kind={kind: geometric_mean(some) for kind, some in by_kind.items()},
-            tau_predicted=None if alpha is None else ratio(tokens, total.total()),
-            c=statistics.median(c) if c else None,
-            times=_times(metrics),
-            doubts=sum(run.doubted for run in runs),
-            **found,
-        )
+        return {kind: geometric_mean(values_of_kind) for kind, values_of_kind in by_kind.items()}
 
 
-def _values(runs: Sequence[OneRace]) -> dict[int, float]:
-    seen: dict[int, list[float]] = defaultdict(list)
+def _measured_values(runs: Sequence[RaceFigures]) -> dict[int, float]:
+    repeats: dict[int, list[float]] = defaultdict(list)
     for run in runs:
         if run.metrics.speedup:
-            seen[run.question].append(math.log(run.metrics.speedup))
-    return {question: statistics.median(some) for question, some in seen.items()}
+            repeats[run.question].append(math.log(run.metrics.speedup))
+    return {question: statistics.median(values) for question, values in repeats.items()}
+
+
+def _tau_predicted(rounds: Rounds) -> float | None:
+    """Tokens per round by the formula, from alpha; None if no draft was judged."""
+    alpha = figures(rounds)["alpha"]
+    if alpha is None:
+        return None
+    tokens = sum(predicted_tau(alpha, counts.drafted) * number for counts, number in rounds.items())
+    return ratio(tokens, rounds.total())
 
 
 def _rate(metrics: Sequence[Metrics], lane: Lane) -> Spread:
@@ -230,7 +283,7 @@ def _rate(metrics: Sequence[Metrics], lane: Lane) -> Spread:
     return spread([rate for rate in rates if rate is not None] or [0.0])
 
 
-def _times(metrics: Sequence[Metrics]) -> RoundTimes:
+def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
     # A round of the target alone writes one token.
     alone = [m.seconds[BASELINE] / max(1, m.tokens[BASELINE]) for m in metrics]
     scale = 1000 / max(1, sum(m.rounds for m in metrics))  # from seconds to ms per round
@@ -267,17 +320,24 @@ def fitted(rows: Mapping[str, Values]) -> Fit:
     """The rows' parts in value = row + prompt, fitted by turns (least squares for an unbalanced
     table)."""
     rows = {key: values for key, values in rows.items() if values}
-    prompts = dict.fromkeys((question for values in rows.values() for question in values), 0.0)
+    if not rows:
+        return Fit({}, {})
     effects = dict.fromkeys(rows, 0.0)
+    prompt_effects = {question: 0.0 for values in rows.values() for question in values}
     for _ in range(FITS):
         for key, values in rows.items():
-            effects[key] = statistics.fmean(v - prompts[question] for question, v in values.items())
-        for question in prompts:
-            left = [v[question] - effects[key] for key, v in rows.items() if question in v]
-            prompts[question] = statistics.fmean(left)
-    usual = statistics.fmean(prompts.values()) if prompts else 0.0
+            rests = [value - prompt_effects[question] for question, value in values.items()]
+            effects[key] = statistics.fmean(rests)
+        for question in prompt_effects:
+            rests = [
+                values[question] - effects[key]
+                for key, values in rows.items()
+                if question in values
+            ]
+            prompt_effects[question] = statistics.fmean(rests)
+    usual = statistics.fmean(prompt_effects.values())
     shifts = {
-        key: usual - statistics.fmean(prompts[question] for question in values)
+        key: usual - statistics.fmean(prompt_effects[question] for question in values)
         for key, values in rows.items()
     }
     return Fit(effects, shifts)
@@ -288,23 +348,25 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
     prompts as any."""
     effects = fitted(rows).effects
     most = max(map(len, rows.values()), default=0)
-    known = [key for key in effects if 2 * len(rows[key]) >= most]
-    return max(known, key=effects.__getitem__, default=None)
+    comparable = [key for key in effects if 2 * len(rows[key]) >= most]
+    return max(comparable, key=effects.__getitem__, default=None)
 
 
-def is_open(own: Values, best: Values, predicted: Values) -> bool:
+def is_open(measured: Values, best: Values, predicted: Values) -> bool:
     """Whether a row promises more than the best one and ran on too few of its prompts to tell.
 
     The promise is compared on the prompts that both have: what is predicted, or without a
     prediction what was measured, with what the best row reached.
     """
-    if len(own.keys() & best.keys()) >= min(ENOUGH, len(best)):
+    if len(measured.keys() & best.keys()) >= min(ENOUGH, len(best)):
         return False
-    known = predicted or own
-    shared = known.keys() & best.keys()
+    promise = predicted or measured
+    if not promise:
+        return False
+    shared = promise.keys() & best.keys()
     if not shared:
-        return bool(known) and statistics.fmean(known.values()) > statistics.fmean(best.values())
-    return statistics.fmean(known[one] - best[one] for one in shared) > 0
+        return statistics.fmean(promise.values()) > statistics.fmean(best.values())
+    return statistics.fmean(promise[question] - best[question] for question in shared) > 0
 
 
 def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dict[str, Mark]:
@@ -313,15 +375,18 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
     if best is None:
         return {}
     marks: dict[str, Mark] = {best: "best"}
+    best_values = values[best]
     effects = fitted(values).effects
     behind = slower(values)
     # Faster as far as it is known, and not the best one only since it ran on too few prompts.
     ahead = {key for key, effect in effects.items() if effect > effects[best]} - behind
-    for key, own in values.items():
-        interval = difference(own, values[best], min(ENOUGH, len(values[best])))
-        if key != best and (key in ahead or is_open(own, values[best], predicted[key])):
+    for key, row_values in values.items():
+        if key == best:
+            continue
+        interval = difference(row_values, best_values, min(ENOUGH, len(best_values)))
+        if key in ahead or is_open(row_values, best_values, predicted[key]):
             marks[key] = "open"
-        elif key != best and interval is not None and interval[1] >= 0:
+        elif interval is not None and interval[1] >= 0:
             marks[key] = "tied"
     return marks
 
@@ -329,5 +394,11 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
 def slower(rows: Mapping[str, Values]) -> set[str]:
     """The rows that are slower than the best one beyond noise, on `FEWEST` prompts or more."""
     best = best_row(rows)
-    found = {key: difference(own, rows[best], FEWEST) for key, own in rows.items() if best}
-    return {key for key, interval in found.items() if key != best and interval and interval[1] < 0}
+    if best is None:
+        return set()
+    behind: set[str] = set()
+    for key, values in rows.items():
+        interval = difference(values, rows[best], FEWEST)
+        if key != best and interval is not None and interval[1] < 0:
+            behind.add(key)
+    return behind
