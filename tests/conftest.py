@@ -105,8 +105,8 @@ def pytest_collection_finish() -> None:
 
 LONG = (
     *("browser", "recorded", "test_soak", "test_injection", "test_choosing_pairs"),
-    *("test_real_pair", "test_packed_weights", "test_packed"),
-    *("test_exactness", "test_gguf", "test_static", "worker", "test_zerogpu", "test_page_faults"),
+    *("test_real_pair", "test_gguf", "test_exactness", "test_static", "worker", "test_zerogpu"),
+    *("test_page_faults", "test_packed", "test_quantize", "test_packed_weights"),
     *("test_families", "test_rerun", "test_wheel", "test_lent_gpu", "test_real_runs", "test_loop"),
     *("test_security", "test_stand_in_device", "test_below_a_path", "test_api", "test_remote"),
     *("test_strangers", "test_visitors", "test_page", "test_sites", "test_round_path", "test_head"),

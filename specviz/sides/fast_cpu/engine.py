@@ -21,7 +21,7 @@ from ...core.stopping import check_stop
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...settings import Settings
-from .blocks import BFLOAT16, KINDS
+from .blocks import KINDS
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
 from .forward import compiled_pass
 from .products import product_code
@@ -70,7 +70,7 @@ class Passes:
         self._layers = (Layer * len(layers))(*(Layer(*layer_weights(layer)) for layer in layers))
         self.plan = Plan(
             code=compiled_pass().address,
-            arranged=any(weight.kind == BFLOAT16 for weight in weights_of(module.modules())),
+            arranged=has_bfloat16(module),
             width=config.hidden_size,
             inner=config.intermediate_size,
             heads=config.num_attention_heads,
@@ -178,10 +178,21 @@ def layer_weights(layer: Any) -> list[Weight]:
 
 def weights_of(modules: Iterable[Any]) -> list[Weight]:
     """The weights of the modules; of one that is None or has none, a `Weight` of nothing."""
-    return [
-        _weight(getattr(module, "weight", None), getattr(module, "packed_as", None))
-        for module in modules
-    ]
+    return [_weight(getattr(module, "weight", None), packed_kind(module)) for module in modules]
+
+
+def packed_kind(module: Any) -> str | None:
+    """As what a module packs its weights, None if it does not."""
+    # Modules of torch take microseconds to say that they lack an attribute, and each run asks all.
+    kind: str | None = None if module is None else vars(module).get("packed_as")
+    return kind
+
+
+def has_bfloat16(module: Any) -> bool:
+    """Whether some weights of a module, or of those in it, are bf16."""
+    return any(parameter.dtype == torch.bfloat16 for parameter in module.parameters()) or any(
+        packed_kind(part) == "BF16" for part in module.modules()
+    )
 
 
 def bias_of(module: Any) -> Weight:

@@ -39,12 +39,14 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
     `SpecvizError`.
     """
+    counts = thread_counts()
+    if counts == [used_processors()] == [torch.get_num_threads()]:
+        return counts[0]  # whatever the engine; to make one takes milliseconds
     engine = make_engine(target, vocab)
     if engine.form != "compiled":
         return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()
-    counts = thread_counts()
     if len(counts) == 1:
         return counts[0]
     known = _known.setdefault(target, {})
