@@ -9,7 +9,7 @@
 # make gpu         all that only a GPU can show: CUDA tests and speeds, in less than 25 minutes
 # make engines     specviz against vLLM, which is installed for it; VLLM=PATH names its environment
 # make real        fetch the published pair of files in 4 bits and run all tests of it: its text
-#                  against transformers in fp32, bits, load time and memory
+#                  against transformers in fp32, bits, load time and memory, a visit in a browser
 # make format      let ruff format and fix what it can
 # make pictures    take the README's pictures of the page
 # make recordings  record the page's presets with the built-in pair

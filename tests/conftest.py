@@ -30,7 +30,7 @@ pytest_plugins = ["llama_server"]
 BROWSER = Path(__file__).parent / "browser"
 OWN_PAGES = {
     *("test_below_a_path", "test_choosing_pairs", "test_injection", "test_lent_gpu"),
-    "test_page_faults",
+    *("test_page_faults", "test_real_journey"),
 }
 """Browser tests that start servers of their own; those of a folder share one otherwise."""
 FORKING = {"test_faults", "test_worker"}
@@ -105,7 +105,8 @@ def pytest_collection_finish() -> None:
 
 LONG = (
     *("browser", "recorded", "test_soak", "test_injection", "test_choosing_pairs"),
-    *("test_real_pair", "test_gguf", "test_exactness", "test_static", "worker", "test_zerogpu"),
+    *("test_real_journey", "test_real_pair", "test_gguf", "test_exactness", "test_static"),
+    *("worker", "test_zerogpu"),
     *("test_page_faults", "test_packed", "test_quantize", "test_packed_weights"),
     *("test_families", "test_rerun", "test_wheel", "test_lent_gpu", "test_real_runs", "test_loop"),
     *("test_security", "test_stand_in_device", "test_below_a_path", "test_api", "test_remote"),

@@ -40,8 +40,9 @@ class Load:
     def sentence(self) -> str:
         """What is loaded, how much, for how long, and how far it is."""
         shown = shown_pair(self.pair)
-        # A sentence with the pair's whole name, perhaps that of two files, says no more than this.
-        said = "" if self.said == LOADING or self.pair in self.said else self.said
+        # These say no more than this, the second perhaps with the names of two files.
+        is_idle = self.said in (LOADING, f"Reading what {self.pair} needs.")
+        said = "" if is_idle else self.said
         return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {said}".strip()
 
     def state(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import torch
@@ -42,8 +42,8 @@ from .spec import (
     operator_spec,
     parse_pair,
 )
-from .table import suggested_draft
-from .weights import LoadOptions, ModelSource, checked_device, checked_options
+from .table import NamedPair, suggested_draft
+from .weights import DTYPES, LoadOptions, ModelSource, checked_device, checked_options
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -109,7 +109,7 @@ def examine(
     dtype, quantize, draft_quantize, device: as for `load_pair`. free: free bytes, instead of those
     of the device. tokens: the length of the text in the caches.
     """
-    names, first = _names(target, draft)
+    names, row = _names(target, draft)
     shown = [shown_model(name) for name in names]
     beside = shown[1] if len(shown) > 1 else None
     if closed := closed_sentence(names):
@@ -129,6 +129,8 @@ def examine(
     options = LoadOptions(), LoadOptions()
     with stopping("precision", found):
         options = checked_options(**precision)
+        if on_cpu and row is not None:
+            options = _unpacked_as(row, options[0]), options[1]
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
@@ -141,7 +143,9 @@ def examine(
         if loads:
             found += memory_findings(loads, devices, tokens)
         beside_it = ["head" if head else "draft"] if len(names) == 2 else []
-        drafters = drafters_for([*beside_it, *meta_pair(models[:1]).parts], first)
+        drafters = drafters_for(
+            [*beside_it, *meta_pair(models[:1]).parts], row.drafter if row else None
+        )
     if len(names) == 1:
         known = f"{suggested} is a known draft for this target"
         how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"
@@ -163,8 +167,18 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
     return examine(spec, **options)
 
 
-def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[list[str], str | None]:
-    """The models, and the drafter that the table has for their pair."""
+def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
+    """The options of the target of a row, which may unpack its file unless told otherwise."""
+    is_told = options.dtype is not None or options.quantize is not None
+    if row.target_dtype is None or is_told:
+        return options
+    return replace(options, dtype=DTYPES[row.target_dtype])
+
+
+def _names(
+    target: str | NamedSpec | ModelsSpec, draft: str | None
+) -> tuple[list[str], NamedPair | None]:
+    """The models, and the row of the table that has their pair."""
     if isinstance(target, str):
         name = target.strip()
         if draft is not None:
@@ -177,7 +191,7 @@ def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[lis
             return [name], None
         target = spec
     one, other, row = named_files(target)
-    return [one, other] if other else [one], row.drafter if row else None
+    return [one, other] if other else [one], row
 
 
 def shown_model(name: str) -> str:

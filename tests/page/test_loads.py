@@ -82,6 +82,14 @@ def test_a_pair_of_files_is_called_by_its_models_everywhere(files: tuple[Path, P
     assert [model_name(one) for one in (loaded.target, loaded.draft)] == [target, draft]
 
 
+def test_what_is_told_of_a_load_is_how_far_it_is_and_not_what_it_is_called() -> None:
+    load = loads.Load("qwen2.5-coder-1.5b")
+    load.said = "Reading what qwen2.5-coder-1.5b needs."
+    assert load.sentence.endswith(" so far.")
+    load.said = "Checking qwen2.5-coder-1.5b-instruct-q4_k_m.gguf: 40%."
+    assert load.sentence.endswith(f" so far. {load.said}")
+
+
 def test_folders_and_models_of_the_hub_are_called_without_their_places(tmp_path: Path) -> None:
     folder = tmp_path / "My-Model"
     folder.mkdir()

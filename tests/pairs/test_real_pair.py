@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from fetched_pair import fetched_files
+from fetched_pair import NAME, fetched_files
 from places import ROOT
 from toy_models import emitted_ids
 
@@ -31,6 +31,7 @@ from specviz import Pair, Settings, baseline, generate, load_pair
 from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
 from specviz.core.threads import use_threads
+from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
 from specviz.pairs.packed import unpacked
@@ -163,6 +164,19 @@ def checked_text(pair: Pair, question: str) -> list[int]:
 def test_greedy_texts_are_those_of_transformers_in_both_lanes(pair: Pair, question: str) -> None:
     assert pair.is_chat and pair.shared is None and model_name(pair.target).startswith("Qwen2.5")
     check_greedy(pair.target, pair, pair.encode(question), checked_text(pair, question))
+
+
+def test_the_doctor_counts_a_target_in_the_form_that_its_row_loads(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_MODELS", str(files[0].parent))
+    needs = {}
+    for name in (NAME, f"{NAME}-bf16"):
+        findings = {each.topic: each.sentence for each in examine(name).findings}
+        needs[name] = findings["memory"]
+    assert "Qwen2.5-Coder-1.5B-Instruct 1.6 GB as its file has it" in needs[NAME]
+    assert "Qwen2.5-Coder-1.5B-Instruct 3.3 GB as bfloat16" in needs[f"{NAME}-bf16"]
+    assert all("0.5B-Instruct 636.4 MB as its file has it" in said for said in needs.values())
 
 
 @long
