@@ -50,7 +50,7 @@ def product_code(kind: int) -> int:
     the next, bytes. w: the address of the weights, [outputs, inputs].
     """
     packed = kind in PACKED
-    together = MOST_ROWS if LAYOUTS[kind].scales is None else MOST_GROUPED_ROWS
+    together = _rows_together(kind)
 
     def multiply_rows(rows, x, x_step, w, inputs, outputs, y, y_step):
         w_step = bytes_of(kind, inputs)
@@ -98,6 +98,13 @@ def product_code(kind: int) -> int:
     signature = types.void(*[types.int64] * 8)
     address: int = cfunc(signature, cache=True)(multiply_rows).address
     return address
+
+
+def _rows_together(kind: int) -> int:
+    """How many rows are multiplied together with weights that are unpacked for it."""
+    if kind not in PACKED:
+        return MOST_UNPACKED_ROWS
+    return MOST_ROWS if LAYOUTS[kind].scales is None else MOST_GROUPED_ROWS
 
 
 def unpack(kind: str, blocks: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:
