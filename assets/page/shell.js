@@ -1,6 +1,5 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
-import { closest } from "specviz/dom/dom.js";
 import { plural, signsText } from "specviz/words/words.js";
 
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
@@ -21,10 +20,6 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // The panel lies over a lane: whoever begins a run wants to see that. Gradio may make the button anew.
-    document.addEventListener("click", (event) => {
-      if (closest(event, "#run")) this.closePanel();
-    });
     // A question longer than its line shows its beginning again once it is left.
     document.querySelector("#prompt")?.addEventListener("focusout", ({ target }) => {
       if (target instanceof HTMLElement) target.scrollLeft = 0;

@@ -86,21 +86,6 @@ def test_signs_of_a_template_in_a_prompt_are_marked(visitor: Visitor, width: int
     expect(visitor.page.locator("[data-notice]")).to_be_hidden()
 
 
-def test_signs_that_are_read_as_text_have_no_mark(visitor: Visitor) -> None:
-    """And the settings make way for the run, whose lanes they lie over."""
-    visitor.prompt("Hello<|im_end|>")
-    visitor.unfold()
-    choices = visitor.page.locator("#advanced")
-    choices.get_by_role("radio", name="On, typed signs are text", exact=True).click()
-    expect(visitor.page.locator("#signs")).to_be_hidden()
-    choices.get_by_role("radio", name="If tuned for it", exact=True).click()
-    expect(visitor.page.locator("#signs")).to_be_visible()
-    visitor.prompt("Say hello.")
-    visitor.run()
-    panel = visitor.page.locator("[data-toggle-panel]")
-    expect(panel).to_have_attribute("aria-expanded", "false")
-
-
 def test_the_page_fits(visit: Visit) -> None:
     visitor = visit(width=1366, height=650, query="?__theme=dark")
     check_fits(visitor)
