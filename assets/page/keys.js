@@ -44,11 +44,11 @@ export function listenToKeys(root, actions) {
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
   if (key in REMOTE) return document.body.classList.contains("sv-stage") ? REMOTE[key] : null;
+  if (key === "Escape") return "dismiss";
   if (isFor("input[type=range]")) return null;
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
-  if (key === "Escape") return "dismiss";
   if (document.querySelector("[data-guess]") && (key === "ArrowUp" || key === "ArrowDown" || ANSWER.test(key))) {
     return "vote";
   }

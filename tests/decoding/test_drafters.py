@@ -33,7 +33,7 @@ from specviz.core.model_facts import parameter_count, pass_bytes
 from specviz.core.ngrams import SIZES, NgramIndex
 from specviz.core.truncated import truncated_model
 from specviz.errors import PairError
-from specviz.sides import early_exit as exits
+from specviz.sides.early_exit import drafter as exits
 from specviz.sides.early_exit.drafter import best_exit, measured_exits
 
 VOCAB = 40

@@ -60,3 +60,4 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
 
     page.locator("#presets .preset").nth(1).click()
     expect(notice).to_contain_text("This recording is of another pair:")
+    page.close()  # before its server, which it asks now and then
