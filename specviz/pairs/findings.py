@@ -84,7 +84,7 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     form = f"to {shown_bytes(header.unpacked)} of bf16 in the cache folder"
-    kept = "Its weights are kept as they are" if stays else f"It is unpacked once, {form}"
+    kept = "Nothing of it is unpacked to the disk" if stays else f"It is unpacked once, {form}"
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
