@@ -184,7 +184,11 @@ def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
         yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
         return
     pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
-    better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
+    # The known draft of a target may be the one that was named.
+    is_known = hint.rpartition("/")[2] == models[1].source.shown.rpartition("/")[2]
+    better = "a draft ten times smaller usually pays better."
+    if hint and not is_known:
+        better = f"choose {hint}."
     cost = f"a draft {ratio:.1f} times smaller {pays}"
     yield warning("size", f"parameters: {shown}; {cost}: {better}")
 

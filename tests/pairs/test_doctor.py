@@ -22,7 +22,9 @@ from toy_models import tokenizer_of, words
 
 from specviz.__main__ import main
 from specviz.pairs.doctor import examine
+from specviz.pairs.findings import size_findings
 from specviz.pairs.memory import shown_bytes
+from specviz.pairs.metadata import read_metadata
 
 
 def test_a_good_pair_has_the_verdict_good(good_pair: tuple[Path, Path]):
@@ -33,6 +35,14 @@ def test_a_good_pair_has_the_verdict_good(good_pair: tuple[Path, Path]):
     assert {f.topic for f in report.findings} >= {"rollback", "context", "chat", "memory"}
     assert all(f.sentence.endswith(".") for f in report.findings)
     assert not any(str(good_pair[0].parent) in f.sentence for f in report.findings)
+
+
+def test_a_draft_that_is_too_large_is_not_told_to_choose_itself(good_pair: tuple[Path, Path]):
+    models = [read_metadata(str(folder)) for folder in reversed(good_pair)]
+    (other,) = size_findings(models, "owner/smaller")
+    assert other.level == "warning" and "choose owner/smaller." in other.sentence
+    (itself,) = size_findings(models, f"owner/{models[1].source.shown}")
+    assert itself.level == "warning" and "choose" not in itself.sentence
 
 
 def test_memory_counts_weights_and_caches(good_pair: tuple[Path, Path]):

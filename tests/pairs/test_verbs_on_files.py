@@ -16,6 +16,8 @@ from toy_models import emitted_ids
 
 from specviz import Pair, Settings, baseline, load_pair, speculate
 from specviz.__main__ import main
+from specviz.core.pair import checked_pair
+from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, other_ways
 
 RECORDED = re.compile(r"\d+\.\d+ s recorded")
 TEXT = "The cat sat on the mat. The cat sat on the"
@@ -91,3 +93,11 @@ def test_a_recording_of_files_asks_for_the_pair(
     assert main(["record", TEXT, "--pair", name, "--max-new-tokens", "4", "--out", file]) == 0
     assert main(["check", file, "--rerun"]) == 2
     assert "by a file, a folder or a server: say which with --pair." in capsys.readouterr().err
+
+
+def test_transformers_own_ways_run_beside_a_target_that_was_unpacked(name: str) -> None:
+    """Its norms stay in fp32, which modules of transformers do not take beside bf16."""
+    pair = checked_pair(load_pair(name, dtype="bfloat16"))
+    ways = other_ways(pair, Settings(max_new_tokens=4, ignore_eos=True))
+    assert {GENERATE, ASSISTED, PLAIN} == {*ways}
+    assert all(rate(TEXT) > 0 for rate in ways.values())

@@ -21,7 +21,7 @@ from ...core.registry import drafter_kind
 from ...lanes import LANE_LABELS, SPECULATIVE
 from ...result import generate
 from ...settings import Settings
-from .turns import in_fp32
+from .turns import in_fp32, in_one_dtype
 
 GENERATE = "generate()"
 ASSISTED = "generate(assistant)"
@@ -42,7 +42,8 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
     widened = in_fp32(pair)
     if widened.target is not pair.target:
         # min takes the first of equals.
-        pair = min((pair, widened), key=lambda candidate: _trial_seconds(candidate, settings))
+        candidates = in_one_dtype(pair), widened
+        pair = min(candidates, key=lambda candidate: _trial_seconds(candidate, settings))
     ways: dict[str, Callable[[str], float]] = {GENERATE: partial(_rate, pair, settings, GENERATE)}
     if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
         ways[LOOKUP] = partial(_rate, pair, settings, LOOKUP)
