@@ -61,7 +61,9 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 
     Measured once per process and pair, in less than two seconds.
     """
-    target, draft, width = pair.target, None, 1
+    target = pair.target
+    draft = None
+    width = 1
     if lane != BASELINE:
         width = Settings().gamma + 1
         draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own

@@ -12,7 +12,7 @@ same with gamma = 0, so that nothing is drafted:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -55,7 +55,7 @@ def decode(
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states, prompt or SharedPrompt())
+    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states, prompt)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -74,7 +74,7 @@ class _Run:
     decider: Decide | None = None
     memory: EarlierTexts = ()
     states: bool = False
-    prompt: SharedPrompt = field(default_factory=SharedPrompt)
+    prompt: SharedPrompt | None = None
 
     def __post_init__(self) -> None:
         pair, settings, lane = self.pair, self.settings, self.lane
@@ -103,8 +103,9 @@ class _Run:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
         self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
+        prompt = self.prompt or SharedPrompt()
         began = now(self.device)
-        seconds = {"target": self.prompt.read(self.target, read)}
+        seconds = {"target": prompt.read(self.target, read)}
         spent = now(self.device) - began  # less if another lane has read it
         forms = {"target": self.target.form}
         if self.drafter.form is not None:

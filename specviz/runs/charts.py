@@ -90,15 +90,15 @@ def all_figures(trace: Trace) -> dict[str, dict[str, dict[str, Spec]]]:
     if len(drafted) > 1:
         views |= {lane: lane for lane in drafted}
     return {
-        theme: {
-            view: {
-                name: figure.to_plotly_json()
-                for name, figure in figures(trace, theme, lane).items()
-            }
-            for view, lane in views.items()
-        }
+        theme: {view: figures_as_json(trace, theme, lane) for view, lane in views.items()}
         for theme in PALETTE
     }
+
+
+def figures_as_json(trace: Trace, theme: str, lane: Lane | None = None) -> dict[str, Spec]:
+    """`figures` as JSON."""
+    drawn = figures(trace, theme, lane)
+    return {name: figure.to_plotly_json() for name, figure in drawn.items()}
 
 
 def figures_json(trace: Trace) -> str:
@@ -150,8 +150,7 @@ def _empty_figure(title: str, ink: dict[str, str]) -> go.Figure:
 def _tokens(
     figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
 ) -> None:
-    for lane, line in zip(lanes, points, strict=True):
-        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink), shape="hv")
+    _add_lanes(figure, points, lanes, lanes, ink, shape="hv")
     figure.update_xaxes(title_text="clock, s", rangemode="tozero")
 
 
@@ -164,8 +163,7 @@ def _rates(
         _add_line(figure, alpha, "α", {"color": ink["accepted"], "dash": "solid"})
         _add_line(figure, efficiency, "efficiency", {"color": ink["bonus"], "dash": "dot"})
     else:
-        for lane, line in zip(drafted, points, strict=True):
-            _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+        _add_lanes(figure, points, drafted, lanes, ink)
     figure.update_xaxes(title_text="round", tickformat="d")
     figure.update_yaxes(range=[0, 1.04])
 
@@ -179,16 +177,14 @@ def _tau(
         _add_line(figure, measured, "measured", {"color": ink["accepted"], "dash": "solid"})
         _add_line(figure, predicted, "predicted", {"color": ink["soft"], "dash": "dash"})
     else:
-        for lane, line in zip(drafted, points, strict=True):
-            _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+        _add_lanes(figure, points, drafted, lanes, ink)
     figure.update_xaxes(title_text="round", tickformat="d")
 
 
 def _speed(
     figure: go.Figure, points: Sequence[Points], lanes: Sequence[Lane], ink: dict[str, str]
 ) -> None:
-    for lane, line in zip(lanes, points, strict=True):
-        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink))
+    _add_lanes(figure, points, lanes, lanes, ink)
     figure.update_xaxes(title_text="clock, s", rangemode="tozero")
 
 
@@ -231,9 +227,7 @@ def _positions(
             hovertemplate="%{y:.2f}<extra>α</extra>",
         )
     else:
-        for lane, line in zip(drafted, points, strict=True):
-            look = _look_of(lane, lanes, ink)
-            _add_line(figure, line, label_of(lane), look, mode="lines+markers")
+        _add_lanes(figure, points, drafted, lanes, ink, mode="lines+markers")
     figure.update_layout(bargap=0.32, hovermode="closest")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
     figure.update_xaxes(title_text="place in the draft", dtick=1)
@@ -254,6 +248,19 @@ def _requests(
         )
     figure.update_layout(hovermode="closest")
     figure.update_xaxes(title_text="kB there and back", rangemode="tozero")
+
+
+def _add_lanes(
+    figure: go.Figure,
+    points: Sequence[Points],
+    shown: Sequence[Lane],
+    lanes: Sequence[Lane],
+    ink: dict[str, str],
+    **style: str,
+) -> None:
+    """A line for each lane that is shown, with the look that it has among all."""
+    for lane, line in zip(shown, points, strict=True):
+        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink), **style)
 
 
 def _add_line(

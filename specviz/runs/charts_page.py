@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .charts import figures
+from .charts import figures_as_json
 from .palette import FONT, PALETTE
 from .trace import Trace
 
@@ -85,10 +85,7 @@ def charts_html(trace: Trace) -> str:
     """All charts of a run, as a page."""
     header = trace.header
     told = f"{header.target['name']} on {header.device}, {header.date}"
-    charts = {
-        theme: {name: figure.to_plotly_json() for name, figure in figures(trace, theme).items()}
-        for theme in PALETTE
-    }
+    charts = {theme: figures_as_json(trace, theme) for theme in PALETTE}
     return charts_page(
         (header.question or header.prompt)[:80], f"<p>{html.escape(told)}</p>", charts
     )
@@ -99,8 +96,9 @@ def charts_page(title: str, intro: str, charts: Mapping[str, Mapping[str, dict[s
     id that their element gets."""
     from plotly.offline import get_plotlyjs
 
-    light, dark = PALETTE["light"], PALETTE["dark"]
-    colours = {**light, **{f"dark_{name}": colour for name, colour in dark.items()}}
+    colours = dict(PALETTE["light"])
+    for name, colour in PALETTE["dark"].items():
+        colours[f"dark_{name}"] = colour
     return _PAGE.format(
         title=html.escape(title),
         style=_STYLE % {**colours, "font": FONT},

@@ -36,10 +36,12 @@ class Assistant:
     states = (FINAL,)
 
     def __init__(self, model: Any, target: Any) -> None:
-        self.model, self.config = model, model.config
+        self.model = model
+        self.config = model.config
         self.name_or_path = model.name_or_path
         self.embedding = target.get_input_embeddings()
-        self.device, self.step_parts = model.device, (model,)
+        self.device = model.device
+        self.step_parts = (model,)
         self.parameters = model.parameters
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
@@ -62,7 +64,8 @@ class AssistantEngine(StateReader):
     def __init__(self, assistant: Assistant, vocab: int, target: StateEngine) -> None:
         super().__init__(assistant.device, vocab)
         assert isinstance(target, EagerEngine)  # no other engine runs a Gemma 4
-        self._assistant, self._target = assistant, target
+        self._assistant = assistant
+        self._target = target
         self._read = 0  # tokens that the target has read
         self._drafted = 0  # tokens of the chain that were read
         self._state = torch.empty(0)

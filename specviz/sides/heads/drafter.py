@@ -84,7 +84,8 @@ class NgramHeadDrafter(HeadDrafter):
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         super().__init__(pair, run, target)
-        self._run, self._kept = run, dict(KEPT)
+        self._run = run
+        self._kept = dict(KEPT)
         self._index = NgramIndex()
         self._size = self._begin = 0  # of the last match that was copied, and of the text then
 
@@ -94,7 +95,8 @@ class NgramHeadDrafter(HeadDrafter):
         likely = self._kept.get(size, 0.0)
         if likely < LEAST:
             return super().draft(ids, -(-count // SHARE))
-        self._size, self._begin = size, len(ids)
+        self._size = size
+        self._begin = len(ids)
         copies = min(count, max(2, math.ceil(2 * likely)))
         return Draft.certain(self._index.copied(start, copies), self._run)
 

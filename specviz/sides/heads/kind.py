@@ -30,10 +30,10 @@ def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -
 def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
     """What a header says of a head: it may have been trained on shorter texts, but it reads any
     length."""
-    from ...core.header import described
+    from ...core import header
 
     assert pair.head is not None
-    return described(pair.head, form, None)
+    return header.described(pair.head, form, None)
 
 
 HEAD = DrafterKind(

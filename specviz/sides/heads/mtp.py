@@ -36,13 +36,15 @@ class MtpHead:
     states = (FINAL,)
 
     def __init__(self, model: Any, target: Any) -> None:
-        self.model, self.count = model, len(model.layers)
+        self.model = model
+        self.count = len(model.layers)
         self.width = int(text_config(target).hidden_size)
         self.config = target.config
         self.name_or_path = f"{target.name_or_path}, MTP layers"
         self.parameters = partial(own_parameters, model)
         first = next(self.parameters())
-        self.device, self.dtype = first.device, first.dtype
+        self.device = first.device
+        self.dtype = first.dtype
         self.step_parts = model.layers[-1], model.shared_head
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
@@ -71,7 +73,8 @@ class MtpEngine(StateReader):
         super().__init__(head.device, vocab)
         from transformers.cache_utils import MtpCache  # which older versions lack
 
-        self._model, self._layers = head.model, head.count
+        self._model = head.model
+        self._layers = head.count
         self._cache: Any = MtpCache(config=head.model.config)
         self._cache.activate_past_recording()
         none = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
@@ -123,7 +126,8 @@ class MtpEngine(StateReader):
         """The outputs [n, width] of the pass that reads the tokens which `_ids` has just got."""
         if len(self._unread):
             self._step = 0
-            states, self._unread = self._unread, self._unread[:0]
+            states = self._unread
+            self._unread = self._unread[:0]
         else:
             self._step += 1
             past_all = self._step >= self._layers
