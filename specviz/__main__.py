@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .console import degrade_signs, escaped
+from .environment import collector_paused
 from .errors import SpecvizError
 from .options import Parser
 
@@ -146,7 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = parser_of(words).parse_args(words)
-            command = VERBS[options.verb].command()
+            with collector_paused():
+                command = VERBS[options.verb].command()
             return command.run(options) or 0
         finally:  # also after --help
             sys.stdout.flush()
@@ -167,7 +169,10 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
     for name, verb in VERBS.items():
         of_verb = verbs.add_parser(name, help=verb.help)
-        add_options = verb.command().add_options if name in arguments[:1] else None
+        if name not in arguments[:1]:
+            continue
+        with collector_paused():
+            add_options = verb.command().add_options
         if add_options is not None:
             add_options(of_verb)
     return parser

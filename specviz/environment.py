@@ -5,8 +5,10 @@ Here are the variables that decoding reads; `specviz.variables` has the others, 
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +38,19 @@ def has_numba() -> bool:
 def on_zerogpu() -> bool:
     """Whether this is a Space that is lent a GPU for one call at a time."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's search for cycles of garbage. What imports and loading make lives on, and
+    looking through all of it again and again takes a second of the eight of a large pair."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 Form: TypeAlias = tuple[Callable[[str], T], str]

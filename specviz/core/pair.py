@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
-from .ends import end_ids, named_end_ids
+from .ends import control_tokens, end_ids, named_end_ids
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
     chat_ids,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
+
+_sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
+"""Of each tokenizer the number of its tokens, and what `tokenizer_size` found then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +193,14 @@ class Pair:
         the end of text that they name, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
-        turn_end = self.tokenizer.get_vocab().get(CHATML_END)
         named = named_end_ids(self.target, self.tokenizer)
-        if CHATML_END in str(template) and turn_end is not None and named:
-            return turn_end in named
-        return bool(template)
+        if CHATML_END not in str(template) or not named:
+            return bool(template)
+        control = control_tokens(self.tokenizer)
+        if any(control.get(i) == CHATML_END for i in named):
+            return True
+        turn_end = self.tokenizer.get_vocab().get(CHATML_END)  # of a large vocabulary this is slow
+        return turn_end is None or turn_end in named
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
         """The ids of a prompt, which is text or a list of ids.
@@ -239,7 +246,12 @@ class Pair:
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
-    return 1 + max(tokenizer.get_vocab().values())
+    # A pair is made twice, with its models' shapes and with their weights.
+    count, size = _sizes.get(tokenizer, (None, 0))
+    if count != len(tokenizer):
+        size = 1 + max(tokenizer.get_vocab().values())
+        _sizes[tokenizer] = len(tokenizer), size
+    return size
 
 
 def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
@@ -24,11 +25,23 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 WARM_TOKENS = 4  # of the prompt, twice: longer than what n-grams look for
 WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
 
+_settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
+"""Of each target whose compiled passes are slow, the kinds of lanes that were warmed up."""
+
 
 def warm_up(
     pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
 ) -> None:
-    """Run a lane for a few rounds that nobody sees. Raises `Stopped`."""
+    """Run a lane for a few rounds that nobody sees. Raises `Stopped`.
+
+    Where compiled passes take tens of milliseconds, this is done once in a process: their code is
+    loaded then, and reading a prompt, which every lane begins with, wakes the threads. The target
+    alone runs the passes of a lane with drafts.
+    """
+    settled = _settled.setdefault(pair.target, set())
+    kind = (settings.drafter, settings.verdict, settings.greedy, states)
+    if kind in settled or (lane == BASELINE and settled):
+        return
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
     # are found and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
@@ -36,9 +49,12 @@ def warm_up(
     events = decode(pair, short, few, lane, states=states)
     with closing(events):
         begun = time.perf_counter()
-        for event in islice(events, 1 + WARM_ROUNDS):
+        form = prefilled(events).forms["target"]
+        for _ in islice(events, WARM_ROUNDS):
             check_stop()
-            if isinstance(event, Round) and time.perf_counter() - begun > WARM_SECONDS:
+            if time.perf_counter() - begun > WARM_SECONDS:
+                if form == "compiled" and lane != BASELINE:
+                    settled.add(kind)
                 return
 
 

@@ -30,7 +30,7 @@ from specviz.core.engine_choice import make_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.verdicts import decide
 from specviz.pairs.gguf import read_gguf
-from specviz.pairs.packed import unpacked
+from specviz.pairs.packed_weights import unpacked
 from specviz.sides.fast_cpu import engine as module
 
 SCALES = {

@@ -215,7 +215,7 @@ MUTANTS = [
     Mutant("weights", "q5_0_codes", "_repeated(-16)", "_repeated(-8)", BLOCKS),
     Mutant("weights", "widen_codes", "BLOCK_BYTES[Q5_0]", "BLOCK_BYTES[Q8_0]", BLOCKS),
     Mutant("weights", "_halves_apart", "pairs.transpose(1, 2).reshape(rows.shape)", "rows", "packed"),
-    Mutant("weights", "_fill", "/= data.view", "*= data.view", "packed"),
+    Mutant("weights", "_fill", "/= weights.tensors", "*= weights.tensors", "packed"),
     Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
     Mutant("weights", "_check_scales", "(halves & 0x7C00) == 0x7C00", "halves == 0x7C00", "packed"),
     Mutant("weights", "end_ids_of", "sorted(ids | spelled_ends(control))", "sorted(ids)", "packed"),

@@ -34,7 +34,7 @@ from specviz.core.threads import use_threads
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
-from specviz.pairs.packed import unpacked
+from specviz.pairs.packed_weights import unpacked
 from specviz.pairs.unpack import plain_weights
 
 pytestmark = pytest.mark.real
