@@ -154,10 +154,10 @@ class EngineKind:
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module, right to
         about half an order of magnitude: a static form makes fewer and cheaper calls, and in
         compiled passes only the work itself is left.
-    extra_token: what each further token adds to a pass on a processor, in passes of one token: the
-        faster a pass reads, the sooner arithmetic is its limit. On two cores of an AMD EPYC, six
-        tokens of the built-in target take 2.2 times as long as one in compiled passes, and 1.7
-        times as long in transformers' modules.
+    extra_token: what each further token adds to a pass of a small model on a processor, in passes
+        of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
+        an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled
+        passes, and 1.7 times as long in transformers' modules.
     """
 
     name: str

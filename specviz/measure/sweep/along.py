@@ -233,7 +233,7 @@ class DraftsAlong:
         self._drafter = make_drafter(pair, context, path)
         self.room = self._drafter.room
         c = self._drafter.step_cost() / pass_cost(pair.target, engine.form)
-        self.costs = (c, extra_token_cost(pair.device, engine.form))
+        self.costs = (c, extra_token_cost(pair.target, engine.form))
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another: entry

@@ -101,7 +101,7 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
         )
     form = make_engine(model, vocab).form
     ids = _own_text(model, vocab)
-    whole, extra_token = pass_cost(model, form), extra_token_cost(ids.device, form)
+    whole, extra_token = pass_cost(model, form), extra_token_cost(model, form)
     p = _softmax(model, vocab, ids)
     found = []
     for depth in _depths(layers):
