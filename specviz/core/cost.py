@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 EXTRA_TOKEN_ELSEWHERE = 0.01
 
 # Bytes that compiled passes could read of a large model in the same time, on two cores of an AMD
-# EPYC: while they unpack one weight of few bits, and while they compute one more token with a
-# weight, plain or packed.
-UNPACKING = 0.45
+# EPYC: while they unpack a weight and multiply with it, whatever its bits are, and while they
+# compute one more token with a weight, plain or packed.
+UNPACKING = 1.3
 COMPUTING = 0.2
 COMPUTING_PACKED = 0.35
 LARGE = 200_000_000  # bytes of a model that no cache of a processor holds
@@ -46,8 +46,9 @@ def pass_cost(model: LanguageModel, form: str, layers: int | None = None) -> flo
     if isinstance(model, ModelElsewhere):
         return model.pass_cost()
     model = model if layers is None else truncated_model(model, layers)
-    unpacking = UNPACKING * pass_weights(model).packed
-    return pass_bytes(model) + unpacking + _call_cost([model], torch.device(model.device), form)
+    weights = pass_weights(model)
+    read = pass_bytes(model) - weights.packed_bytes + UNPACKING * weights.packed
+    return read + _call_cost([model], torch.device(model.device), form)
 
 
 def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> tuple[float, float]:

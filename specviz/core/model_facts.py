@@ -67,26 +67,28 @@ def pass_bytes(model: Any) -> int:
 
 
 class PassWeights(NamedTuple):
-    """How many weights a pass multiplies with: plain numbers, and those packed in blocks."""
+    """How many weights a pass multiplies with: plain numbers, and those packed in blocks, which
+    take `packed_bytes`."""
 
     plain: int
     packed: int
+    packed_bytes: int
 
 
 def pass_weights(model: Any) -> PassWeights:
     """The weights of a pass: all of a model, without an untied embedding table."""
     table = _untied_table(model)
     packed = {
-        id(module.weight): module.numbers
+        module.weight: module.numbers
         for module in model.modules()
         if hasattr(module, "numbers") and module.weight is not table
     }
     plain = sum(
         parameter.numel()
         for parameter in model.parameters()
-        if id(parameter) not in packed and parameter is not table
+        if parameter not in packed and parameter is not table
     )
-    return PassWeights(plain, sum(packed.values()))
+    return PassWeights(plain, sum(packed.values()), sum(weight.nbytes for weight in packed))
 
 
 def _untied_table(model: Any) -> Any:
