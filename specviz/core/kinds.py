@@ -48,7 +48,8 @@ class DrafterKind:
     cost: what one of its steps costs, about: a pass of the "draft" model, of the "target", or
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
-    described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
+    described: (pair, engine, layers) -> that description, if it is not that of `Pair.draft`; engine
+        is the name of the one that drafts.
     deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
         for tables of what to deploy, from a package that brings a drafter; those of this one are
         in `measure.sweep.deploy`.

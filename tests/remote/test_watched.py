@@ -26,7 +26,7 @@ from specviz.runs.series import series
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
 from specviz.sides.watched.engines import spread
-from specviz.sides.watched.steps import Counts, Step, Word, reconciled
+from specviz.sides.watched.steps import Counts, Step, StreamedToken, reconciled
 from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)
@@ -147,7 +147,7 @@ def test_llama_cpps_steps_are_told_as_they_come() -> None:
 
 
 def chunks_of(*lengths: int) -> list[Step]:
-    return [Step([Word(1, "x", float(i))] * length) for i, length in enumerate(lengths)]
+    return [Step([StreamedToken(1, "x", float(i))] * length) for i, length in enumerate(lengths)]
 
 
 @pytest.mark.parametrize(

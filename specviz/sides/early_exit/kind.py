@@ -20,12 +20,12 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     return EarlyExitDrafter(pair, run, target)
 
 
-def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
-    """What a header says of the layers that draft."""
+def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
+    """As `drafter.described_exit`."""
     from .drafter import described_exit
 
     assert layers is not None
-    return described_exit(pair, form, layers)
+    return described_exit(pair, engine, layers)
 
 
 EARLY_EXIT = DrafterKind(

@@ -27,13 +27,13 @@ def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -
     return NgramHeadDrafter(pair, run, target)
 
 
-def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
+def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
     """What a header says of a head: it may have been trained on shorter texts, but it reads any
     length."""
     from ...core import header
 
     assert pair.head is not None
-    return header.described(pair.head, form, None)
+    return header.described(pair.head, engine, None)
 
 
 HEAD = DrafterKind(
