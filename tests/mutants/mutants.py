@@ -239,6 +239,6 @@ MUTANTS = [
     Mutant("told", "fitted", "usual - statistics.fmean", "0 * statistics.fmean", "intervals"),
     Mutant("told", "marked", "key in ahead or ", "", "intervals"),
     Mutant("told", "_pays", 'row.mark in ("best", "open")', 'row.mark == "best"', "engine_settings"),
-    Mutant("told", "_gguf", "quote(model.gguf or placeholder)", "model.gguf or placeholder", "engine_settings"),
+    Mutant("told", "gguf_file", "quote(model.gguf or placeholder)", "model.gguf or placeholder", "engine_settings"),
     Mutant("told", "_fault", "parameter.default is Parameter.empty", "False", "api"),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.kinds import DrafterKind
+from ...other_engines import Deployed, EngineTexts, Machine, generate
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -28,11 +29,18 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
     return described_exit(pair, engine, layers)
 
 
+def deployed_exit(row: Deployed, machine: Machine) -> EngineTexts:
+    """As `DrafterKind.deployed`."""
+    text = generate(row, f"assistant_early_exit={machine.exit_layers}")
+    return {"transformers": (text, "It is meant for models that were trained for early exit.")}
+
+
 EARLY_EXIT = DrafterKind(
     name="early-exit",
     beside=3,
     make=make_drafter,
     described=described,
+    deployed=deployed_exit,
     label="early exit",
     clause="the target’s own first layers guess ahead",
     who="The target’s own first layers guess",

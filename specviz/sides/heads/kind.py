@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.kinds import DrafterKind
+from ...other_engines import Deployed, EngineTexts, Machine
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -36,11 +37,17 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
     return header.described(pair.head, engine, None)
 
 
+def deployed_head(row: Deployed, machine: Machine) -> EngineTexts:
+    """As `DrafterKind.deployed`: which form an engine reads depends on the head."""
+    return {"": ("", "Settings for a head are not written here.")}
+
+
 HEAD = DrafterKind(
     name="head",
     beside=5,
     make=make_head_drafter,
     described=described,
+    deployed=deployed_head,
     label="head",
     choice="Head on the target",
     clause="a layer on the target guesses ahead",
@@ -57,6 +64,7 @@ NGRAM_HEAD = DrafterKind(
     beside=6,
     make=make_ngram_head_drafter,
     described=described,
+    deployed=deployed_head,
     label="n-grams or head",
     choice="Copies, else the head",
     clause="guesses are copied, or made by a layer",
