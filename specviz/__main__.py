@@ -14,7 +14,7 @@ from .options import Parser
 
 
 class Command(NamedTuple):
-    """What does a verb. run: given its parsed options, it returns the exit status, None for 0.
+    """What a verb does. run: given its parsed options, it returns the exit status, None for 0.
     add_options: adds them to a parser; None if there are none."""
 
     run: Callable[[Any], int | None]
@@ -22,8 +22,8 @@ class Command(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """help: what it does, in a line. command: imports what does it, so that a command line imports
-    only what its own verb needs."""
+    """A verb of the command line. help: what it does, in a line. command: imports its code, so that
+    a command line imports only what its own verb needs."""
 
     help: str
     command: Callable[[], Command]
@@ -168,13 +168,13 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     parser = Parser(prog="specviz", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
     for name, verb in VERBS.items():
-        of_verb = verbs.add_parser(name, help=verb.help)
+        verb_parser = verbs.add_parser(name, help=verb.help)
         if name not in arguments[:1]:
             continue
         with collector_paused():
             add_options = verb.command().add_options
         if add_options is not None:
-            add_options(of_verb)
+            add_options(verb_parser)
     return parser
 
 

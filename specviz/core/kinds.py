@@ -48,10 +48,10 @@ class DrafterKind:
     cost: what one of its steps costs, about: a pass of the "draft" model, of the "target", or
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
-    described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
-    deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
-        for tables of what to deploy, from a package that brings a drafter; those of this one are
-        in `measure.sweep.deploy`.
+    described: (pair, engine, layers) -> that description, if it is not that of `Pair.draft`; engine
+        is the name of the one that drafts.
+    deployed: (row, machine) -> by engine, "" for all others, the same drafter's settings and a
+        note, for tables of what to deploy: empty settings if the engine cannot do this.
     drafts: whether it drafts anything.
     beside: its place among the drafters that race side by side, the lowest first.
     package: name and version of the package that brought it; None for those of this one.

@@ -65,9 +65,13 @@ class OptimalGamma(Policy):
     """
 
     def __init__(self, most: int, c: float, extra_token: float) -> None:
-        self._most, self._c, self._extra_token = most, c, extra_token
-        self._accepted = self._judged = FIRST_ACCEPTED
-        self._idle = 0
+        self._most = most
+        self._c = c
+        self._extra_token = extra_token
+        # Over recent rounds, the older ones with less weight.
+        self._accepted = FIRST_ACCEPTED
+        self._judged = FIRST_ACCEPTED
+        self._idle = 0  # rounds without drafts in a row
         self.gamma = self._best()
 
     @property
@@ -102,7 +106,9 @@ def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) ->
 def predicted_tau(alpha: float, gamma: int) -> float:
     """Expected tokens per round, (1 - alpha^(gamma + 1)) / (1 - alpha), if acceptances are
     independent (equation 1)."""
-    return gamma + 1.0 if alpha == 1.0 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    if alpha == 1.0:
+        return gamma + 1.0
+    return (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
 def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float) -> float:

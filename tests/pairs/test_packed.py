@@ -77,7 +77,7 @@ def test_a_file_writes_what_transformers_writes_with_its_numbers(
     assert weights_form(pair.target) == kind and weights_form(pair.draft_model) == kind
     assert pair.shared is None and pair.target.config.gguf_digest.startswith("sha256:")
     for model in (pair.target, pair.draft_model):
-        assert make_engine(model, pair.vocab).form == "compiled"
+        assert make_engine(model, pair.vocab).name == "compiled"
     ids = pair.encode(PROMPT, chat="off")
     wanted = greedy_ids(target.model, ids, COUNT, pair.vocab)
     assert both_lanes(pair, ids) == (wanted, wanted)
@@ -129,7 +129,7 @@ def test_scaled_positions_are_those_of_transformers(name: str, tmp_path: Path) -
     file = tiny_file(tmp_path, "Q8_0", writing=writing(), rope_parameters=parameters)
     pair = load_pair(f"{file.path}+none")
     engine = make_engine(pair.target, pair.vocab)
-    assert engine.form == "compiled"
+    assert engine.name == "compiled"
     ids = torch.randint(pair.vocab, (200,), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         known = file.model(ids[None]).logits[0, :, : pair.vocab]
