@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,16 +107,20 @@ def read_weights(
 
     name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
     are, but for a kind that passes read faster in another one. ended: once it is set, nobody waits
-    for the rest. Raises `PairError` if the file cannot be read or holds weights that are no
-    numbers.
+    for the weights, and `CancelledError` is raised. Raises `PairError` if the file cannot be read
+    or holds weights that are no numbers.
     """
+
+    def check_ended(_: int = 0) -> None:
+        if ended is not None and ended.is_set():
+            raise CancelledError
+
     tensors: dict[str, HeldTensor] = {}
     with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(digest_of, header.path)
+        digest = pool.submit(digest_of, header.path, check_ended)
         for key, data in _tensors(header, name, on_progress):
             tensors[key] = _held(header, key, data, dtype)
-            if ended is not None and ended.is_set():
-                break
+            check_ended()
         return PackedWeights(tensors, digest.result())
 
 
