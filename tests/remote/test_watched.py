@@ -168,7 +168,7 @@ def test_counts_are_held_to_the_text(
     lengths: tuple[int, ...], drafted: Any, accepted: Any, expected: list[int] | None
 ) -> None:
     steps = reconciled(chunks_of(*lengths), Counts(drafted, accepted))
-    assert (steps and [len(step.words) for step in steps]) == expected
+    assert (steps and [len(step.tokens) for step in steps]) == expected
     if steps:
         assert sum(step.drafted or 0 for step in steps) == sum(drafted)
 
