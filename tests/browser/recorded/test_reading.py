@@ -18,7 +18,8 @@ CODE = (
     ("+Here", "+ it is", "*:\n\n"),
     ("-def", "~ f", ">``"),  # a fence in two tokens, behind a refused guess
     ("+`python", "+\n", "+def f(s):\n", "*    "),
-    ("+return s", "-;\n", "~}", ">\n\n"),
+    ("- raise s", "~;\n", ">return s"),
+    ("-;\n", "~}", ">\n\n"),
     ("+    # end", "+\n", "+```", "*\n"),
     ("+\n", "+Done", "-!", "~\n\n", ">."),
 )
@@ -61,9 +62,13 @@ DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].
   }
   return copy.innerHTML;
 })"""
-# What is seen of a lane's text.
-SEEN = """(lane) => document.querySelector(`[data-lane=${lane}] .sv-stream`).innerText
-  .replaceAll("\\u00a0", " ").split("\\n").map((line) => line.trimEnd()).join("\\n").trim()"""
+# What somebody gets who copies a lane's text.
+COPIED = """(lane) => {
+  getSelection().selectAllChildren(document.querySelector(`[data-lane=${lane}] .sv-stream > div`));
+  const text = String(getSelection());
+  getSelection().removeAllRanges();
+  return text.replaceAll("\\u00a0", " ").split("\\n").map((line) => line.trimEnd()).join("\\n").trim();
+}"""
 
 
 @pytest.fixture
@@ -154,7 +159,7 @@ def test_the_text_alone_is_what_was_emitted(visitor: Visitor, opened: Trace) -> 
     read(visitor, "text")
     expected = "Here it is:\npython\ndef f(s):\n    return s\n\n    # end\n\nDone."
     for name in ("speculative", "baseline"):
-        seen = visitor.page.evaluate(SEEN, name)
+        seen = visitor.page.evaluate(COPIED, name)
         assert [line for line in seen.split("\n") if line] == [
             line for line in expected.split("\n") if line
         ]
