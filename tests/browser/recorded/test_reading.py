@@ -45,14 +45,19 @@ ROWS = """(lane) => {
     };
   });
 }"""
-# Where each line of code begins: the words of every row, by the line of the screen that they are in.
-BEGINNINGS = """(lane) => [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)].map((row) => {
-  const lines = {};
-  for (const word of row.querySelectorAll(".t:not(.rejected, .ignored) .w:not(.blank, .nl)")) {
-    for (const { left, top } of word.getClientRects()) lines[Math.round(top)] ??= Math.round(left);
-  }
-  return Object.values(lines);
-})"""
+# Where each row of code begins, and where the lines do on which it goes on.
+BEGINNINGS = """(lane) => {
+  const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
+  return rows.map((row) => {
+    const lines = {};
+    for (const word of row.querySelectorAll(".t:not(.rejected, .ignored) .w:not(.blank, .nl)")) {
+      for (const { left, top } of word.getClientRects()) {
+        lines[Math.round(top)] ??= Math.round(left);
+      }
+    }
+    return Object.values(lines);
+  });
+}"""
 # A lane as it stands, but for which marks are full.
 DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].map((text) => {
   const copy = text.cloneNode(true);
@@ -67,7 +72,8 @@ COPIED = """(lane) => {
   getSelection().selectAllChildren(document.querySelector(`[data-lane=${lane}] .sv-stream > div`));
   const text = String(getSelection());
   getSelection().removeAllRanges();
-  return text.replaceAll("\\u00a0", " ").split("\\n").map((line) => line.trimEnd()).join("\\n").trim();
+  const lines = text.replaceAll("\\u00a0", " ").split("\\n");
+  return lines.map((line) => line.trimEnd()).join("\\n").trim();
 }"""
 
 
