@@ -62,7 +62,7 @@ class ReadAhead:
 
     def __init__(self, free: int) -> None:
         self._free = free
-        self._thread = ThreadPoolExecutor(2, "weights")
+        self._thread = ThreadPoolExecutor(1, "weights")
         self._reading: dict[Path, Future[PackedWeights]] = {}
         self._ended = threading.Event()
 

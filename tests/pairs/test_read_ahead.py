@@ -53,6 +53,31 @@ def test_weights_are_the_same_whatever_is_made_meanwhile(
         assert torch.equal(beside.tensors[name].data, data)
 
 
+def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
+    """Who watches is told of one file at a time."""
+    names = ("one", "two")
+    headers = [read_gguf(tiny_file(tmp_path, "Q4_0", name=name).path) for name in names]
+    second_began = Event()
+    order: list[str] = []
+
+    def reading_first(_: Progress) -> None:
+        order.append("one")
+        second_began.wait(0.01)  # which would let it come between, if it could
+
+    def reading_second(_: Progress) -> None:
+        order.append("two")
+        second_began.set()
+
+    with ReadAhead(free=10**9) as ahead:
+        for header, name, watcher in zip(
+            headers, names, (reading_first, reading_second), strict=True
+        ):
+            ahead.begin(header, name, None, watcher)
+        for header, name in zip(headers, names, strict=True):
+            ahead.weights(header, name, None, None)
+    assert set(order) == {*names} and order == sorted(order)
+
+
 def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -> None:
     header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
     ended = Event()
