@@ -120,7 +120,7 @@ function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
 export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
   const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
   const value = drafter !== null && offered.includes(drafter) ? drafter : offered[0];
-  return { __type__: "update", choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
+  return { choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
 }
 
 /** @param {Settings} settings */

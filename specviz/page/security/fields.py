@@ -65,14 +65,12 @@ LIKE = 0.6  # how alike two names must be for one to be told in the place of the
 _CALL = re.compile(r"/gradio_api/call/(?P<named>v2/)?(?P<endpoint>\w+)/?")
 
 
-def check_fields(
-    path: str, raw: bytes, programs: Mapping[str, Signature], names: Mapping[int, str]
-) -> None:
+def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> None:
     """Raise `Refused` if the body of a call has a field that does not exist, lacks one, or has one
     with a value that none can have. Other requests, and what is no JSON, are not looked at.
 
     The body is an object of fields, or has a list of values in their order as "data". programs: the
-    endpoints for programs by name, with their parameters. names: of events, by "fn_index".
+    parameters of endpoints by name, in the order of their numbers, which "fn_index" gives.
     """
     try:
         body = orjson.loads(raw)
@@ -85,8 +83,8 @@ def check_fields(
     endpoint = ""
     if call:
         endpoint = call["endpoint"]
-    elif isinstance(number, int):
-        endpoint = names.get(number, "")
+    elif isinstance(number, int) and 0 <= number < len(programs):
+        endpoint = list(programs)[number]
     if endpoint not in programs:
         return
     parameters = programs[endpoint].parameters

@@ -1,0 +1,123 @@
+"""The events of programs and of the page on their way through Gradio: what begins one, and the
+streams that bring its results. From both it is seen who reads what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .addresses import API
+from .sessions import Sessions
+
+_VALUE = re.compile(rb'event: generating\n|data: \{"msg":"process_generating"')
+_END = re.compile(rb'event: (complete|error)\n|data: \{"msg":"process_completed"')
+LEAVES_AFTER = 0.05  # seconds; until then Gradio's stream has begun
+
+Pass = Callable[[Receive, Send], Awaitable[None]]
+"""Has Gradio answer a request."""
+
+
+class Listener:
+    """Notes events and their readers. app: Gradio's application, with no guard before it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self.sessions = Sessions(self._leave)
+
+    async def begin(
+        self, passed: Pass, raw: bytes, client: str, receive: Receive, send: Send
+    ) -> None:
+        """Pass on a request that begins an event, and note the event. Raises `Refused`."""
+        session = _field(raw, "session_hash")
+        parts: list[bytes] = []
+
+        async def noted(message: Message) -> None:
+            parts.append(message.get("body", b""))
+            is_last = message["type"] == "http.response.body" and not message.get("more_body")
+            event = _field(b"".join(parts), "event_id") if is_last else None
+            if event is not None:
+                self.sessions.begun(event, session, client)
+            await send(message)
+
+        with self.sessions.arriving(client):
+            if session in self._leaving:  # Gradio would take the new event for an old one
+                await self._leaving[session]
+            await passed(receive, noted)
+
+    async def read(self, passed: Pass, name: str, receive: Receive, send: Send) -> None:
+        """Pass on the results of a session for as long as they are read."""
+        with self.sessions.reading(name) as session:
+
+            async def watched() -> Message:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    session.left = True
+                return message
+
+            async def counted(message: Message) -> None:
+                await send(message)
+                body = message.get("body", b"")
+                if _VALUE.match(body):
+                    self.sessions.sent(session, name)
+                elif _END.match(body):
+                    session.unfinished -= 1
+
+            await passed(watched, counted)
+
+    def _leave(self, name: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._gone(name))
+        self._leaving[name] = task
+        task.add_done_callback(lambda _: self._leaving.pop(name, None))
+
+    async def _gone(self, name: str) -> None:
+        """Open a stream of the session in Gradio and end it: what Gradio then forgets is the
+        session with all its results."""
+        asked = 0
+        begun = asyncio.Event()
+
+        async def receive() -> Message:
+            nonlocal asked
+            asked += 1
+            if asked > 1:  # Gradio's own question, which the first would answer for good
+                await asyncio.Event().wait()
+            await begun.wait()
+            await asyncio.sleep(LEAVES_AFTER)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            begun.set()
+
+        scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": API + "queue/data",
+            "raw_path": (API + "queue/data").encode(),
+            "root_path": "",
+            "query_string": b"session_hash=" + quote(name).encode(),
+            "headers": [(b"host", b"localhost")],
+            "client": None,
+            "server": ("localhost", 80),
+        }
+        with contextlib.suppress(Exception):  # Gradio may have forgotten it before
+            await self._app(scope, receive, send)
+
+
+def _field(raw: bytes, name: str) -> str | None:
+    """A text in a JSON object; None if it has none of this name."""
+    try:
+        value: Any = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else None
