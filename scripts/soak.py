@@ -85,7 +85,7 @@ def main() -> int:
 
 def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     """Run both parts; returns their results, the counts before and after, and all problems."""
-    from specviz.page.look import SESSIONS
+    from specviz.page.server import SESSIONS
 
     few: dict[str, Any] = {"url": url, "visitors": 6, "tokens": 4}
     many = {"url": url, "visitors": plan.visitors, "strangers": plan.strangers}

@@ -57,8 +57,8 @@ def inline_scripts() -> list[str]:
     return [_hashed(text) for text in _INLINE.findall(_read("index.html"))]
 
 
-# Plotly puts two style elements into the page: an empty one, whose rules it then sets one by one, and
-# that of its maps.
+# Plotly puts two style elements into the page: an empty one, whose rules it then sets one by one,
+# and that of its maps.
 INLINE_STYLES = [
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
     "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",

@@ -53,8 +53,8 @@ class Endpoints:
     ) -> None:
         """Add a function or a generator as an endpoint of its name.
 
-        places: for its calls, if there are not enough for all. signature: its parameters, unless the function
-        itself has them.
+        places: for its calls, if there are not enough for all. signature: its parameters, unless
+        the function itself has them.
         """
         signature = signature or inspect.signature(function, eval_str=True)
 

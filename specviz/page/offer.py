@@ -31,8 +31,8 @@ from .controls import (
 )
 from .files import find_recordings
 from .names import shown_pair
-from .questions import MOST_DRAWS
 from .public import PLOTLY_NAME
+from .questions import MOST_DRAWS
 from .security.addresses import FILES, QUESTION_PATH
 from .sweeps import choose_config
 

@@ -5,35 +5,24 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from ..environment import BUILTIN
-from ..errors import SpecvizError
-from ..settings import Settings
 from ..variables import AUTH, MCP
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
-from .choices import Offers, chosen_pair
-from .controls import (
-    DEFAULTS,
-    checked_others,
-    checked_prompt,
-    checked_settings,
-    compared_with,
-)
-from .delivery import delivery_functions, delta_of, deltas
+from .delivery import delivery_functions
 from .doctor import Doctor, doctor_questions
 from .document import INLINE_STYLES, inline_scripts
 from .endpoints import Endpoints
 from .failures import PageQuestion
 from .files import FileReader
-from .jobs import Run
+from .live import add_run
 from .offer import presets_of
 from .public import RECORDINGS
 from .questions import question_functions
@@ -49,6 +38,10 @@ from .sweeps import choosing_functions
 
 log = logging.getLogger(__name__)
 
+IDLE = 0.02  # seconds between looks for new events
+NO_PROGRESS = (
+    1.0  # seconds between looks for news of Gradio's progress bars, of which there are none
+)
 SESSIONS = 200  # of clients that Gradio remembers; runs are not among them
 
 NO_TOOLS = (
@@ -104,7 +97,11 @@ class Page(gr.Server):
             run_history=False,
             **options,
         )
-        limit_connections(self.get_blocks().server.config)
+        blocks = self.get_blocks()
+        limit_connections(blocks.server.config)
+        # Gradio looks for new events a thousand times a second, which would disturb engines.
+        blocks._queue.sleep_when_free = IDLE
+        blocks._queue.progress_update_sleep_when_free = NO_PROGRESS
 
     def close(self) -> None:
         """Stop serving it, also if visitors keep connections open."""
@@ -135,7 +132,7 @@ def build_page(
     )
     endpoints = Endpoints(page, page.guard.sessions, page.guard.programs)
     add_api(endpoints, runs, examiner, pair)
-    _add_run(endpoints, runs, examiner.offers, pair)
+    add_run(endpoints, runs, examiner.offers, pair)
     add_routes(
         page,
         questions=questions,
@@ -148,30 +145,6 @@ def build_page(
     )
     runs.start(pair)
     return page
-
-
-def _add_run(endpoints: Endpoints, runs: RunQueue, offers: Offers, own: str) -> None:
-    def run(asked: str) -> Iterator[str]:
-        """Race all lanes for the page; yields deltas for its player. asked: JSON, an object with
-        the session of a tab, a prompt, the names of a pair, what lanes differ in, and settings."""
-        wish = orjson.loads(asked)
-        session = str(wish["session"])[:64]
-        prompt = wish["prompt"]
-        try:
-            settings = checked_settings({name: wish[name] for name in DEFAULTS})
-            naming = (wish[name] for name in ("pair", "target", "draft", "weights"))
-            pair = chosen_pair(*naming, own=own)
-            prompt = checked_prompt(prompt)
-            compared = compared_with(settings, wish["lanes"], offers.of(pair))
-            lanes = checked_others(settings, compared)
-        except SpecvizError as error:
-            refused = Run(session, "", "", Settings())
-            refused.refuse(str(error))
-            yield delta_of(refused.state(""))
-            return
-        yield from deltas(runs, Run(session, pair, prompt, settings, lanes))
-
-    endpoints.add(run, is_public=False)
 
 
 def _keep_no_statistics() -> None:

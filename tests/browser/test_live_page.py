@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from filed import legend_counts
 from playwright.sync_api import expect
-from visitor import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, wait_for, Visit, Visitor
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
@@ -102,7 +102,7 @@ def check_fits(visitor: Visitor) -> None:
     """No screen scrolls sideways, and none of a computer does at all."""
     for width, height in ((1440, 900), (390, 844), (1366, 650)):
         visitor.page.set_viewport_size({"width": width, "height": height})
-        visitor.page.wait_for_function(FITS, arg=width > 1000)
+        wait_for(visitor.page, FITS, arg=width > 1000)
 
 
 def test_keys_play_step_and_stay_silent_while_typing(visitor: Visitor) -> None:
@@ -261,5 +261,5 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
 
     visitor.prompt("the mat")
     visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_function("window.specviz.trace?.header.prompt === 'the mat'")
+    wait_for(visitor.page, "window.specviz.trace?.header.prompt === 'the mat'")
     visitor.state("ended")

@@ -9,7 +9,7 @@ import pytest
 from forked_page import ForkedPage
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
-from visitor import PATIENCE, Visitor
+from visitor import PATIENCE, wait_for, Visitor
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 
@@ -36,7 +36,7 @@ def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor
     visitor.set("number input for Length", 400)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
-    page.wait_for_function("window.specviz.trace?.rounds.length > 20")
+    wait_for(page, "window.specviz.trace?.rounds.length > 20")
     server.kill()
     expect(notice).to_contain_text("connection to the server was lost", timeout=PATIENCE)
     visitor.state("error")

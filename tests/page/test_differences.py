@@ -19,7 +19,7 @@ from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
 from specviz.page.questions import NOT_PARTED, TOO_LONG, question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.security.blocks import answering
+from specviz.page.failures import answering
 from specviz.worker.client import LocalWorker
 
 

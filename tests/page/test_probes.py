@@ -13,7 +13,7 @@ from page_server import Site, served
 from waiting import until
 
 from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
-from specviz.page.look import PAGE
+from specviz.runs.html import PAGE
 
 
 @pytest.fixture(scope="module")

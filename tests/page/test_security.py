@@ -28,7 +28,7 @@ from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.files import FileReader
-from specviz.page.look import PAGE
+from specviz.runs.html import PAGE
 from specviz.page.security import blocks, guard, requests
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers

@@ -22,7 +22,7 @@ from specviz.page.delivery import delivery_functions
 from specviz.page.jobs import Run
 from specviz.page.questions import question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.security.blocks import answering
+from specviz.page.failures import answering
 from specviz.worker.client import LocalWorker
 
 SETTINGS = Settings(gamma=3, temperature=1.0, seed=3, max_new_tokens=8)

@@ -16,7 +16,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.files import FileReader
-from specviz.page.look import RECORDINGS
+from specviz.page.public import RECORDINGS
 from specviz.runs.charts import all_figures
 from specviz.runs.charts_page import charts_html
 from specviz.runs.html import embedded_html, imports, standalone_html

@@ -1,7 +1,7 @@
 // What a change of the controls means for the page, and what the page wants of the controls.
 
 import { usualTemperature } from "specviz/run/address.js";
-import { drafterControl } from "specviz/run/controls.js";
+import { drafterControl, keptDrafter } from "specviz/run/controls.js";
 import { Controls } from "specviz/controls/controls.js";
 import { Doctor } from "specviz/controls/doctor.js";
 import { find } from "specviz/dom/dom.js";
@@ -98,9 +98,8 @@ export function connectControls(page) {
     if ("error" in report) return;
     if (pair === OTHER) named = report.drafters;
     doctor.examined = report.models;
-    // Models that a visitor names begin with their own drafter.
-    const isNew = isByHand && pair === OTHER && report.models !== before;
-    offerDrafters(isNew ? null : String(controls.record.drafter));
+    const { drafter } = controls.record;
+    offerDrafters(keptDrafter({ drafter: String(drafter), pair: String(pair), models: report.models, before, isByHand }));
     follow();
   }
 

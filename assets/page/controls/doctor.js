@@ -45,6 +45,12 @@ export class Doctor {
   }
 }
 
+/** @param {DoctorReport["findings"]} findings */
+export function worstFirst(findings) {
+  const levels = Object.keys(MARKS);
+  return [...findings].sort((one, other) => levels.indexOf(one.level) - levels.indexOf(other.level));
+}
+
 /** @param {DoctorReport} report */
 function told({ verdict, summary, findings, fetch }) {
   const said = [element("p", verdict, summary)];
@@ -52,9 +58,7 @@ function told({ verdict, summary, findings, fetch }) {
     said.push(element("p", "sv-reading", "Run does it, if the hub answers. Whoever runs this page does it before with ",
       element("code", "", fetch), "."));
   }
-  const levels = Object.keys(MARKS);
-  const sorted = [...findings].sort((one, other) => levels.indexOf(one.level) - levels.indexOf(other.level));
-  const rows = sorted.map(({ level, topic, sentence }) => element("li", level,
+  const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,
     element("i", "", { role: "img", "aria-label": level }, MARKS[level]),
     element("span", "", element("b", "", topic), ` ${sentence}`)));
   return rows.length ? [...said, element("ul", "", ...rows)] : said;

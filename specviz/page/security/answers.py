@@ -77,8 +77,12 @@ class Answer:
         if self._muted:
             return
         if message["type"] == "http.response.start":
-            if message["status"] >= 400:
-                await self.refuse(message["status"])
+            status = message["status"]
+            if status == 500 and self._scope["method"] == "POST":
+                # Endpoints and questions handle their failures: here, the body was malformed.
+                status = 400
+            if status >= 400:
+                await self.refuse(status)
             else:
                 await self._begin(message["status"], message["headers"])
         else:

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 import orjson
 
-from .requests import MOST_ARGUMENTS, Refused, is_plain
+from .requests import MOST_ARGUMENTS, NOT_OURS, Refused, is_plain
 
 ELSEWHERE = {
     "content": "prompt",
@@ -95,6 +95,8 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
             return
         if len(values) > len(parameters):
             raise Refused(400, _TOO_MANY.format(endpoint, len(parameters), len(values)))
+        if not call and len(values) < len(parameters):  # Gradio's clients send all of them
+            raise Refused(400, NOT_OURS)
         given = dict(zip(parameters, values, strict=False))
     fault = _fault(given, endpoint, parameters)
     if fault is not None:

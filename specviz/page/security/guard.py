@@ -97,7 +97,6 @@ class Guard:
                 answer.added["retry-after"] = str(refused.retry)
             await answer.refuse(refused.status, str(refused))
         except Exception as error:
-            # Endpoints and questions handle their failures: here, the body was malformed.
             if scope["method"] == "POST":
                 log.info("a request was malformed: %s", brief(error))
                 await answer.refuse(400)
