@@ -15,7 +15,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 import gradio as gr
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CapacityLimiter, to_thread
 
 from ..errors import SpecvizError
 from ..worker.failures import FAILED
@@ -117,15 +117,26 @@ class Endpoints:
     ) -> AsyncGenerator[Any, None]:
         """The values of a function or of a generator, each made in a thread."""
         if not inspect.isgeneratorfunction(function):
-            yield await to_thread.run_sync(lambda: function(*values), limiter=self._threads)
+            yield await self._in_thread(function, *values)
             return
         generator: Generator[Any, None, None] = function(*values)
         try:
             while True:
-                value = await to_thread.run_sync(next, generator, _END, limiter=self._threads)
+                value = await self._in_thread(next, generator, _END)
                 if value is _END:
                     return
                 yield value
         finally:
-            with CancelScope(shield=True):
-                await to_thread.run_sync(generator.close, limiter=self._threads)
+            await self._in_thread(generator.close)
+
+    async def _in_thread(self, function: Callable[..., Any], *values: Any) -> Any:
+        """What a function returns that may block. Whoever is cancelled waits for its end: no
+        generator can be closed while it makes a value."""
+        work = asyncio.ensure_future(
+            to_thread.run_sync(function, *values, limiter=self._threads)
+        )
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            raise

@@ -39,9 +39,7 @@ from .sweeps import choosing_functions
 log = logging.getLogger(__name__)
 
 IDLE = 0.02  # seconds between looks for new events
-NO_PROGRESS = (
-    1.0  # seconds between looks for news of Gradio's progress bars, of which there are none
-)
+NO_PROGRESS = 1.0  # seconds between looks for news of progress bars, of which there are none
 SESSIONS = 200  # of clients that Gradio remembers; runs are not among them
 
 NO_TOOLS = (

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
+from anyio import move_on_after
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .addresses import API
@@ -18,6 +19,7 @@ from .sessions import Sessions
 
 _VALUE = re.compile(rb'event: generating\n|data: \{"msg":"process_generating"')
 _END = re.compile(rb'event: (complete|error)\n|data: \{"msg":"process_completed"')
+ENDS_WITHIN = 5.0  # seconds that endpoints have to end when their reader has left
 LEAVES_AFTER = 0.05  # seconds; until then Gradio's stream has begun
 
 Pass = Callable[[Receive, Send], Awaitable[None]]
@@ -53,13 +55,25 @@ class Listener:
             await passed(receive, noted)
 
     async def read(self, passed: Pass, name: str, receive: Receive, send: Send) -> None:
-        """Pass on the results of a session for as long as they are read."""
+        """Pass on the results of a session for as long as they are read.
+
+        Whoever leaves amid them ends the endpoints, and what they still say is read in the client's
+        place: Gradio then keeps nothing of them.
+        """
+        over = asyncio.Event()
+        has_left = False
         with self.sessions.reading(name) as session:
 
             async def watched() -> Message:
+                nonlocal has_left
                 message = await receive()
-                if message["type"] == "http.disconnect":
-                    session.left = True
+                if message["type"] == "http.disconnect" and session.unfinished > 0:
+                    if not has_left:
+                        has_left = True
+                        self.sessions.leave(session, name)
+                    with move_on_after(ENDS_WITHIN):
+                        await over.wait()
+                        await asyncio.sleep(LEAVES_AFTER)  # Gradio's stream then ends by itself
                 return message
 
             async def counted(message: Message) -> None:
@@ -69,6 +83,8 @@ class Listener:
                     self.sessions.sent(session, name)
                 elif _END.match(body):
                     session.unfinished -= 1
+                    if session.unfinished <= 0:
+                        over.set()
 
             await passed(watched, counted)
 
@@ -79,17 +95,26 @@ class Listener:
 
     async def _gone(self, name: str) -> None:
         """Open a stream of the session in Gradio and end it: what Gradio then forgets is the
-        session with all its results."""
+        session with all its results. A stream that ends by itself, because there was a result,
+        leaves the session behind."""
+        with contextlib.suppress(Exception):  # Gradio may have forgotten it before
+            while not await self._ended(name):
+                pass
+
+    async def _ended(self, name: str) -> bool:
+        """Whether a stream of this session waited for results until it was ended."""
         asked = 0
+        has_ended = False
         begun = asyncio.Event()
 
         async def receive() -> Message:
-            nonlocal asked
+            nonlocal asked, has_ended
             asked += 1
             if asked > 1:  # Gradio's own question, which the first would answer for good
                 await asyncio.Event().wait()
             await begun.wait()
             await asyncio.sleep(LEAVES_AFTER)
+            has_ended = True
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
@@ -109,8 +134,8 @@ class Listener:
             "client": None,
             "server": ("localhost", 80),
         }
-        with contextlib.suppress(Exception):  # Gradio may have forgotten it before
-            await self._app(scope, receive, send)
+        await self._app(scope, receive, send)
+        return has_ended
 
 
 def _field(raw: bytes, name: str) -> str | None:

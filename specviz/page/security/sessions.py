@@ -39,14 +39,15 @@ _END = object()
 @dataclass
 class Session:
     """client: whose events these are. unfinished: events of which nobody has read the end. streams:
-    that are open. unread: results that were made and not sent. left: whether its reader went before
-    the end. events: their ids. silent: the timer that forgets it."""
+    that are open. gone: those of them whose client has left. left: whether one has. unread: results
+    that were made and not sent. events: their ids. silent: the timer that forgets it."""
 
     client: str
     unfinished: int = 0
     streams: int = 0
-    unread: int = 0
+    gone: int = 0
     left: bool = False
+    unread: int = 0
     events: list[str] = field(default_factory=list)
     silent: asyncio.TimerHandle | None = None
 
@@ -124,6 +125,7 @@ class Sessions:
             yield session
         finally:
             session.streams -= 1
+            session.gone = min(session.gone, session.streams)
             if not session.streams and self._sessions.get(name) is session:
                 self._closed(name, session)
 
@@ -136,6 +138,12 @@ class Sessions:
             self._read.append(name)
         self.forget(name)
 
+    def leave(self, session: Session, name: str) -> None:
+        """The client of one of its streams has left, before the end."""
+        session.gone += 1
+        session.left = True
+        self._wake(name)
+
     def sent(self, session: Session, name: str) -> None:
         """A result has gone to the reader of this session."""
         session.unread = max(0, session.unread - 1)
@@ -144,7 +152,7 @@ class Sessions:
     def is_read(self, name: str) -> bool:
         """Whether somebody reads this session."""
         session = self._sessions.get(name)
-        return session is not None and session.streams > 0
+        return session is not None and session.streams > session.gone
 
     async def come(self, name: str) -> bool:
         """Wait for a reader, for up to `PATIENCE`; whether there is one."""
@@ -196,7 +204,7 @@ class Sessions:
     async def _caught_up(self, name: str) -> None:
         """Wait while a reader is behind."""
         session = self._sessions.get(name)
-        while session is not None and session.streams and session.unread >= MOST_UNREAD:
+        while session is not None and self.is_read(name) and session.unread >= MOST_UNREAD:
             await self._news(name)
 
     def _fall_silent(self, name: str, session: Session) -> None:
