@@ -132,9 +132,7 @@ class Endpoints:
     async def _in_thread(self, function: Callable[..., Any], *values: Any) -> Any:
         """What a function returns that may block. Whoever is cancelled waits for its end: no
         generator can be closed while it makes a value."""
-        work = asyncio.ensure_future(
-            to_thread.run_sync(function, *values, limiter=self._threads)
-        )
+        work = asyncio.ensure_future(to_thread.run_sync(function, *values, limiter=self._threads))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

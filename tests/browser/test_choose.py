@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import expect
-from visitor import PATIENCE, wait_for, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
 

@@ -20,7 +20,7 @@ from filed import settings, tokens
 from forked_page import forked_page
 from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
-from visitor import PATIENCE, wait_for, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 from specviz import Trace
 from specviz.errors import TraceError
@@ -201,9 +201,7 @@ def test_files_their_names_and_every_text_in_them(
     for trace in hostile_traces:
         open_file(visitor, next(names), orjson.dumps(trace))
         prompt = trace["header"]["prompt"]
-        wait_for(visitor.page,
-            "(text) => window.specviz.trace?.header.prompt === text", arg=prompt
-        )
+        wait_for(visitor.page, "(text) => window.specviz.trace?.header.prompt === text", arg=prompt)
         visitor.page.locator("[data-scrub]").press("End")
         look_around(visitor)
     badge = visitor.page.locator("[data-badge]").inner_text()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from filed import legend_counts
 from playwright.sync_api import expect
-from visitor import PATIENCE, wait_for, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""

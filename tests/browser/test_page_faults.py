@@ -9,7 +9,7 @@ import pytest
 from forked_page import ForkedPage
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
-from visitor import PATIENCE, wait_for, Visitor
+from visitor import PATIENCE, Visitor, wait_for
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 

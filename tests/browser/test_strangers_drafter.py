@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from forked_page import forked_page
 from playwright.sync_api import expect
-from visitor import PATIENCE, wait_for, Visit
+from visitor import PATIENCE, Visit, wait_for
 
 from specviz.runs.recording import read_recording
 

@@ -9,7 +9,7 @@ import pytest
 from filed import emitted
 from playwright.sync_api import expect
 from reference_costs import explain
-from visitor import PATIENCE, headline_of, wait_for, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, headline_of, wait_for
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics

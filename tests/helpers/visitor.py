@@ -142,10 +142,7 @@ class Visitor:
         first event has come, the page shows the one before."""
         self.page.evaluate("window.before = window.specviz.trace")
         button.click()
-        wait_for(
-            self.page,
-            "window.specviz.trace && window.specviz.trace !== window.before"
-        )
+        wait_for(self.page, "window.specviz.trace && window.specviz.trace !== window.before")
         self.page.evaluate(FRAMES)
 
     def trace(self) -> dict[str, Any]:

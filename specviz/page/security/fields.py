@@ -89,18 +89,21 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
         return
     parameters = programs[endpoint].parameters
     given = body
+    is_short = False
     if not (call and call["named"]):
         values = body.get("data", [])
         if not isinstance(values, list):
             return
         if len(values) > len(parameters):
             raise Refused(400, _TOO_MANY.format(endpoint, len(parameters), len(values)))
-        if not call and len(values) < len(parameters):  # Gradio's clients send all of them
-            raise Refused(400, NOT_OURS)
+        # Gradio's clients send all of them, and the page its one.
+        is_short = not call and len(values) < len(parameters)
         given = dict(zip(parameters, values, strict=False))
     fault = _fault(given, endpoint, parameters)
     if fault is not None:
         raise Refused(400, fault)
+    if is_short:
+        raise Refused(400, NOT_OURS)
 
 
 def _fault(

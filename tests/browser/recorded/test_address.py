@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from filed import settings
 from playwright.sync_api import Page, expect
-from visitor import wait_for, Visit
+from visitor import Visit, wait_for
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}<script>alert(2)</script>"
 
@@ -34,8 +34,9 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     visitor.state("running")
     page = visitor.page
     # It is written a moment after the last change, the settings before what is shown.
-    wait_for(page,
-        "[...new URLSearchParams(location.search).keys()].join().endsWith('seed,recording,theme')"
+    wait_for(
+        page,
+        "[...new URLSearchParams(location.search).keys()].join().endsWith('seed,recording,theme')",
     )
     assert query_of(page) == asked
     assert page.evaluate("document.body.classList.contains('dark')")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from visitor import wait_for, Visit
+from visitor import Visit, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES, Lane

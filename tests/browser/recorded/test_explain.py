@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, expect
-from visitor import wait_for, Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 from wording import chance, milliseconds, visible
 
 from specviz import Round, Token, Trace

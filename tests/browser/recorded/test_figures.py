@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
-from visitor import two_places, wait_for, Visitor
+from visitor import Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.core.policy import MOST_GAMMA

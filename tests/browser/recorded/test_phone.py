@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from visitor import wait_for, Visitor
+from visitor import Visitor, wait_for
 
 LANES = """() => ["speculative", "baseline"].map((name) => {
   const { left, top, right, bottom } =
@@ -43,7 +43,8 @@ def test_a_thumb_takes_hold_of_the_scrubber(visitor: Visitor) -> None:
     wait_for(visitor.page, "window.specviz.events > 0")
     for share in (0.25, 0.75):
         page.mouse.click(box["x"] + share * box["width"], box["y"] + 30)
-        wait_for(page,
+        wait_for(
+            page,
             "(share) => Math.abs(window.specviz.position / window.specviz.events - share) < 0.1",
             arg=share,
         )

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from scripted_runs import scripted
 from toy_recordings import saved
-from visitor import wait_for, Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 from specviz import Trace
 
@@ -61,8 +61,9 @@ def opened(visitor: Visitor, tmp_path: Path) -> Trace:
     wait_for(visitor.page, "window.specviz.trace")
     visitor.page.evaluate("window.specviz.trace.isOld = true")
     visitor.page.locator("[data-open]").set_input_files(file)
-    wait_for(visitor.page,
-        "window.specviz.trace.header.question === 'Write f.' && !window.specviz.trace.isOld"
+    wait_for(
+        visitor.page,
+        "window.specviz.trace.header.question === 'Write f.' && !window.specviz.trace.isOld",
     )
     seek(visitor, 10_000)
     return trace

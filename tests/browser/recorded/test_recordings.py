@@ -17,7 +17,7 @@ from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
 from toy_recordings import SAMPLED, recorded, saved, sentence, values
-from visitor import two_places, wait_for, Visit, Visitor
+from visitor import Visit, Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
@@ -237,8 +237,8 @@ def opened_at_its_end(visitor: Visitor, name: str) -> Trace:
     raw = (RECORDINGS / f"{name}.json.gz").read_bytes()
     trace = read_recording(raw)
     opened(visitor, raw, f"{name}.json.gz")
-    wait_for(visitor.page,
-        "p => window.specviz.trace?.header.prompt === p", arg=trace.header.prompt
+    wait_for(
+        visitor.page, "p => window.specviz.trace?.header.prompt === p", arg=trace.header.prompt
     )
     bar = visitor.page.locator("[data-scrub]")
     bar.fill(str(bar.get_attribute("max")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from filed import emitted
 from playwright.sync_api import Page, expect
 from serve_recorded import UNLUCKY
-from visitor import wait_for, Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 MEASURES = """() => {
   const sizes = (selector) => [...document.querySelectorAll(selector)]

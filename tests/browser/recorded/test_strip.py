@@ -9,7 +9,7 @@ from typing import Any
 from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from playwright.sync_api import Page, expect
 from toy_recordings import SAMPLED, recorded, saved
-from visitor import PATIENCE, wait_for, Visit
+from visitor import PATIENCE, Visit, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.environment import ASSETS
