@@ -59,24 +59,24 @@ class Endpoints:
         signature = signature or inspect.signature(function, eval_str=True)
 
         async def stream(request: gr.Request, *values: Any) -> AsyncGenerator[Any, None]:
-            note(request.request.scope)
+            _note(request)
             results = self._limited(function, values, places)
             async for result in self._sessions.heard(str(request.session_hash), results):
                 yield result
 
         async def answer(request: gr.Request, *values: Any) -> Any:
-            note(request.request.scope)
+            _note(request)
             results = self._limited(function, values, places)
             async with aclosing(self._sessions.heard(str(request.session_hash), results)) as found:
                 return await anext(found, None)
 
-        endpoint = stream if inspect.isgeneratorfunction(function) else answer
+        endpoint: Any = stream if inspect.isgeneratorfunction(function) else answer
         endpoint.__name__ = function.__name__
         endpoint.__doc__ = function.__doc__
         # Gradio reads both, and shows them to programs.
         asked = Parameter("request", Parameter.POSITIONAL_OR_KEYWORD, annotation=gr.Request)
         parameters = [asked, *signature.parameters.values()]
-        endpoint.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        endpoint.__signature__ = signature.replace(parameters=parameters)
         endpoint.__annotations__ = {one.name: one.annotation for one in parameters}
         endpoint.__annotations__["return"] = signature.return_annotation
         self._programs[function.__name__] = signature
@@ -138,3 +138,8 @@ class Endpoints:
         except asyncio.CancelledError:
             await asyncio.wait({work})
             raise
+
+
+def _note(request: gr.Request) -> None:
+    assert request.request is not None
+    note(request.request.scope)

@@ -36,7 +36,7 @@ class Story:
 
     def __init__(self) -> None:
         self.gone: list[str] = []
-        self.known = Sessions(self.gone.append)
+        self.known = Sessions(lambda name, _: self.gone.append(name))
         self.source = Source()
         self.found: list[int] = []
         for name in ("a", "b"):
@@ -178,9 +178,9 @@ def test_where_there_are_too_many_the_one_goes_that_nobody_has_read_for_longest(
             with one.known.arriving("another"):
                 assert one.gone == ["b"]
             one.known.begun("third", None, "another")
-            with one.known.reading("third"), pytest.raises(Refused) as refused:
-                with one.known.arriving("one more"):
-                    pass
+            third = one.known.reading("third")
+            with third, pytest.raises(Refused) as refused, one.known.arriving("one more"):
+                pass
             assert refused.value.status == 503 and refused.value.retry
         one.task.cancel()
 

@@ -21,6 +21,7 @@ _VALUE = re.compile(rb'event: generating\n|data: \{"msg":"process_generating"')
 _END = re.compile(rb'event: (complete|error)\n|data: \{"msg":"process_completed"')
 ENDS_WITHIN = 5.0  # seconds that endpoints have to end when their reader has left
 LEAVES_AFTER = 0.05  # seconds; until then Gradio's stream has begun
+STOPS_AFTER = 0.5  # seconds; until then an endpoint has noticed that it is not wanted any more
 
 Pass = Callable[[Receive, Send], Awaitable[None]]
 """Has Gradio answer a request."""
@@ -39,20 +40,21 @@ class Listener:
     ) -> None:
         """Pass on a request that begins an event, and note the event. Raises `Refused`."""
         session = _field(raw, "session_hash")
-        parts: list[bytes] = []
+        answer: list[Message] = []
 
-        async def noted(message: Message) -> None:
-            parts.append(message.get("body", b""))
-            is_last = message["type"] == "http.response.body" and not message.get("more_body")
-            event = _field(b"".join(parts), "event_id") if is_last else None
-            if event is not None:
-                self.sessions.begun(event, session, client)
-            await send(message)
+        async def kept(message: Message) -> None:
+            answer.append(message)
 
         with self.sessions.arriving(client):
             if session in self._leaving:  # Gradio would take the new event for an old one
                 await self._leaving[session]
-            await passed(receive, noted)
+            await passed(receive, kept)
+        event = _field(b"".join(message.get("body", b"") for message in answer), "event_id")
+        if event is not None:
+            self.sessions.begun(event, session, client)
+        # Only now, as the client reads the results at once.
+        for message in answer:
+            await send(message)
 
     async def read(self, passed: Pass, name: str, receive: Receive, send: Send) -> None:
         """Pass on the results of a session for as long as they are read.
@@ -88,21 +90,22 @@ class Listener:
 
             await passed(watched, counted)
 
-    def _leave(self, name: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._gone(name))
+    def _leave(self, name: str, is_over: bool) -> None:
+        after = LEAVES_AFTER if is_over else STOPS_AFTER
+        task = asyncio.get_running_loop().create_task(self._gone(name, after))
         self._leaving[name] = task
         task.add_done_callback(lambda _: self._leaving.pop(name, None))
 
-    async def _gone(self, name: str) -> None:
+    async def _gone(self, name: str, after: float) -> None:
         """Open a stream of the session in Gradio and end it: what Gradio then forgets is the
         session with all its results. A stream that ends by itself, because there was a result,
         leaves the session behind."""
         with contextlib.suppress(Exception):  # Gradio may have forgotten it before
-            while not await self._ended(name):
+            while not await self._ended(name, after):
                 pass
 
-    async def _ended(self, name: str) -> bool:
-        """Whether a stream of this session waited for results until it was ended."""
+    async def _ended(self, name: str, after: float) -> bool:
+        """Whether a stream of this session waited for results until it was ended. after: seconds."""
         asked = 0
         has_ended = False
         begun = asyncio.Event()
@@ -113,7 +116,7 @@ class Listener:
             if asked > 1:  # Gradio's own question, which the first would answer for good
                 await asyncio.Event().wait()
             await begun.wait()
-            await asyncio.sleep(LEAVES_AFTER)
+            await asyncio.sleep(after)
             has_ended = True
             return {"type": "http.disconnect"}
 

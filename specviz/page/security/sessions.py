@@ -55,10 +55,10 @@ class Session:
 class Sessions:
     """The sessions with unfinished events or open streams; no other one leaves anything behind.
 
-    leave: has Gradio forget a session.
+    leave: has Gradio forget a session; it is told whether all of its events have ended.
     """
 
-    def __init__(self, leave: Callable[[str], None]) -> None:
+    def __init__(self, leave: Callable[[str, bool], None]) -> None:
         self._leave = leave
         self._sessions: dict[str, Session] = {}
         self._events: dict[str, str] = {}  # sessions by event
@@ -155,9 +155,15 @@ class Sessions:
         return session is not None and session.streams > session.gone
 
     async def come(self, name: str) -> bool:
-        """Wait for a reader, for up to `PATIENCE`; whether there is one."""
+        """Wait for a reader, for up to `PATIENCE`; whether there is one. An endpoint may begin before
+        the answer that names its event, and so before its session is known."""
+        was_known = False
         with move_on_after(PATIENCE):
             while not self.is_read(name):
+                is_known = name in self._sessions
+                if was_known and not is_known:
+                    return False
+                was_known = is_known
                 await self._news(name)
         return self.is_read(name)
 
@@ -195,7 +201,7 @@ class Sessions:
             self._events.pop(event, None)
         session.streams = 0
         self._wake(name)
-        self._leave(name)
+        self._leave(name, session.unfinished <= 0)
 
     async def _left(self, name: str) -> None:
         while self.is_read(name):
