@@ -58,8 +58,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def choose(visitor: Visitor, pair: str) -> None:
     visitor.settings()
-    visitor.page.get_by_label("Pair", exact=True).click()
-    visitor.page.get_by_role("option").filter(has_text=pair).first.click()
+    pairs = visitor.page.get_by_label("Pair", exact=True)
+    label = pairs.locator("option").filter(has_text=pair).first.text_content()
+    pairs.select_option(label=label)
 
 
 def name_models(visitor: Visitor, target: Path, draft: Path) -> None:

@@ -341,7 +341,7 @@ def test_the_sign_in_page_works_under_the_policy(browser: Browser) -> None:
         visitor.page.goto(address)
         visitor.page.get_by_label("username").fill("somebody")
         visitor.page.get_by_label("password").fill("sesame")
-        visitor.page.get_by_role("button", name="Login").click()
+        visitor.page.get_by_role("button", name="Sign in").click()
         visitor.page.wait_for_selector("[data-player][data-ready]")
         assert not [one for one in visitor.problems if "Content Security" in one]
         context.close()

@@ -44,7 +44,10 @@ def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor
     assert kept > 20
 
     server.start()
-    # Gradio loads the page anew once it has found the server.
+    expect(notice).to_contain_text("The server is back", timeout=PATIENCE)
+    assert len(visitor.trace()["rounds"]) == kept
+    page.reload()
+    visitor.ready()
     expect(notice).to_contain_text("loaded anew", timeout=PATIENCE)
     expect(page.locator("[data-lane=baseline] [data-index]").first).to_be_visible()
     assert len(visitor.trace()["rounds"]) == kept

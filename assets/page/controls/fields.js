@@ -93,6 +93,12 @@ function range(control, usual, heard) {
     slider.style.setProperty("--done", `${((Number(slider.value) - least) / (most - least)) * 100}%`);
   };
   const field = numeric(control, box, usual, heard, follow);
+  box.addEventListener("change", () => {
+    const kept = within(box.value === "" ? Number(usual) : Number(box.value), control);
+    if (String(kept) === box.value) return;
+    field.write(kept);
+    heard(name);
+  });
   slider.addEventListener("input", () => { field.write(Number(slider.value)); heard(name); });
   reset.addEventListener("click", () => { field.write(usual); heard(name); });
   const head = element("div", "sv-range-head",
@@ -111,29 +117,23 @@ function number(control, usual, heard) {
   return { ...numeric(control, box, usual, heard), node: block(control, label, box) };
 }
 
+/** The nearest value that a control can have. @type {(value: number, control: ControlWords) => number} */
+function within(value, { limits: [least, most] = [0, 1], step = 1 }) {
+  const nearest = least + Math.round((value - least) / step) * step;
+  return Math.min(most, Math.max(least, Number(nearest.toFixed(4))));
+}
+
 /**
- * A field whose value is that of a box for numbers. What is typed counts at once, and is brought within
- * the limits when the box is left.
+ * A field whose value is that of a box for numbers. What is typed counts at once; what is no such number is
+ * brought within the limits of a range when the box is left, and else the server says what is wrong.
  * @type {(control: ControlWords, box: HTMLInputElement, usual: Value, heard: Heard, follow?: () => void) => Field}
  */
-function numeric({ name, limits = [0, 1], step = 1 }, box, usual, heard, follow = () => {}) {
-  const [least, most] = limits;
+function numeric({ name }, box, usual, heard, follow = () => {}) {
   const write = (/** @type {Value} */ value) => {
     box.value = value === null ? "" : String(value);
     follow();
   };
-  const within = (/** @type {number} */ value) => {
-    const nearest = least + Math.round((value - least) / step) * step;
-    return Math.min(most, Math.max(least, Number(nearest.toFixed(4))));
-  };
   box.addEventListener("input", () => { follow(); heard(name); });
-  box.addEventListener("change", () => {
-    const typed = box.value === "" ? Number(usual) : Number(box.value);
-    const kept = within(typed);
-    if (String(kept) === box.value) return;
-    write(kept);
-    heard(name);
-  });
   write(usual);
   return { name, node: box, read: () => (box.value === "" ? null : Number(box.value)), write };
 }

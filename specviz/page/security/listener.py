@@ -105,7 +105,8 @@ class Listener:
                 pass
 
     async def _ended(self, name: str, after: float) -> bool:
-        """Whether a stream of this session waited for results until it was ended. after: seconds."""
+        """Whether a stream of this session waited for results until it was ended, after so many
+        seconds."""
         asked = 0
         has_ended = False
         begun = asyncio.Event()

@@ -155,8 +155,8 @@ class Sessions:
         return session is not None and session.streams > session.gone
 
     async def come(self, name: str) -> bool:
-        """Wait for a reader, for up to `PATIENCE`; whether there is one. An endpoint may begin before
-        the answer that names its event, and so before its session is known."""
+        """Wait for a reader, for up to `PATIENCE`; whether there is one. An endpoint may begin
+        before the answer that names its event, and so before its session is known."""
         was_known = False
         with move_on_after(PATIENCE):
             while not self.is_read(name):
