@@ -167,6 +167,24 @@ def test_without_a_reader_it_is_given_up_and_leaves_nothing(
     told(story)
 
 
+def test_an_event_of_a_forgotten_session_ends_at_once_and_a_new_one_does_not() -> None:
+    """Gradio may begin an endpoint only after its session was forgotten."""
+
+    async def story() -> None:
+        one = Story()
+        one.known.forget("b")
+        assert not await asyncio.wait_for(one.known.come("b"), 5)
+        one.known.expect("b")
+        again = asyncio.create_task(one.known.come("b"))
+        await settled()
+        one.known.begun("another event", "b", "client")
+        with one.known.reading("b"):
+            assert await asyncio.wait_for(again, 5)
+        one.task.cancel()
+
+    told(story)
+
+
 def test_where_there_are_too_many_the_one_goes_that_nobody_has_read_for_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

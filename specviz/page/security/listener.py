@@ -21,7 +21,6 @@ _VALUE = re.compile(rb'event: generating\n|data: \{"msg":"process_generating"')
 _END = re.compile(rb'event: (complete|error)\n|data: \{"msg":"process_completed"')
 ENDS_WITHIN = 5.0  # seconds that endpoints have to end when their reader has left
 LEAVES_AFTER = 0.05  # seconds; until then Gradio's stream has begun
-STOPS_AFTER = 0.5  # seconds; until then an endpoint has noticed that it is not wanted any more
 
 Pass = Callable[[Receive, Send], Awaitable[None]]
 """Has Gradio answer a request."""
@@ -48,6 +47,8 @@ class Listener:
         with self.sessions.arriving(client):
             if session in self._leaving:  # Gradio would take the new event for an old one
                 await self._leaving[session]
+            if session is not None:
+                self.sessions.expect(session)
             await passed(receive, kept)
         event = _field(b"".join(message.get("body", b"") for message in answer), "event_id")
         if event is not None:
@@ -91,7 +92,7 @@ class Listener:
             await passed(watched, counted)
 
     def _leave(self, name: str, is_over: bool) -> None:
-        after = LEAVES_AFTER if is_over else STOPS_AFTER
+        after = LEAVES_AFTER if is_over else ENDS_WITHIN
         task = asyncio.get_running_loop().create_task(self._gone(name, after))
         self._leaving[name] = task
         task.add_done_callback(lambda _: self._leaving.pop(name, None))
@@ -102,7 +103,7 @@ class Listener:
         leaves the session behind."""
         with contextlib.suppress(Exception):  # Gradio may have forgotten it before
             while not await self._ended(name, after):
-                pass
+                after = LEAVES_AFTER
 
     async def _ended(self, name: str, after: float) -> bool:
         """Whether a stream of this session waited for results until it was ended, after so many

@@ -12,7 +12,7 @@ of it happens in the server's event loop, so nothing here needs a lock.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from .requests import Refused
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MOST_EVENTS = 512  # unfinished ones, of all clients
 MOST_UNREAD = 8  # results of one session that were made and not sent
-REMEMBERED = 4096  # sessions whose results all were read
+REMEMBERED = 4096  # sessions whose results all were read, or that were forgotten
 RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
@@ -65,6 +65,7 @@ class Sessions:
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
         self._waiting: dict[str, set[asyncio.Event]] = {}  # endpoints by session
         self._read: deque[str] = deque(maxlen=REMEMBERED)
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._most = 4 * MOST_PER_CLIENT.read()
 
     @property
@@ -92,6 +93,10 @@ class Sessions:
             yield
         finally:
             self._arriving -= Counter([client])
+
+    def expect(self, name: str) -> None:
+        """An event of this session is on its way to Gradio, where it may begin at once."""
+        self._forgotten.pop(name, None)
 
     def begun(self, event: str, name: str | None, client: str) -> None:
         """Note an event of this session, which Gradio has taken."""
@@ -157,13 +162,8 @@ class Sessions:
     async def come(self, name: str) -> bool:
         """Wait for a reader, for up to `PATIENCE`; whether there is one. An endpoint may begin
         before the answer that names its event, and so before its session is known."""
-        was_known = False
         with move_on_after(PATIENCE):
-            while not self.is_read(name):
-                is_known = name in self._sessions
-                if was_known and not is_known:
-                    return False
-                was_known = is_known
+            while not (self.is_read(name) or name in self._forgotten):
                 await self._news(name)
         return self.is_read(name)
 
@@ -200,6 +200,9 @@ class Sessions:
         for event in session.events:
             self._events.pop(event, None)
         session.streams = 0
+        self._forgotten[name] = None
+        if len(self._forgotten) > REMEMBERED:
+            self._forgotten.popitem(last=False)
         self._wake(name)
         self._leave(name, session.unfinished <= 0)
 
