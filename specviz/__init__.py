@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
+from .environment import collector_paused
 from .errors import SpecvizError
 from .kinds import fill_registry
 from .settings import Settings
@@ -73,4 +74,6 @@ takes seconds, and a process that only shows traces does without."""
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    with collector_paused():
+        module = import_module(f".{_MODULES[name]}", __name__)
+    return getattr(module, name)

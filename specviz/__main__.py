@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .console import degrade_signs, escaped
+from .environment import collector_paused
 from .errors import SpecvizError
 from .options import Parser
 
 
 class Command(NamedTuple):
-    """What does a verb. run: given its parsed options, it returns the exit status, None for 0.
+    """What a verb does. run: given its parsed options, it returns the exit status, None for 0.
     add_options: adds them to a parser; None if there are none."""
 
     run: Callable[[Any], int | None]
@@ -21,8 +22,8 @@ class Command(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """help: what it does, in a line. command: imports what does it, so that a command line imports
-    only what its own verb needs."""
+    """A verb of the command line. help: what it does, in a line. command: imports its code, so that
+    a command line imports only what its own verb needs."""
 
     help: str
     command: Callable[[], Command]
@@ -146,7 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = parser_of(words).parse_args(words)
-            command = VERBS[options.verb].command()
+            with collector_paused():
+                command = VERBS[options.verb].command()
             return command.run(options) or 0
         finally:  # also after --help
             sys.stdout.flush()
@@ -166,10 +168,13 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     parser = Parser(prog="specviz", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
     for name, verb in VERBS.items():
-        of_verb = verbs.add_parser(name, help=verb.help)
-        add_options = verb.command().add_options if name in arguments[:1] else None
+        verb_parser = verbs.add_parser(name, help=verb.help)
+        if name not in arguments[:1]:
+            continue
+        with collector_paused():
+            add_options = verb.command().add_options
         if add_options is not None:
-            add_options(of_verb)
+            add_options(verb_parser)
     return parser
 
 

@@ -50,7 +50,7 @@ def escaped(text: str, *, lines: bool = False) -> str:
     """The text with characters that would drive a terminal as escapes: ESC is the four characters
     "\\x1b". lines: whether ends of lines and tabs stay as they are."""
     acting = _ACTING_BUT_LINES if lines else _ACTING
-    return acting.sub(lambda found: _escape(found.group()), text)
+    return acting.sub(lambda match: _escape(match.group()), text)
 
 
 def _escape(character: str) -> str:

@@ -1,16 +1,18 @@
-"""What the program finds around it: its data files, where it runs, and what an operator may set.
+"""Where the program runs: its data files, its machine, and what an operator may set.
 
 Here are the variables that decoding reads; `specviz.variables` has the others, and lists all.
 """
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from .errors import SettingsError
 
@@ -25,6 +27,7 @@ SERVED = "served"
 """The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 N = TypeVar("N", int, float)
 
 
@@ -38,9 +41,29 @@ def on_zerogpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
-Form: TypeAlias = tuple[Callable[[str], T], str]
-"""How a text that is not empty becomes a value, with a `ValueError` if it is not allowed; and what
-is allowed: how a sentence that begins with "use" ends."""
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's search for cycles of garbage. What imports and loading make lives on, and
+    looking through all of it again and again takes a second of the eight of a large pair."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class ValueType(Generic[T_co]):
+    """What a text may hold.
+
+    parse: makes a value of a text that is not empty, with a `ValueError` if it is not allowed.
+    allowed: what is, as a sentence ends that begins with "use".
+    """
+
+    parse: Callable[[str], T_co]
+    allowed: str
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Variable(Generic[T]):
 
     name: str
     meaning: str
-    form: Form[T]
+    type: ValueType[T]
     default: T
     unset: str = ""
     secret: bool = False
@@ -63,15 +86,14 @@ class Variable(Generic[T]):
         text = environment.get(self.name)
         if not text:
             return self.default
-        parse, allowed = self.form
         try:
-            return parse(text)
+            return self.type.parse(text)
         except ValueError:
             wrong = "must be" if self.secret else f"is {text!r}: use"
-            raise SettingsError(f"{self.name} {wrong} {allowed}.") from None
+            raise SettingsError(f"{self.name} {wrong} {self.type.allowed}.") from None
 
 
-def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> Form[N]:
+def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[N]:
     """A finite number from `least` to `most`. kind: `int` or `float`."""
 
     def parse(text: str) -> N:
@@ -80,13 +102,14 @@ def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> Form[N]:
             raise ValueError
         return value
 
+    what = "a whole number" if kind is int else "a number"
     bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
-    return parse, f"a {'whole ' if kind is int else ''}number {bounds}"
+    return ValueType(parse, f"{what} {bounds}")
 
 
-def one_of(*words: str) -> Form[str]:
+def one_of(*words: str) -> ValueType[str]:
     """One of these words."""
-    return lambda text: words[words.index(text)], f"one of {', '.join(words)}"
+    return ValueType(lambda text: words[words.index(text)], f"one of {', '.join(words)}")
 
 
 THREADS: Variable[int | None] = Variable(

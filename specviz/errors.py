@@ -73,8 +73,11 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 def in_one_line(error: BaseException) -> str:
     """An error and its causes for a log: types and texts, the innermost cause last."""
-    texts = ((type(one).__name__, " ".join(str(one).split())) for one in causes_of(error))
-    return ", because of ".join(f"{kind}: {text}"[:500] for kind, text in texts)
+    lines = []
+    for cause in causes_of(error):
+        text = " ".join(str(cause).split())
+        lines.append(f"{type(cause).__name__}: {text}"[:500])
+    return ", because of ".join(lines)
 
 
 def shown(value: object) -> str:

@@ -58,25 +58,27 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, timezone.utc)
-        said = {
+        fields = {
             "time": f"{moment:%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if REQUEST.get():
-            said["request"] = REQUEST.get()
+            fields["request"] = REQUEST.get()
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
+            fields["exception"] = self.formatException(record.exc_info)
         # In the texts: in JSON a secret may look different.
-        return json.dumps({name: _without_secrets(text) for name, text in said.items()})
+        return json.dumps({name: _without_secrets(text) for name, text in fields.items()})
 
 
 def set_up_logging() -> None:
     """Log to stderr in the form that SPECVIZ_LOG asks for. Raises `SettingsError`."""
     handler = logging.StreamHandler()
-    text = DiscreetFormatter("%(asctime)s %(name)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if LOG.read() == "json" else text)
+    if LOG.read() == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(DiscreetFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.captureWarnings(True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -88,18 +90,21 @@ def adopt_libraries() -> None:
     for logger in list(logging.root.manager.loggerDict.values()):
         if not isinstance(logger, logging.Logger):
             continue
-        for handler in [one for one in logger.handlers if type(one) is logging.StreamHandler]:
-            logger.removeHandler(handler)
-            logger.propagate = True
+        for handler in list(logger.handlers):
+            if type(handler) is logging.StreamHandler:
+                logger.removeHandler(handler)
+                logger.propagate = True
 
 
 def _without_secrets(text: str) -> str:
-    values = [os.environ.get(name, "") for name in SECRETS]
-    values.append(os.environ.get(AUTH.name, "").partition(":")[2])  # even of one that is refused
-    for secret in sorted(values, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN) if len(secret) >= SHORTEST else text
+    secrets = [os.environ.get(name, "") for name in SECRETS]
+    _, _, password = os.environ.get(AUTH.name, "").partition(":")  # even if it is refused
+    secrets.append(password)
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SHORTEST:
+            text = text.replace(secret, HIDDEN)
     return text
 
 
 def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), text)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .core.registry import drafter_names
-from .environment import Form, T, number
+from .environment import T, ValueType, number
 from .errors import SettingsError, TraceError
 from .settings import CHOICES, Settings
 
@@ -51,14 +51,14 @@ def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
     return lambda text: tuple(map(kind, text.split(",")))
 
 
-def _typed(form: Form[T]) -> Callable[[str], T]:
-    parse, allowed = form
+def _typed(value_type: ValueType[T]) -> Callable[[str], T]:
+    """A type for `argparse`, whose errors say what is allowed."""
 
     def parsed(text: str) -> T:
         try:
-            return parse(text)
+            return value_type.parse(text)
         except ValueError:  # also whole numbers of thousands of digits
-            raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {allowed}") from None
+            raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {value_type.allowed}") from None
 
     return parsed
 
@@ -76,8 +76,9 @@ def add_color(parser: argparse.ArgumentParser) -> None:
 
 def colored(options: argparse.Namespace) -> bool:
     """Whether to print in colour: on a terminal, unless NO_COLOR is set."""
-    tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return bool(options.color == "always" or (options.color == "auto" and tty))
+    if options.color == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return bool(options.color == "always")
 
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -91,12 +92,19 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
         elif field.name == "ignore_eos":
             parser.add_argument(flag, action="store_true", help="decode past the end of text")
         elif field.name == "drafter":
-            text = "default: the draft model, or what the pair has in its place"
-            default = defaults.get("drafter")
-            parser.add_argument(flag, choices=drafter_names(), default=default, help=text)
+            parser.add_argument(
+                flag,
+                choices=drafter_names(),
+                default=defaults.get("drafter"),
+                help="default: the draft model, or what the pair has in its place",
+            )
         elif field.name == "gamma":
-            text = f"default: the pair's own, which is {field.default} for most"
-            parser.add_argument(flag, type=int, default=defaults.get("gamma"), help=text)
+            parser.add_argument(
+                flag,
+                type=int,
+                default=defaults.get("gamma"),
+                help=f"default: the pair's own, which is {field.default} for most",
+            )
         elif field.name in CHOICES:
             choices = CHOICES[field.name]()
             parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
@@ -109,11 +117,11 @@ def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None
     """The settings that `add_settings` parsed. A drafter and a gamma that were not asked for are
     the pair's, or those of `Settings` as long as there is none. Raises `SettingsError`."""
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    own = Settings()
+    usual = Settings()
     if values["drafter"] is None:
-        values["drafter"] = pair.drafters[0] if pair else own.drafter
+        values["drafter"] = pair.drafters[0] if pair else usual.drafter
     if values["gamma"] is None:
-        values["gamma"] = getattr(pair, "gamma", None) or own.gamma
+        values["gamma"] = getattr(pair, "gamma", None) or usual.gamma
     return Settings(**values)
 
 
@@ -122,12 +130,12 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
 
     folder: it is a folder, which may still have to be made.
     """
-    place = Path(path).absolute()
-    if place.exists() and place.is_dir() != folder:
+    absolute = Path(path).absolute()
+    if absolute.exists() and absolute.is_dir() != folder:
         kind = "a file" if folder else "a folder"
         raise TraceError(f"{path} is {kind}: name another place to write to.")
-    if not folder and not place.parent.is_dir():
+    if not folder and not absolute.parent.is_dir():
         raise TraceError(f"there is no folder for {path}: make it first.")
-    place = next(one for one in (place, *place.parents) if one.exists())
-    if not os.access(place, os.W_OK):
-        raise TraceError(f"{path} cannot be written: this user may not write to {place}.")
+    nearest = next(parent for parent in (absolute, *absolute.parents) if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        raise TraceError(f"{path} cannot be written: this user may not write to {nearest}.")

@@ -84,11 +84,13 @@ def load_plugins() -> None:
 
 
 def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
+    """Register what an entry point names, or in its place a kind that says why it cannot be
+    loaded."""
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
     try:
-        found = entry.load()
-        found = found if isinstance(found, kind) else found()
-        register(replace(found, package=package))
+        loaded = entry.load()
+        record = loaded if isinstance(loaded, kind) else loaded()
+        register(replace(record, package=package))
     except Exception as error:
         sentence = (
             f"{entry.name!r} of the package {package} cannot be loaded "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .console import escaped
 from .environment import ASSETS, BUILTIN
@@ -76,13 +76,16 @@ def prompts_for(pair: str) -> Path:
     in the table, the target's name tells it."""
     if pair == BUILTIN:
         return BUILTIN_SET
-    row = named_pair(pair)
-    own = ASSETS / pair / OWN_SET
-    if row is not None and own.is_file():
-        return own
-    target = row.target.name if row is not None else re.split(r"[+@]", pair)[0]
+    named = named_pair(pair)
+    if named is None:
+        target = re.split(r"[+@]", pair)[0]
+    else:
+        pairs_own = ASSETS / pair / OWN_SET
+        if pairs_own.is_file():
+            return pairs_own
+        target = named.target.name
     target = re.split(r"[/\\#]", target.rstrip("/"))[-1]
-    is_chat = row.target.chat if row is not None else bool(_CHAT.search(target))
+    is_chat = bool(_CHAT.search(target)) if named is None else named.target.chat
     if _CODER.search(target):
         return CODE if is_chat else COMPLETION
     return QUESTIONS if is_chat else BUILTIN_SET
@@ -93,8 +96,8 @@ def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
     by_kind: dict[str, list[Question]] = defaultdict(list)
     for question in questions:
         by_kind[question.kind].append(question)
-    rounds = zip_longest(*by_kind.values())
-    return tuple(one for some in rounds for one in some if one is not None)
+    turns = zip_longest(*by_kind.values())
+    return tuple(question for turn in turns for question in turn if question is not None)
 
 
 def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
@@ -143,10 +146,16 @@ def prompts_from(
     entries = _entries(text, name, suffix.lower())
     if len(entries) > limits.prompts:
         raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
-    return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
+    return tuple(_question(entry, name) for entry in entries)
 
 
-Entry = tuple[str, str | None, Any]  # where it is, its kind if the file says so, its value
+class Entry(NamedTuple):
+    """A prompt as a file has it. where: in the file, such as "line 3". kind: None if it is not the
+    key of a list."""
+
+    where: str
+    value: Any
+    kind: str | None = None
 
 
 def _entries(text: str, name: str, suffix: str) -> list[Entry]:
@@ -155,10 +164,14 @@ def _entries(text: str, name: str, suffix: str) -> list[Entry]:
         return _from_json(text, name)
     if suffix in TABLES or (not suffix and _begins_as_table(text)):
         return _from_table(text, name)
-    lines = [(f"line {n}", line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [Entry(f"line {n}", line) for n, line in enumerate(text.splitlines(), 1)]
+    entries = [entry for entry in lines if entry.value.strip()]
     if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
-        return [(place, None, _parsed(line, f"{place} of {name}")) for place, line in lines]
-    return [(place, None, line) for place, line in lines]
+        return [
+            Entry(entry.where, _parsed(entry.value, f"{entry.where} of {name}"))
+            for entry in entries
+        ]
+    return entries
 
 
 def _is_json(text: str) -> bool:
@@ -174,14 +187,14 @@ def _from_json(text: str, name: str) -> list[Entry]:
     if isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
         if not value or not all(isinstance(group, list) for group in value.values()):
             raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
-        entries: list[Entry] = [
-            (f"prompt {n} of {kind[:LONGEST_KIND]!r}", kind, entry)
+        entries = [
+            Entry(f"prompt {n} of {kind[:LONGEST_KIND]!r}", prompt, kind)
             for kind, group in value.items()
-            for n, entry in enumerate(group, 1)
+            for n, prompt in enumerate(group, 1)
         ]
     else:
-        listed = value if isinstance(value, list) else [value]
-        entries = [(f"prompt {n}", None, entry) for n, entry in enumerate(listed, 1)]
+        prompts = value if isinstance(value, list) else [value]
+        entries = [Entry(f"prompt {n}", prompt) for n, prompt in enumerate(prompts, 1)]
     if not entries:
         raise PromptError(f"{name} has no prompts: {FORMS}.")
     return entries
@@ -223,7 +236,7 @@ def _from_table(text: str, name: str) -> list[Entry]:
         for cells in table:
             if any(cell.strip() for cell in cells):
                 row = dict(zip(columns, cells, strict=False))
-                entries.append((f"line {table.line_num}", None, row))
+                entries.append(Entry(f"line {table.line_num}", row))
     except csv.Error as error:
         raise PromptError(
             f"line {table.line_num} of {name} is no row of a table: {FORMS}."
@@ -240,13 +253,13 @@ def _parsed(text: str, what: str) -> Any:
         raise PromptError(f"{what} is not JSON: {FORMS}.") from error
 
 
-def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
-    where = f"{place} of {name}"
-    prompt = entry
-    if isinstance(entry, dict):
-        named = next((entry[field] for field in KINDS if field in entry), None)
-        kind = kind or (named if isinstance(named, str) else None)
-        prompt = _prompt_of(entry)
+def _question(entry: Entry, name: str) -> Question:
+    where = f"{entry.where} of {name}"
+    prompt = entry.value
+    kind = entry.kind
+    if isinstance(entry.value, dict):
+        kind = kind or _kind_in(entry.value)
+        prompt = _prompt_of(entry.value)
     if not isinstance(prompt, str) or not prompt.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
     if len(prompt) > LONGEST:
@@ -255,6 +268,12 @@ def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
         )
     shown = escaped(kind or "").strip()[:LONGEST_KIND]
     return Question(shown or "prompts", prompt)
+
+
+def _kind_in(entry: dict[str, Any]) -> str | None:
+    """The kind that an object names for itself."""
+    kind = next((entry[field] for field in KINDS if field in entry), None)
+    return kind if isinstance(kind, str) else None
 
 
 def _prompt_of(entry: dict[str, Any]) -> Any:

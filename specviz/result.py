@@ -39,8 +39,9 @@ class Result:
     def text(self) -> str:
         """What was written after the prompt, without the token that ended it."""
         tokens = [token for r in self.rounds for token in r.emitted]
-        is_ended = tokens and tokens[-1].id in self.end_ids
-        return "".join(token.text for token in (tokens[:-1] if is_ended else tokens))
+        if tokens and tokens[-1].id in self.end_ids:
+            tokens.pop()
+        return "".join(token.text for token in tokens)
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -64,15 +65,16 @@ def generate(
     `SpecvizError` subclasses.
     """
     pair = checked_pair(pair)
-    own = settings_for(pair, settings, changes)
-    texts = memory_ids(pair, memory, [own])
-    ids = pair.encode(prompt, chat=own.chat)
-    events = decode(pair, ids, own, SPECULATIVE, memory=texts)
+    settings = settings_for(pair, settings, changes)
+    texts = memory_ids(pair, memory, [settings])
+    ids = pair.encode(prompt, chat=settings.chat)
+    events = decode(pair, ids, settings, SPECULATIVE, memory=texts)
     first = next(events)
     assert isinstance(first, Prefilled)
     rounds = [event for event in events if isinstance(event, Round)]
-    header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first}, texts)
-    return Result(Trace(header, rounds), frozenset() if own.ignore_eos else pair.eos_ids)
+    lanes = {SPECULATIVE: settings}
+    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: first}, texts)
+    return Result(Trace(header, rounds), frozenset() if settings.ignore_eos else pair.eos_ids)
 
 
 def speculate(
@@ -99,8 +101,8 @@ def baseline(
 ) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
     pair = checked_pair(pair)
-    own = Settings() if settings is None else settings
-    return _rounds_only(pair, prompt, settings_for(pair, own, changes), BASELINE)
+    usual = Settings() if settings is None else settings
+    return _rounds_only(pair, prompt, settings_for(pair, usual, changes), BASELINE)
 
 
 def _rounds_only(

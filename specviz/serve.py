@@ -88,9 +88,8 @@ def launch(page: Page) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the page to a parser."""
     parser.description = "The page; settings are environment variables."
-    add = parser.add_argument
-    add("--host", help=f"address to listen on, else {HOST}, else 127.0.0.1")
-    add("--port", help=f"a port of this machine, else {PORT}, else 7860")
+    parser.add_argument("--host", help=f"address to listen on, else {HOST}, else 127.0.0.1")
+    parser.add_argument("--port", help=f"a port of this machine, else {PORT}, else 7860")
 
 
 def serve_page(options: argparse.Namespace) -> None:
@@ -105,19 +104,21 @@ def serve_page(options: argparse.Namespace) -> None:
 
 def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
     """The host and the port to listen on. Raises `SettingsError` for a port that is none."""
-    text = environment.get(PORT) or "7860"
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= 65535):
-        raise SettingsError(f"{PORT} is {text[:40]!r}: use a whole number from 1 to 65535.")
-    return environment.get(HOST) or "127.0.0.1", int(text)
+    host = environment.get(HOST) or "127.0.0.1"
+    port = environment.get(PORT) or "7860"
+    if not (port.isascii() and port.isdigit() and len(port) < 9 and 1 <= int(port) <= 65535):
+        raise SettingsError(f"{PORT} is {port[:40]!r}: use a whole number from 1 to 65535.")
+    return host, int(port)
 
 
 def _check_free(host: str, port: int) -> None:
     """Raise `SettingsError` if this machine cannot listen there."""
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as free:
-            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            free.bind(place)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, _, _, socket_address = addresses[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(socket_address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise _taken(port) from None

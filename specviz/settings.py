@@ -123,7 +123,7 @@ class Settings:
 
     @classmethod
     def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` themselves; raises `SettingsError` if one is of no field."""
+        """`values` themselves; raises `SettingsError` if one belongs to no field."""
         names = {f.name for f in fields(cls)}
         for name in values:
             if name not in names:
@@ -143,24 +143,26 @@ def _is_choice(name: str, value: object) -> bool:
 
 
 def _number(name: str, value: Any) -> float:
+    """The value of a field as the number that it holds. Raises `SettingsError`."""
     low, high = RANGES[name]
-    whole = isinstance(low, int)
+    must_be_whole = isinstance(low, int)
     allowed = f"{low} to {high}" if name != "top_p" else "above 0, up to 1"
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or (whole and value % 1 != 0):
-        kind = "a whole number" if whole else "a number"
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or (must_be_whole and value % 1 != 0):
+        kind = "a whole number" if must_be_whole else "a number"
         raise SettingsError(f"{name} is {_shown(value)}: use {kind}, {allowed}.")
-    held: float = int(value) if whole else value
+    number: float = int(value) if must_be_whole else value
     # NaN compares false with everything, so it is out of every range.
-    if not low <= held <= high:
-        raise SettingsError(f"{name} is {_shown(held)}: use {allowed}.")
-    return held if whole else float(held)
+    if not low <= number <= high:
+        raise SettingsError(f"{name} is {_shown(number)}: use {allowed}.")
+    return number if must_be_whole else float(number)
 
 
 def _shown(value: object) -> str:
     # Python refuses to print integers of thousands of digits.
-    vast = isinstance(value, int) and abs(value) > 10**20
-    return "too large" if vast else repr(value)[:40]
+    if isinstance(value, int) and abs(value) > 10**20:
+        return "too large"
+    return repr(value)[:40]
 
 
 def _strings(value: object) -> tuple[str, ...]:

@@ -39,10 +39,11 @@ def checked_several(settings: Several) -> dict[Lane, Settings]:
     Raises `SettingsError` for a name that cannot be one, too many lanes or none, and lanes that
     differ in what is `SHARED`.
     """
-    several = [*settings.values()] if isinstance(settings, Mapping) else settings
-    if not isinstance(several, (list, tuple)) or any(
-        not isinstance(one, Settings) for one in several
-    ):
+    several = list(settings.values()) if isinstance(settings, Mapping) else settings
+    are_settings = isinstance(several, (list, tuple)) and all(
+        isinstance(lane_settings, Settings) for lane_settings in several
+    )
+    if not are_settings:
         raise SettingsError(NO_SETTINGS.format(shown(settings)))
     lanes = dict(settings) if isinstance(settings, Mapping) else named(list(settings))
     if not 1 <= len(lanes) <= MOST_LANES:
@@ -68,10 +69,10 @@ def check_name(name: object) -> None:
 
 def check_shared(lanes: Mapping[Lane, Settings]) -> None:
     """Raise `SettingsError` if lanes differ in a setting that is `SHARED`."""
-    (first, usual), *others = lanes.items()
-    for name, own in others:
+    (first, first_settings), *others = lanes.items()
+    for name, lane_settings in others:
         for field in SHARED:
-            if getattr(own, field) != getattr(usual, field):
+            if getattr(lane_settings, field) != getattr(first_settings, field):
                 raise SettingsError(
                     f"{field} differs between the lanes {first!r} and {name!r}: all lanes of a "
                     "race write the same kind of text, so give it the same value in each."
@@ -83,58 +84,67 @@ def named(several: Sequence[Settings]) -> dict[Lane, Settings]:
     `SPECULATIVE`. The same settings again get a number."""
     if len(several) == 1:
         return {SPECULATIVE: several[0]}
-    different = [f for f in OWN if len({repr(getattr(one, f, None)) for one in several}) > 1]
+    different = [field for field in OWN if len({repr(getattr(s, field)) for s in several}) > 1]
     # A drafter is what a reader looks for first.
     different.sort(key=lambda field: field != "drafter")
-    found: dict[Lane, Settings] = {}
-    for own in several:
-        name = ", ".join(_told(field, own) for field in different) or _told("drafter", own)
-        again = sum(one == name or one.startswith(f"{name} again") for one in found)
-        found[f"{name} again{again if again > 1 else ''}" if again else name] = own
-    return found
+    lanes: dict[Lane, Settings] = {}
+    for lane_settings in several:
+        parts = [_in_words(field, lane_settings) for field in different or ["drafter"]]
+        lanes[_free_name(", ".join(parts), lanes)] = lane_settings
+    return lanes
+
+
+def _free_name(name: str, lanes: Iterable[Lane]) -> str:
+    """The name; with "again" and a number behind it if lanes have it already."""
+    taken = sum(lane == name or lane.startswith(f"{name} again") for lane in lanes)
+    if taken == 0:
+        return name
+    return f"{name} again" if taken == 1 else f"{name} again{taken}"
 
 
 def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lane, Settings]:
     """`settings`, and beside it a lane for each of `changes`: what differs in it, by field, and
     perhaps its "name". Raises `SettingsError`."""
-    several: list[Settings] = [settings]
-    names: list[Any] = [None]
+    several = [settings]
+    given_names: list[Any] = [None]
     for change in changes:
-        own = dict(change)
-        names.append(own.pop("name", None))
-        for field in own:
+        fields_changed = dict(change)
+        given_names.append(fields_changed.pop("name", None))
+        for field in fields_changed:
             if field not in OWN:
                 raise SettingsError(
                     f"a lane cannot have a {str(field)[:40]!r} of its own: use "
                     f"{', '.join((*OWN, 'name'))}."
                 )
-        several.append(replace(settings, **own))
+        several.append(replace(settings, **fields_changed))
     lanes: dict[Lane, Settings] = {}
-    for made, name, one in zip(named(several), names, several, strict=True):
-        chosen = made if name is None else name
-        check_name(chosen)
-        if chosen in lanes:
-            raise SettingsError(f"two lanes are named {chosen!r}: give each its own name.")
-        lanes[chosen] = one
+    made_lanes = named(several).items()
+    for (made_name, lane_settings), given_name in zip(made_lanes, given_names, strict=True):
+        name = made_name if given_name is None else given_name
+        check_name(name)
+        if name in lanes:
+            raise SettingsError(f"two lanes are named {name!r}: give each its own name.")
+        lanes[name] = lane_settings
     return checked_several(lanes)
 
 
 def parsed_lane(text: str) -> dict[str, Any]:
     """The changes in a text such as "drafter=ngram,gamma=3". Raises `SettingsError`."""
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for part in text.split(","):
-        field, sign, value = (one.strip() for one in part.partition("="))
-        if not (field and sign and value):
+        field, _, value = map(str.strip, part.partition("="))
+        if not field or not value:
             raise SettingsError(
                 f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
             )
         # Python reads no numbers of thousands of digits; what is too large, settings say.
-        found[field] = int(value[:30]) if value.isdecimal() else value
-    return found
+        changes[field] = int(value[:30]) if value.isdecimal() else value
+    return changes
 
 
-def _told(field: str, own: Settings) -> str:
-    value = getattr(own, field)
+def _in_words(field: str, settings: Settings) -> str:
+    """What a lane is called that differs from others by this field."""
+    value = getattr(settings, field)
     if field == "drafter":
         return drafter_kind(value).lane
     return f"{field} {value}" if isinstance(value, (int, float)) else str(value)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .environment import FORM, THREADS, Variable, number, one_of
+from .environment import FORM, THREADS, ValueType, Variable, number, one_of
 
 _SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
@@ -24,10 +24,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    found = tuple(name.lower().rstrip("/") for name in _names(text))
-    if not all(map(_ORIGIN.fullmatch, found)):
+    origins = tuple(name.lower().rstrip("/") for name in _names(text))
+    if not all(map(_ORIGIN.fullmatch, origins)):
         raise ValueError
-    return found
+    return origins
 
 
 def _sign_in(text: str) -> tuple[str, str]:
@@ -53,11 +53,13 @@ def _served(text: str) -> str:
     return text.strip()
 
 
-def _whether(name: str, meaning: str, usual: bool = False) -> Variable[bool]:
-    return Variable(name, meaning, (_switch, "1 or 0"), usual)
+def _whether(name: str, meaning: str, default: bool = False) -> Variable[bool]:
+    """A variable that is 1 or 0."""
+    return Variable(name, meaning, ValueType(_switch, "1 or 0"), default)
 
 
 def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
+    """A variable that is a number of seconds."""
     return Variable(name, meaning, number(float, 0.1), seconds)
 
 
@@ -65,14 +67,14 @@ PAIRS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PAIRS",
     "The named pairs that visitors may choose beside the built-in pair; on ZeroGPU, the pairs that "
     "are loaded.",
-    (_names, "names that `python -m specviz pairs` lists, separated by commas"),
+    ValueType(_names, "names that `python -m specviz pairs` lists, separated by commas"),
     (),
     "all; on ZeroGPU none",
 )
 PAIR: Variable[str | None] = Variable(
     "SPECVIZ_PAIR",
     "The pair that the page starts with.",
-    (str, "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served"),
+    ValueType(str, "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served"),
     None,
     "the first of qwen2.5-coder-1.5b, smollm2-135m and builtin whose files are at hand",
 )
@@ -88,7 +90,7 @@ ANY_WITH_TOKEN = _whether(
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
     "The name and the password that visitors must enter.",
-    (_sign_in, "NAME:PASSWORD, neither of them empty"),
+    ValueType(_sign_in, "NAME:PASSWORD, neither of them empty"),
     None,
     secret=True,
 )
@@ -96,14 +98,14 @@ ORIGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_ORIGINS",
     "The page's own public origin, if it has a domain name, and other sites that may frame the "
     "page and use its endpoints in a visitor's browser.",
-    (_origins, "origins such as https://example.org, separated by commas"),
+    ValueType(_origins, "origins such as https://example.org, separated by commas"),
     (),
 )
 REMOTE: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE",
     "A pair whose target is on a server, or a server that speculates by itself: visitors may "
     "choose it, and never see its address.",
-    (
+    ValueType(
         _served,
         "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a server that is "
         "watched",
@@ -115,21 +117,21 @@ REMOTE_KEY: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE_KEY",
     "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
     "that is not set, the one that is named on the command line.",
-    (str, "the key that the server wants"),
+    ValueType(str, "the key that the server wants"),
     None,
     secret=True,
 )
 CACHE: Variable[Path | None] = Variable(
     "SPECVIZ_CACHE",
     "Where GGUF files are kept unpacked, and fetched models.",
-    (_folder, "a folder's whole path"),
+    ValueType(_folder, "a folder's whole path"),
     None,
     "`~/.cache/specviz`",
 )
 MODELS: Variable[Path | None] = Variable(
     "SPECVIZ_MODELS",
     "Where the GGUF files of named pairs lie, and where `python -m specviz fetch` puts them.",
-    (_folder, "a folder's whole path"),
+    ValueType(_folder, "a folder's whole path"),
     None,
     "`models` in the folder of SPECVIZ_CACHE",
 )
@@ -153,7 +155,7 @@ MOST_PER_CLIENT = Variable(
 SWEEP = _whether(
     "SPECVIZ_SWEEP",
     "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
-    usual=True,
+    default=True,
 )
 SWEEP_SECONDS: Variable[int | None] = Variable(
     "SPECVIZ_SWEEP_SECONDS",
@@ -178,7 +180,7 @@ DRAIN_SECONDS = _limit(
 PLUGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PLUGINS",
     "Modules to import at the start, which register drafters and verdicts of your own.",
-    (_names, "names of modules, divided by commas"),
+    ValueType(_names, "names of modules, divided by commas"),
     (),
 )
 LOG = Variable(
@@ -226,11 +228,17 @@ def check_variables() -> None:
 def variables_table() -> str:
     """All variables as a table in Markdown, without a line end at its end."""
     rows = ["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|"]
-    for one in VARIABLES:
-        default = one.default or "none"
-        if isinstance(one.default, (int, float)):
-            default = f"{one.default:g}"  # a switch is 1 or 0
-        rows.append(f"| `{one.name}` | {one.meaning} | {one.form[1]} | {one.unset or default} |")
+    for variable in VARIABLES:
+        default = variable.default or "none"
+        if isinstance(variable.default, (int, float)):
+            default = f"{variable.default:g}"  # a switch is 1 or 0
+        cells = (
+            f"`{variable.name}`",
+            variable.meaning,
+            variable.type.allowed,
+            variable.unset or default,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

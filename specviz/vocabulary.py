@@ -43,7 +43,7 @@ OUTCOMES = {
 }
 """What may become of a token."""
 
-_OF_DRAFTERS = (
+_DRAFTER_FIELDS = (
     "label",
     "choice",
     "lane",
@@ -59,7 +59,7 @@ _OF_DRAFTERS = (
     "has_model",
     "package",
 )
-_OF_VERDICTS = (
+_VERDICT_FIELDS = (
     "label",
     "choice",
     "exact",
@@ -82,8 +82,8 @@ _OF_VERDICTS = (
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
     """Everything as JSON. registered: with the kinds of other packages."""
     return {
-        "drafters": _words(drafters(), _OF_DRAFTERS, registered),
-        "verdicts": _words(verdicts(), _OF_VERDICTS, registered),
+        "drafters": _words(drafters(), _DRAFTER_FIELDS, registered),
+        "verdicts": _words(verdicts(), _VERDICT_FIELDS, registered),
         "policies": POLICIES,
         "compared": COMPARED,
         "outcomes": OUTCOMES,

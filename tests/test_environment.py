@@ -99,7 +99,7 @@ def test_a_wrong_value_is_refused_with_a_sentence(
     with pytest.raises(SettingsError) as caught:
         check_variables()
     said = str(caught.value)
-    assert said.startswith(variable.name) and variable.form[1] in said
+    assert said.startswith(variable.name) and variable.type.allowed in said
     assert said.endswith(".") and "\n" not in said
     # No trace of an error shows a secret either.
     assert (text in said) != variable.secret and caught.value.__suppress_context__
@@ -115,7 +115,7 @@ def test_the_table_holds_every_variable():
     assert len(VARIABLES) == len(set(VARIABLES)) and set(defined) == set(VARIABLES)
     assert {variable for variable, *_ in ALLOWED} == set(VARIABLES)
     for one in VARIABLES:
-        assert one.meaning.endswith(".") and "|" not in one.meaning + one.form[1] + one.unset
+        assert one.meaning.endswith(".") and "|" not in one.meaning + one.type.allowed + one.unset
     assert AUTH.secret
 
 

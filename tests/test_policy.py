@@ -105,6 +105,18 @@ def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: fl
     assert reached > 0.9 * max(map(speed, range(17)))
 
 
+def test_optimal_begins_as_if_drafts_paid_and_soon_knows_better():
+    easy, hard = OptimalGamma(4, 0.2, 0.1), OptimalGamma(4, 0.2, 0.1)
+    for _ in range(20):
+        assert easy.gamma == 4
+        easy.observe(4, 4)
+    chosen = []
+    for _ in range(8):
+        chosen.append(hard.gamma)
+        hard.observe(hard.gamma, 0)
+    assert chosen[0] == 4 and max(chosen[3:]) <= 1
+
+
 def test_a_round_that_drafted_nothing_tells_the_heuristic_nothing():
     policy = HeuristicGamma(5)
     policy.observe(5, 2)

@@ -2,7 +2,7 @@
 
 import { closable, closest, find, once } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
-import { pairTitle } from "specviz/run/controls.js";
+import { pairBeside } from "specviz/run/controls.js";
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
@@ -104,19 +104,19 @@ function listenToPage(page, actions) {
 
 // Show a preset's recording, if there is one, and say why the preset is there.
 /** @type {(page: PageParts, name: string) => Promise<void>} */
-async function choosePreset({ config, notice, session, stage }, name) {
+async function choosePreset({ address, config, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
   if (session.busy || !preset) return;
   const isShown = session.recordings.has(name) && await session.showNamed(name);
-  const whose = isShown ? otherPair(session, config) : "";
+  const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
 }
 
 // Whose recording it is, if Run would race another pair.
-/** @type {(session: Session, config: Config) => string} */
-function otherPair({ trace, differences }, config) {
+/** @type {(session: Session, config: Config, pair: string) => string} */
+function otherPair({ trace, differences }, config, pair) {
   if (!trace || !differences.has("target")) return "";
-  return `This recording is of another pair: ${pairTitle(trace.header, config)}.`;
+  return `This recording is of ${pairBeside(trace.header, config, pair)}.`;
 }
 
 // Run what the page's controls say, with another gamma.

@@ -2,8 +2,8 @@
 
 A seeded run must repeat, and the number of tokens that a round drafts decides which random numbers
 are drawn: whatever chooses that number may look at sizes and verdicts, but never at a clock. So
-the cost of a pass of few tokens is the bytes of weights that it reads, plus the cost of its calls,
-counted as the bytes that could be read in the same time.
+the cost of a pass of few tokens is the bytes of weights that it reads, plus the cost of its calls
+and of its arithmetic, counted as the bytes that could be read in the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .engine import ModelElsewhere
-from .model_facts import parameter_bytes, pass_bytes
+from .model_facts import logits_device, parameter_bytes, pass_bytes, pass_weights
 from .registry import engine_kind
 from .states import DraftHead
 from .truncated import truncated_model
@@ -28,43 +28,59 @@ if TYPE_CHECKING:
 # that waits for its memory processes several tokens in the same time.
 EXTRA_TOKEN_ELSEWHERE = 0.01
 
+# Bytes that compiled passes could read of a large model in the same time, on two cores of an AMD
+# EPYC: while they unpack a weight and multiply with it, whatever its bits are, and while they
+# compute one more token with a weight, plain or packed.
+UNPACKING = 1.3
+COMPUTING = 0.2
+COMPUTING_PACKED = 0.35
+LARGE = 200_000_000  # bytes of a model that no cache of a processor holds
 
-def pass_cost(model: LanguageModel, form: str, layers: int | None = None) -> float:
+
+def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> float:
     """The cost in bytes of a one-token pass, through the first `layers` only if given.
 
-    form: of the engine that runs it. Raises `PairError` where the layers cannot be found, or if
-    nobody knows the cost of a model elsewhere.
+    engine: the name of the one that runs it. Raises `PairError` where the layers cannot be found,
+    or if nobody knows the cost of a model elsewhere.
     """
     if isinstance(model, ModelElsewhere):
         return model.pass_cost()
     model = model if layers is None else truncated_model(model, layers)
-    return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
+    weights = pass_weights(model)
+    read = pass_bytes(model) - weights.packed_bytes + UNPACKING * weights.packed
+    return read + _call_cost([model], torch.device(model.device), engine)
 
 
 def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> tuple[float, float]:
     """c and the cost of a further token in a target pass, in one-token passes of the `target`."""
-    alone = pass_cost(pair.target, target.form)
-    return drafter.step_cost() / alone, extra_token_cost(pair.device, target.form)
+    target_cost = pass_cost(pair.target, target.name)
+    return drafter.step_cost() / target_cost, extra_token_cost(pair.target, target.name)
 
 
-def head_step_cost(head: DraftHead, form: str) -> float:
-    """The same for a step of a head along its chain."""
-    read = sum(parameter_bytes(part) for part in head.step_parts)
-    return read + _call_cost(head.step_parts, head.device, form)
+def head_step_cost(head: DraftHead, engine: str) -> float:
+    """The cost in bytes of a step of a head along its chain, as `pass_cost` counts it."""
+    bytes_read = sum(parameter_bytes(part) for part in head.step_parts)
+    return bytes_read + _call_cost(head.step_parts, head.device, engine)
 
 
-def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:
-    every = (one for module in modules for one in module.modules())
-    calls = sum(1 for one in every if next(one.children(), None) is None)
-    kind = engine_kind(form)
+def _call_cost(modules: Sequence[Any], device: torch.device, engine: str) -> float:
+    """The cost in bytes of calling all modules that have no modules in them."""
+    calls = 0
+    for module in modules:
+        calls += sum(1 for part in module.modules() if next(part.children(), None) is None)
+    kind = engine_kind(engine)
     return calls * (kind.call_on_cpu if device.type == "cpu" else kind.call_elsewhere)
 
 
-def extra_token_cost(device: torch.device, form: str) -> float:
+def extra_token_cost(target: LanguageModel, engine: str) -> float:
     """What one more token adds to a target pass, in passes of one token.
 
-    form: of the engine that runs it.
+    engine: the name of the one that runs it.
     """
-    if device.type != "cpu":
+    if isinstance(target, ModelElsewhere) or logits_device(target).type != "cpu":
         return EXTRA_TOKEN_ELSEWHERE
-    return engine_kind(form).extra_token
+    if engine != "compiled" or pass_bytes(target) < LARGE:
+        return engine_kind(engine).extra_token
+    weights = pass_weights(target)
+    arithmetic = COMPUTING * weights.plain + COMPUTING_PACKED * weights.packed
+    return arithmetic / pass_cost(target, engine)

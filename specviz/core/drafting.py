@@ -27,11 +27,11 @@ EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
 class Drafter:
     """A source of drafts for one run. A subclass drafts; most need nothing else of this.
 
-    form: the name of the engine that drafts; None if no model does. layers: how many of the
-    target's first layers draft, if they do.
+    engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
+    first layers draft, if they do.
     """
 
-    form: str | None = None
+    engine_name: str | None = None
     layers: int | None = None
 
     def prefill(self, ids: Sequence[int]) -> float:
@@ -61,7 +61,7 @@ class NoDrafter(Drafter):
     """Has no room for any draft, so that none is ever asked for: the baseline."""
 
     def __init__(self, *_: object) -> None:
-        pass
+        """It takes what every drafter is made from, and needs none of it."""
 
     def room(self, length: int) -> int:
         return 0
@@ -101,11 +101,12 @@ def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> Earl
     """
     if not isinstance(memory, (list, tuple)):
         raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
-    names = [one.drafter for one in settings]
+    names = [lane_settings.drafter for lane_settings in settings]
     if memory and not any(drafter_kind(name).reads_memory for name in names):
         readers = " or ".join(repr(kind.name) for kind in drafters() if kind.reads_memory)
         raise SettingsError(
             f"memory is given and the drafter is {names[0]!r}: only {readers} reads earlier "
             "texts, so choose it or leave memory out."
         )
-    return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))
+    texts = [tuple(pair.text_ids(text)) for text in memory]
+    return tuple(ids for ids in texts if ids)

@@ -1,5 +1,4 @@
-"""Distributions in the host's memory, and what draws from them: few calls, memory that is used
-again.
+"""Distributions in the host's memory, and draws from them: few calls, memory that is used again.
 
 The samplers are those of `sampling`; tests compare them draw by draw.
 """
@@ -45,7 +44,9 @@ class Distributions:
     """
 
     def __init__(self, settings: Settings, vocab: int) -> None:
-        self._settings, self._vocab, self.greedy = settings, vocab, settings.greedy
+        self._settings = settings
+        self._vocab = vocab
+        self.greedy = settings.greedy
         self._softmax_only = softmax_only(settings)
         self.temperature = settings.temperature if self._softmax_only else 1.0
         self.argmax: list[int] = []
@@ -55,38 +56,41 @@ class Distributions:
         if count <= len(self.argmax):
             return
         self.argmax = [0] * count
-        p, ids = torch.zeros(count, self._vocab), torch.zeros(count, dtype=torch.long)
-        self.p, self.ids = ([whole[:n] for n in range(count + 1)] for whole in (p, ids))
-        self._arrays: list[Floats] = [some.numpy() for some in self.p]
-        self._rows = list(zip(p.split(1), self._arrays[count], strict=True))
-        self._numbers = ids.numpy()
+        p = torch.zeros(count, self._vocab)
+        ids = torch.zeros(count, dtype=torch.long)
+        # Views are made once: to cut one takes as long as a small operation on it.
+        self.p = [p[:n] for n in range(count + 1)]
+        self.ids = [ids[:n] for n in range(count + 1)]
+        self._p_arrays: list[Floats] = [first_rows.numpy() for first_rows in self.p]
+        self._rows = list(zip(p.split(1), self._p_arrays[count], strict=True))
+        self._id_array = ids.numpy()
         self._feeds: tuple[Tensor, ...] = ids.split(1)
 
-    def draw(self, place: int, logits: Tensor, uniform: float) -> Tensor:
+    def draw(self, position: int, logits: Tensor, uniform: float) -> Tensor:
         """Draw one id from `logits` [1, vocab], divided by `temperature`; returns int64 [1]."""
-        tensor, array = self._rows[place]
+        row, array = self._rows[position]
         if self.greedy:  # a one-hot row has one possible draw
-            token_id = self._one_hot(place, array, logits.numpy()[0])
+            token_id = self._one_hot(position, array, logits.numpy()[0])
         else:
             if self._softmax_only:
-                torch.softmax(logits, -1, out=tensor)
+                torch.softmax(logits, -1, out=row)
             else:
-                tensor.copy_(self._probabilities(logits))
+                row.copy_(self._probabilities(logits))
             token_id = drawn_id(array, uniform)
-        self._numbers[place] = token_id
-        return self._feeds[place]
+        self._id_array[position] = token_id
+        return self._feeds[position]
 
     def rows(self, count: int) -> Floats:
         """fp32 [count, vocab], to write distributions to; see `take`."""
         self.reserve(count)
-        return self._arrays[count]
+        return self._p_arrays[count]
 
     def take(self, ids: NDArray[np.int64]) -> None:
         """Take ids that were drawn from rows which others wrote; one-hot ones are written here."""
-        self._numbers[: len(ids)] = ids
+        self._id_array[: len(ids)] = ids
         if self.greedy:
-            for place, token_id in enumerate(ids.tolist()):
-                self._mark(place, self._arrays[-1][place], token_id)
+            for position, token_id in enumerate(ids.tolist()):
+                self._mark(position, self._p_arrays[-1][position], token_id)
 
     def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
         """`sampling.probabilities` of fp32 logits [n, vocab], divided by `temperature`, as torch
@@ -100,26 +104,28 @@ class Distributions:
             return logits, logits.numpy()
         count = len(logits)
         self.reserve(count)
-        tensor, array = self.p[count], self._arrays[count]
+        p = self.p[count]
+        array = self._p_arrays[count]
         if self.greedy:
-            for place, row in enumerate(logits.numpy()):
-                self._one_hot(place, array[place], row)
+            for position, row in enumerate(logits.numpy()):
+                self._one_hot(position, array[position], row)
         else:
-            tensor.copy_(self._probabilities(logits))
-        return tensor, array
+            p.copy_(self._probabilities(logits))
+        return p, array
 
     def _probabilities(self, logits: Tensor) -> Tensor:
         from .sampling import probabilities  # only top-k, top-p and tiny temperatures need it
 
         return probabilities(logits, self._settings)
 
-    def _one_hot(self, place: int, array: Floats, logits: Floats) -> int:
+    def _one_hot(self, position: int, array: Floats, logits: Floats) -> int:
         """Make a row one-hot at its greedy id, which is returned."""
-        return self._mark(place, array, greedy_id(logits))
+        return self._mark(position, array, greedy_id(logits))
 
-    def _mark(self, place: int, array: Floats, token_id: int) -> int:
-        array[self.argmax[place]] = 0.0
-        self.argmax[place] = token_id
+    def _mark(self, position: int, array: Floats, token_id: int) -> int:
+        """Move the 1 of a one-hot row to an id, which is returned."""
+        array[self.argmax[position]] = 0.0
+        self.argmax[position] = token_id
         array[token_id] = 1.0
         return token_id
 
@@ -141,6 +147,6 @@ def greedy_id(logits: Floats) -> int:
 def drawn_id(weights: Floats, uniform: float) -> int:
     """`sampling.draw` from one row [vocab] that is not negative."""
     # torch's sum of a large vocabulary takes a tenth of NumPy's time.
-    sums = torch.from_numpy(weights).cumsum(-1, dtype=torch.float64).numpy()
-    place = int(sums.searchsorted(uniform * sums.item(-1), "right"))
-    return min(place, len(weights) - 1)
+    cdf = torch.from_numpy(weights).cumsum(-1, dtype=torch.float64).numpy()
+    token_id = int(cdf.searchsorted(uniform * cdf.item(-1), "right"))
+    return min(token_id, len(weights) - 1)

@@ -33,7 +33,7 @@ def memory_limited() -> Iterator[None]:
 class EagerEngine(OwnEngine):
     """Any causal language model of transformers, run as it is."""
 
-    form = "eager"
+    name = "eager"
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)
@@ -44,37 +44,42 @@ class EagerEngine(OwnEngine):
         # Sliding-window layers otherwise forget what a rollback needs.
         self._cache.activate_past_recording()
         self._checked = False
-        self._shallow: dict[int, Any] = {}  # layers: the model cut off there
-        self._tentative = (0, 0)  # layers, and tokens that only their caches hold
+        self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
+        # Tokens that only the caches of the first layers hold, and of how many layers.
+        self._shallow_tokens = 0
+        self._shallow_layers = 0
         parameters = inspect.signature(model.forward).parameters
         self._trims_logits = "logits_to_keep" in parameters
-        self._kept: dict[int, Tensor] = {}  # by number of layers: their states in the last pass
+        self._states: dict[int, Tensor] = {}  # by number of layers: theirs in the last pass
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        self._kept = dict.fromkeys(layers, torch.empty(0))
-        self._model = watched_model(self._model, layers, self._kept.__setitem__)
+        self._states = dict.fromkeys(layers, torch.empty(0))
+        self._model = watched_model(self._model, layers, self._states.__setitem__)
 
     @property
     def states(self) -> Tensor:
-        return torch.cat([kept[0].to(self.device) for kept in self._kept.values()], -1)
+        return torch.cat([states[0].to(self.device) for states in self._states.values()], -1)
 
     def shared_keys(self) -> dict[str, tuple[Tensor, Tensor]]:
         """By kind of attention, the keys and values of the last layer of that kind that keeps any,
         [1, kv_heads, tokens, head_dim] each; a sliding window has only its own tokens. Valid until
         the next pass."""
+        shared = {}
         kinds = text_config(self._model).layer_types
         # With shared caches the last layers have none, and in some versions no entry either.
-        kept = zip(kinds, self._cache.layers, strict=False)
-        found = ((kind, getattr(one, "keys", None), one) for kind, one in kept)
-        return {kind: (keys, one.values) for kind, keys, one in found if keys is not None}
+        for kind, layer in zip(kinds, self._cache.layers, strict=False):
+            if getattr(layer, "keys", None) is not None:
+                shared[kind] = (layer.keys, layer.values)
+        return shared
 
     @torch.inference_mode()
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        trimmed = self._trims_logits
-        options = {"logits_to_keep": self._kept_logits(len(ids), keep)} if trimmed else {}
+        options: dict[str, Any] = {}
+        if self._trims_logits:
+            options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
         with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
@@ -89,11 +94,11 @@ class EagerEngine(OwnEngine):
         # A copy: the caller may write to it, and the model may return a buffer of its own.
         return logits.to(torch.float32, copy=True)
 
-    def _kept_logits(self, tokens: int, keep: int) -> int | Tensor:
+    def _logits_to_keep(self, tokens: int, keep: int) -> int | Tensor:
         # If it gets a number, a model whose last layers share keys skips the other tokens there,
         # and with them their states.
-        shared = getattr(text_config(self._model), "num_kv_shared_layers", 0)
-        if self._kept and shared:
+        shares_keys = getattr(text_config(self._model), "num_kv_shared_layers", 0)
+        if self._states and shares_keys:
             return torch.arange(tokens - keep, tokens, device=self.device)
         return keep
 
@@ -101,11 +106,11 @@ class EagerEngine(OwnEngine):
         if not self._checked:
             check_rollback(self._model, self._cache, self.length)
             self._checked = True
-        layers, tokens = self._tentative
-        if tokens:
-            for layer in self._cache.layers[:layers]:
-                layer.crop(-tokens)
-            self._tentative, self.length = (0, 0), self.length - tokens
+        if self._shallow_tokens:
+            for layer in self._cache.layers[: self._shallow_layers]:
+                layer.crop(-self._shallow_tokens)
+            self.length -= self._shallow_tokens
+            self._shallow_tokens = 0
             if length == self.length:
                 return
         # A crop by 0 still trims sliding windows, so it is not skipped.
@@ -114,10 +119,11 @@ class EagerEngine(OwnEngine):
 
     def _cut_off(self, layers: int, tokens: int) -> Any:
         """The model's first `layers`, which are about to be fed `tokens` tokens."""
-        if layers not in self._shallow:
-            self._shallow[layers] = truncated_model(self._model, layers)
-        self._tentative = layers, self._tentative[1] + tokens
-        return self._shallow[layers]
+        if layers not in self._truncated:
+            self._truncated[layers] = truncated_model(self._model, layers)
+        self._shallow_layers = layers
+        self._shallow_tokens += tokens
+        return self._truncated[layers]
 
 
 def check_rollback(model: Any, cache: Any, length: int) -> None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class OwnEngine:
-    """What engines of this machine have in common."""
+    """What engines of this machine have in common; see `protocols.Engine`."""
 
-    partial = False
+    top_logprobs_only = False
 
     def path(self, run: RunContext) -> DecodingPath:
         """Call by call, in the host's memory if all of it lies there."""
@@ -30,15 +30,15 @@ class OwnEngine:
         return plain_path(self, run)  # type: ignore[arg-type]
 
     def take_over(self, other: Engine) -> bool:
-        """Nothing of another engine."""
+        """Whether it did: few engines can."""
         return False
 
-    def around(self) -> AbstractContextManager[None]:
-        """Nothing."""
+    def round_context(self) -> AbstractContextManager[None]:
+        """A context that changes nothing."""
         return nullcontext()
 
-    def told(self) -> dict[str, Any]:
-        """Nothing."""
+    def round_fields(self) -> dict[str, Any]:
+        """No fields beside those of every round."""
         return {}
 
 

@@ -78,8 +78,8 @@ def usable_engines() -> Iterator[EngineKind]:
     few runs: too few to prepare another form than the plainest."""
     plainest = on_zerogpu() or _eager_only.get()
     for kind in engines():
-        asked = not kind.asked or (not plainest and FORM.read() == kind.name)
-        if asked and (kind.anywhere or not plainest) and _installed(kind.package):
+        is_chosen = not kind.asked or (not plainest and FORM.read() == kind.name)
+        if is_chosen and (kind.anywhere or not plainest) and _installed(kind.package):
             yield kind
 
 

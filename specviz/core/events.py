@@ -121,7 +121,9 @@ class Round:
     @property
     def tokens(self) -> list[Token]:
         """All its tokens: the drafted ones, then the last."""
-        return [*self.drafted, *([] if self.last is None else [self.last])]
+        if self.last is None:
+            return list(self.drafted)
+        return [*self.drafted, self.last]
 
     @property
     def emitted(self) -> list[Token]:
@@ -220,8 +222,9 @@ class Header:
     @property
     def all_lanes(self) -> tuple[Lane, ...]:
         """The names of all lanes, the baseline last if there is one."""
-        has_baseline = self.source is None or BASELINE in self.prefill_seconds
-        return (*self.speculative, *((BASELINE,) if has_baseline else ()))
+        if self.source is None or BASELINE in self.prefill_seconds:
+            return (*self.speculative, BASELINE)
+        return self.speculative
 
     def settings_of(self, lane: Lane) -> Settings:
         """The settings of a lane; the baseline's are the first lane's, without its drafts."""
@@ -305,16 +308,18 @@ def margin_of(token: Token) -> float | None:
     token does not tell."""
     if not token.top_p:
         return None
-    first, second = ([c.probability for c in token.top_p] + [0.0])[:2]
+    first = token.top_p[0].probability
+    second = token.top_p[1].probability if len(token.top_p) > 1 else 0.0
     # Listed probabilities are rounded, the second perhaps to 0: the margin is then at least this.
     return math.log(first / max(second, 0.5 * 10**-DIGITS))
 
 
 def agreement_of(rounds: Sequence[Round], alone: Sequence[Round]) -> Agreement:
     """Where the text of a greedy lane first differs from the baseline's."""
-    ours, theirs = ([t for r in lane for t in r.emitted] for lane in (rounds, alone))
-    compared = min(len(ours), len(theirs))
-    index = next((i for i in range(compared) if ours[i].id != theirs[i].id), None)
-    if index is None:
-        return Agreement(True, compared)
-    return Agreement(False, compared, Divergence(index, margin_of(theirs[index])))
+    ours = [token for r in rounds for token in r.emitted]
+    baseline = [token for r in alone for token in r.emitted]
+    compared = min(len(ours), len(baseline))
+    for index in range(compared):
+        if ours[index].id != baseline[index].id:
+            return Agreement(False, compared, Divergence(index, margin_of(baseline[index])))
+    return Agreement(True, compared)

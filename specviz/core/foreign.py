@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -25,15 +25,17 @@ ROUNDING = 1e-3  # of the sum of a row
 
 
 def _name(kind: DrafterKind | VerdictKind) -> str:
+    """How a sentence calls a kind."""
     what = "drafter" if isinstance(kind, DrafterKind) else "verdict"
     return f"the {what} {kind.name!r} of {kind.package}"
 
 
 def _called(
-    kind: DrafterKind | VerdictKind, doing: str, call: Callable[..., Any], *given: Any
+    kind: DrafterKind | VerdictKind, doing: str, function: Callable[..., Any], *arguments: Any
 ) -> Any:
+    """What a function of a kind returns. doing: what it does, for the sentence of a fault."""
     try:
-        return call(*given)
+        return function(*arguments)
     except SpecvizError:
         raise
     except Exception as error:
@@ -47,23 +49,25 @@ class CheckedDrafter(Drafter):
     """A drafter of another package. Raises `KindError` where it breaks its promises."""
 
     def __init__(self, kind: DrafterKind, pair: Any, run: RunContext, target: DecodingPath) -> None:
-        self._kind, self._run = kind, run
-        self._own = _called(kind, "its start", kind.make, pair, run, target)
-        if not isinstance(self._own, Drafter):
+        self._kind = kind
+        self._run = run
+        self._drafter = _called(kind, "its start", kind.make, pair, run, target)
+        if not isinstance(self._drafter, Drafter):
             raise KindError(
-                f"{_name(kind)} made a {type(self._own).__name__}: make a specviz.Drafter."
+                f"{_name(kind)} made a {type(self._drafter).__name__}: make a specviz.Drafter."
             )
-        self.form, self.layers = self._own.form, self._own.layers
+        self.engine_name = self._drafter.engine_name
+        self.layers = self._drafter.layers
 
     def prefill(self, ids: Sequence[int]) -> float:
-        return float(_called(self._kind, "prefill", self._own.prefill, ids))
+        return float(_called(self._kind, "prefill", self._drafter.prefill, ids))
 
     def room(self, length: int) -> int:
-        return int(_called(self._kind, "room", self._own.room, length))
+        return int(_called(self._kind, "room", self._drafter.room, length))
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         # A copy: the committed ids are the loop's own.
-        draft: Draft | None = _called(self._kind, "draft", self._own.draft, list(ids), count)
+        draft: Draft | None = _called(self._kind, "draft", self._drafter.draft, list(ids), count)
         if draft is None:
             return None
         fault = fault_of(draft, count, self._run.vocab)
@@ -72,10 +76,10 @@ class CheckedDrafter(Drafter):
         return replace(draft, ids=draft.ids.to(self._run.device), q=draft.q.to(self._run.device))
 
     def rollback(self, length: int) -> None:
-        _called(self._kind, "rollback", self._own.rollback, length)
+        _called(self._kind, "rollback", self._drafter.rollback, length)
 
     def step_cost(self) -> float:
-        return float(_called(self._kind, "step_cost", self._own.step_cost))
+        return float(_called(self._kind, "step_cost", self._drafter.step_cost))
 
 
 def fault_of(draft: object, count: int, vocab: int) -> str | None:
@@ -111,13 +115,12 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
     rule = kind.decide
 
     def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
-        found: Tensor = _called(
-            kind, "its decision", rule, p.clone(), q.clone(), drafted.clone(), u, source
-        )
-        right = isinstance(found, Tensor) and found.dtype == torch.int64 and found.shape == (2,)
-        if not right:
+        # Copies: the rule may write to what it gets.
+        copies = p.clone(), q.clone(), drafted.clone()
+        decision = _called(kind, "its decision", rule, *copies, u, source)
+        if not _is_decision(decision):
             raise KindError(f"{_name(kind)} gave no int64 tensor [accepted, next id]: return one.")
-        accepted, next_id = found.tolist()
+        accepted, next_id = decision.tolist()
         if not 0 <= accepted <= len(drafted):
             raise KindError(
                 f"{_name(kind)} accepted {accepted} of {len(drafted)} drafts: use 0 to "
@@ -125,6 +128,11 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
             )
         if not 0 <= next_id < p.shape[-1]:
             raise KindError(f"{_name(kind)} gave the id {next_id}: use 0 to {p.shape[-1] - 1}.")
-        return found
+        return decision
 
     return decide
+
+
+def _is_decision(value: object) -> TypeGuard[Tensor]:
+    """Whether a rule returned what it must: int64 [2]."""
+    return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == (2,)

@@ -43,26 +43,26 @@ def header_of(
     memory: the earlier texts, of which it says how many, never the texts. question: what was asked
     in a chat template; empty if the prompt is none.
     """
-    lanes = {lane: own for lane, own in settings.items() if lane != BASELINE}
+    lanes = {lane: each for lane, each in settings.items() if lane != BASELINE}
     drafts = {
-        lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
+        lane: _draft_described(pair, prefilled[lane], each.drafter) for lane, each in lanes.items()
     }
-    first, prompt = next(iter(lanes)), str(pair.tokenizer.decode(prompt_ids))
+    first_lane = next(iter(lanes))
+    target_engine = prefilled[first_lane].engines["target"]
+    prompt = str(pair.tokenizer.decode(prompt_ids))
     header = Header(
         prompt=prompt,
         prompt_ids=tuple(prompt_ids),
         lanes=lanes,
         drafts=drafts,
-        target=described(
-            pair.target, prefilled[first].forms["target"], context_length(pair.target)
-        ),
+        target=described(pair.target, target_engine, context_length(pair.target)),
         device=_device_name(pair),
         dtype=weights_form(pair.target),
         versions=_versions(pair.device) | _packages(lanes.values()),
         threads=torch.get_num_threads(),
-        lane_threads={lane: first.threads for lane, first in prefilled.items()},
+        lane_threads={lane: read.threads for lane, read in prefilled.items()},
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
+        prefill_seconds={lane: read.seconds for lane, read in prefilled.items()},
         mode=mode,
         processor=_processor_name(),
         memory={"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None,
@@ -75,20 +75,32 @@ def header_of(
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
-    form, kind = prefilled.forms.get("draft"), drafter_kind(drafter)
-    if form is None:
+    """What a header says of a lane's draft; None if no model drafts."""
+    engine = prefilled.engines.get("draft")
+    if engine is None:
         return None
+    kind = drafter_kind(drafter)
     if kind.described is not None:
-        return kind.described(pair, form, prefilled.layers)
-    found = described(pair.draft_model, form, context_length(pair.draft_model))
-    return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
+        return kind.described(pair, engine, prefilled.layers)
+    description = described(pair.draft_model, engine, context_length(pair.draft_model))
+    if pair.shared:
+        description["shared"] = len(pair.shared.pairs)
+    return description
 
 
 def _packages(settings: Iterable[Settings]) -> dict[str, str]:
     """The packages, by name, of kinds that are not ours, with their versions."""
-    kinds = [k for own in settings for k in (drafter_kind(own.drafter), verdict_kind(own.rule))]
-    parts = [kind.package.rpartition(" ") for kind in kinds if kind.package]
-    return {name or version: version if name else "unknown" for name, _, version in parts}
+    packages = []
+    for each in settings:
+        packages += [drafter_kind(each.drafter).package, verdict_kind(each.rule).package]
+    versions = {}
+    for package in filter(None, packages):
+        name, _, version = package.rpartition(" ")
+        if name:
+            versions[name] = version
+        else:
+            versions[package] = "unknown"
+    return versions
 
 
 def _versions(device: torch.device) -> dict[str, str]:
@@ -98,7 +110,9 @@ def _versions(device: torch.device) -> dict[str, str]:
         "torch": str(torch.__version__),
         "transformers": transformers.__version__,
     }
-    return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
+    if device.type == "cuda":
+        versions["cuda"] = str(torch.version.cuda)
+    return versions
 
 
 def model_name(model: LanguageModel | DraftHead) -> str:
@@ -108,19 +122,21 @@ def model_name(model: LanguageModel | DraftHead) -> str:
     return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
 
 
-def described(model: LanguageModel | DraftHead, form: str, context: int | None) -> dict[str, Any]:
-    """What a header says of a model. context: the most tokens that it can see, None if nothing
-    limits them."""
+def described(model: LanguageModel | DraftHead, engine: str, context: int | None) -> dict[str, Any]:
+    """What a header says of a model. engine: the name of the one that runs it. context: the most
+    tokens that it can see, None if nothing limits them."""
     config = model.config
-    about = {
+    description = {
         "name": model_name(model),
         "parameters": parameter_count(model),
-        "form": form,
+        "form": engine,
         "revision": getattr(config, "_commit_hash", None) or getattr(config, "gguf_digest", None),
         "context": context,
     }
     packed_as = getattr(model, "packed_as", None)
-    return about | ({"weights": packed_as} if packed_as else {})
+    if packed_as:
+        description["weights"] = packed_as
+    return description
 
 
 def _device_name(pair: Pair) -> str:

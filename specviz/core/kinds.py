@@ -48,10 +48,10 @@ class DrafterKind:
     cost: what one of its steps costs, about: a pass of the "draft" model, of the "target", or
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
-    described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
-    deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
-        for tables of what to deploy, from a package that brings a drafter; those of this one are
-        in `measure.sweep.deploy`.
+    described: (pair, engine, layers) -> that description, if it is not that of `Pair.draft`; engine
+        is the name of the one that drafts.
+    deployed: (row, machine) -> by engine, "" for all others, the same drafter's settings and a
+        note, for tables of what to deploy: empty settings if the engine cannot do this.
     drafts: whether it drafts anything.
     beside: its place among the drafters that race side by side, the lowest first.
     package: name and version of the package that brought it; None for those of this one.
@@ -154,10 +154,10 @@ class EngineKind:
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module, right to
         about half an order of magnitude: a static form makes fewer and cheaper calls, and in
         compiled passes only the work itself is left.
-    extra_token: what each further token adds to a pass on a processor, in passes of one token: the
-        faster a pass reads, the sooner arithmetic is its limit. On two cores of an AMD EPYC, six
-        tokens of the built-in target take 2.2 times as long as one in compiled passes, and 1.7
-        times as long in transformers' modules.
+    extra_token: what each further token adds to a pass of a small model on a processor, in passes
+        of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
+        an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled
+        passes, and 1.7 times as long in transformers' modules.
     """
 
     name: str

@@ -4,7 +4,7 @@ One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1};
 same with gamma = 0, so that nothing is drafted:
 
 1. the drafter proposes d_1 .. d_g, g fixed beforehand, each with the q that it was drawn from;
-2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
+2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
 3. the verdict (`verdict.decided`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 """
@@ -20,7 +20,7 @@ import torch
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
 from .clock import now
-from .drafting import EarlierTexts, make_drafter, policy_for
+from .drafting import Drafter, EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
 from .events import EndReason, Round
 from .model_facts import context_length
@@ -30,10 +30,11 @@ from .registry import drafter_kind
 from .shared_prompt import SharedPrompt
 from .threads import use_threads
 from .tokens import Annotator
-from .types import Judged, LaneEvents, Prefilled
+from .types import JudgedRound, LaneEvents, Prefilled
 
 if TYPE_CHECKING:
-    from .protocols import Decide, Engine
+    from .policy import Policy
+    from .protocols import Decide, DecodingPath, Engine
 
 
 def decode(
@@ -55,7 +56,7 @@ def decode(
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states, prompt)
+    run = start_lane(pair, prompt_ids, settings, lane, decider, memory, states, prompt)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -63,57 +64,96 @@ def decode(
     return reason
 
 
-@dataclass(eq=False)
-class _Run:
-    """The state of one lane between rounds."""
+def start_lane(
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    settings: Settings,
+    lane: Lane,
+    decider: Decide | None = None,
+    memory: EarlierTexts = (),
+    states: bool = False,
+    prompt: SharedPrompt | None = None,
+) -> LaneRun:
+    """A lane before its prefill: its engines, its drafter, its path. Arguments are `decode`'s."""
+    device = pair.device
+    started = now(device)
+    judge = decider or rule(settings)
+    context = make_context(settings, pair.vocab, device, judge, lane, memory)
+    threads = lane_threads(pair, lane)
+    with use_threads(threads):
+        has_states = states or drafter_kind(settings.drafter).reads_states
+        make = make_state_engine if has_states else make_engine
+        target: Engine = make(pair.target, pair.vocab)
+        path = target.path(context)
+        drafter = make_drafter(pair, context, path)
+    ids = list(prompt_ids)
+    budget = len(ids) + settings.max_new_tokens
+    return LaneRun(
+        pair=pair,
+        settings=settings,
+        lane=lane,
+        ids=ids,
+        prompt=prompt or SharedPrompt(),
+        threads=threads,
+        target=target,
+        path=path,
+        drafter=drafter,
+        policy=policy_for(settings, pair, target, drafter),
+        annotator=Annotator(pair.tokenizer, settings, ids, target.top_logprobs_only),
+        budget=budget,
+        context=context_length(pair.target) or budget,
+        resumed=started,
+    )
+
+
+@dataclass(eq=False, kw_only=True)
+class LaneRun:
+    """The state of one lane between rounds.
+
+    ids: of the prompt and of all that was committed since. budget: the most tokens of both.
+    context: the most tokens that the target can see. policy: None if gamma are always due. index:
+    of the next round. clock, wall: seconds, as in `Round`. resumed: when `wall` last began to
+    count. ended: why the text ended, if it did by itself.
+    """
 
     pair: Pair
-    prompt_ids: Sequence[int]
     settings: Settings
     lane: Lane
-    decider: Decide | None = None
-    memory: EarlierTexts = ()
-    states: bool = False
-    prompt: SharedPrompt | None = None
+    ids: list[int]
+    prompt: SharedPrompt
+    threads: int
+    target: Engine
+    path: DecodingPath
+    drafter: Drafter
+    policy: Policy | None
+    annotator: Annotator
+    budget: int
+    context: int
+    resumed: float
+    index: int = 0
+    clock: float = 0.0
+    wall: float = 0.0
+    ended: EndReason | None = None
 
     def __post_init__(self) -> None:
-        pair, settings, lane = self.pair, self.settings, self.lane
-        self.device, self.wall = pair.device, 0.0
-        self.resumed = now(self.device)
-        judge = self.decider or rule(settings)
-        context = make_context(settings, pair.vocab, self.device, judge, lane, self.memory)
-        self.threads = lane_threads(pair, lane)
-        with use_threads(self.threads):
-            states = self.states or drafter_kind(settings.drafter).reads_states
-            make = make_state_engine if states else make_engine
-            self.target: Engine = make(pair.target, pair.vocab)
-            self.path = self.target.path(context)
-            self.drafter = make_drafter(pair, context, self.path)
-        self.policy = policy_for(settings, pair, self.target, self.drafter)
-        self.ids = list(self.prompt_ids)
-        self.budget = len(self.ids) + settings.max_new_tokens
-        self.context = context_length(pair.target) or self.budget
-        # The last committed token is fed at place len - 1, so a full context allows one more.
+        self.device = self.pair.device
+        # The last committed token is fed at position len - 1, so a full context allows one more.
         self.most = min(self.budget, self.context + 1)
-        self.annotator = Annotator(pair.tokenizer, settings, self.ids, self.target.partial)
-        self.index, self.clock = 0, 0.0
-        self.ended: EndReason | None = None
 
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
-        read = self.ids[:-1]
+        prefix = self.ids[:-1]
         self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
-        prompt = self.prompt or SharedPrompt()
         began = now(self.device)
-        seconds = {"target": prompt.read(self.target, read)}
+        seconds = {"target": self.prompt.read(self.target, prefix)}
         spent = now(self.device) - began  # less if another lane has read it
-        forms = {"target": self.target.form}
-        if self.drafter.form is not None:
-            seconds["draft"] = self.drafter.prefill(read)
-            forms["draft"] = self.drafter.form
-        self.target.told()  # what reading the prompt has cost belongs to no round
+        engines = {"target": self.target.name}
+        if self.drafter.engine_name is not None:
+            seconds["draft"] = self.drafter.prefill(prefix)
+            engines["draft"] = self.drafter.engine_name
+        self.target.round_fields()  # what reading the prompt has cost belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
-        return Prefilled(seconds, forms, self.threads, self.drafter.layers)
+        return Prefilled(seconds, engines, self.threads, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:
         """Why no further round is due, or None."""
@@ -128,7 +168,7 @@ class _Run:
 
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
-        with self.target.around(), torch.inference_mode():
+        with self.target.round_context(), torch.inference_mode():
             return self._round()
 
     def _round(self) -> Round:
@@ -146,7 +186,8 @@ class _Run:
         # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
         ended = self.end_reason() is not None
         drafts, last, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
-        self.ended = "stop" if stopped else self.ended
+        if stopped:
+            self.ended = "stop"
         self.wall += now(self.device) - self.resumed
         return Round(
             self.lane,
@@ -158,10 +199,10 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
-            **self.target.told(),
+            **self.target.round_fields(),
         )
 
-    def commit(self, judged: Judged) -> list[int]:
+    def commit(self, judged: JudgedRound) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""
         accepted, next_id, _ = judged.verdict
         if self.policy:

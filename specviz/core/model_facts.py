@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -63,9 +63,39 @@ def parameter_bytes(model: Any, *, without: Any = None) -> int:
 
 def pass_bytes(model: Any) -> int:
     """Bytes of weights that a pass reads: all of them, without an untied embedding table."""
+    return parameter_bytes(model, without=_untied_table(model))
+
+
+class PassWeights(NamedTuple):
+    """How many weights a pass multiplies with: plain numbers, and those packed in blocks, which
+    take `packed_bytes`."""
+
+    plain: int
+    packed: int
+    packed_bytes: int
+
+
+def pass_weights(model: Any) -> PassWeights:
+    """The weights of a pass: all of a model, without an untied embedding table."""
+    table = _untied_table(model)
+    packed = {
+        module.weight: module.numbers
+        for module in model.modules()
+        if hasattr(module, "numbers") and module.weight is not table
+    }
+    plain = sum(
+        parameter.numel()
+        for parameter in model.parameters()
+        if parameter not in packed and parameter is not table
+    )
+    return PassWeights(plain, sum(packed.values()), sum(weight.nbytes for weight in packed))
+
+
+def _untied_table(model: Any) -> Any:
+    """The embedding table, if the output layer has weights of its own: a pass reads a row of it."""
     head = getattr(model.get_output_embeddings(), "weight", None)
     try:
         table = model.get_input_embeddings().weight
     except (NotImplementedError, AttributeError):  # a custom model may not have this method
-        table = None
-    return parameter_bytes(model, without=None if table is head else table)
+        return None
+    return None if table is head else table

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
-from .ends import end_ids, named_end_ids
+from .ends import control_tokens, end_ids, named_end_ids
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
     chat_ids,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
+
+_sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
+"""Of each tokenizer the number of its tokens, and what `tokenizer_size` found then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +68,9 @@ class Pair:
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
         if not callable(getattr(self.tokenizer, "get_vocab", None)):
-            given = shown(self.tokenizer)
-            raise PairError(f"the tokenizer is {given}: load the target's with AutoTokenizer.")
+            raise PairError(
+                f"the tokenizer is {shown(self.tokenizer)}: load the target's with AutoTokenizer."
+            )
         if self.head is not None:
             if not callable(getattr(self.head, "check", None)):
                 raise PairError(f"the head is {shown(self.head)}: load it with the pair's name.")
@@ -102,10 +107,15 @@ class Pair:
         """What it could draft with: "draft", "head" and "layers", the target's first ones."""
         from .truncated import layer_count  # a run with the draft model asks for no list
 
-        found = {"draft": self.draft is not None, "head": self.head is not None}
+        parts = set()
+        if self.draft is not None:
+            parts.add("draft")
+        if self.head is not None:
+            parts.add("head")
         with suppress(PairError):
-            found["layers"] = layer_count(self.target) > 1
-        return frozenset(name for name, has in found.items() if has)
+            if layer_count(self.target) > 1:
+                parts.add("layers")
+        return frozenset(parts)
 
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless they are among them, the first of `drafters` and
@@ -121,23 +131,26 @@ class Pair:
     def shared(self) -> SharedTokens | None:
         """What the tokenizers of target and draft have in common; None if they are the same, and
         nothing has to be translated."""
-        own = self.draft_tokenizer
-        if self.draft is None or own is None:
+        if self.draft is None or self.draft_tokenizer is None:
             return None
-        if have_one_backend(self.tokenizer, own):
+        if have_one_backend(self.tokenizer, self.draft_tokenizer):
             return None
-        theirs = own.get_vocab()
-        ours = self.tokenizer.get_vocab()
-        # Of a large vocabulary the first comparison takes a hundredth of the other's time.
-        if theirs == ours or all(
-            theirs.get(piece) == i for piece, i in ours.items() if i < self._common_size
-        ):
+        target_vocab = self.tokenizer.get_vocab()
+        draft_vocab = self.draft_tokenizer.get_vocab()
+        # Of a large vocabulary this takes a hundredth of the time of the comparison below.
+        if draft_vocab == target_vocab:
             return None
-        from .shared_tokens import shared_tokens  # most pairs have one tokenizer
+        common = self._common_size
+        if all(draft_vocab.get(piece) == i for piece, i in target_vocab.items() if i < common):
+            return None
+        from .shared_tokens import Vocabulary, shared_tokens  # most pairs have one tokenizer
 
-        sizes = self._target_size, min(tokenizer_size(own), logit_width(self.draft))
-        ends = self.eos_ids, end_ids(self.draft, own)
-        return shared_tokens(self.tokenizer, own, sizes, ends)
+        draft_size = min(tokenizer_size(self.draft_tokenizer), logit_width(self.draft))
+        draft_ends = end_ids(self.draft, self.draft_tokenizer)
+        return shared_tokens(
+            Vocabulary(self.tokenizer, self._target_size, self.eos_ids),
+            Vocabulary(self.draft_tokenizer, draft_size, draft_ends),
+        )
 
     @cached_property
     def vocab(self) -> int:
@@ -150,7 +163,7 @@ class Pair:
     @cached_property
     def draft_vocab(self) -> int:
         """How many ids the draft model may give a probability to."""
-        return self.vocab if self.shared is None else self.shared.draft_of
+        return self.vocab if self.shared is None else self.shared.draft_size
 
     @property
     def _target_size(self) -> int:
@@ -189,11 +202,14 @@ class Pair:
         the end of text that they name, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
-        turn_end = self.tokenizer.get_vocab().get(CHATML_END)
         named = named_end_ids(self.target, self.tokenizer)
-        if CHATML_END in str(template) and turn_end is not None and named:
-            return turn_end in named
-        return bool(template)
+        if CHATML_END not in str(template) or not named:
+            return bool(template)
+        control = control_tokens(self.tokenizer)
+        if any(control.get(i) == CHATML_END for i in named):
+            return True
+        turn_end = self.tokenizer.get_vocab().get(CHATML_END)  # of a large vocabulary this is slow
+        return turn_end is None or turn_end in named
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
         """The ids of a prompt, which is text or a list of ids.
@@ -207,10 +223,10 @@ class Pair:
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
-            read = prompt_ids
+            to_ids = prompt_ids
             if self.uses_template(prompt, chat):
-                read = literal_chat_ids if chat == "literal" else chat_ids
-            prompt = read(self.tokenizer, prompt) if prompt else []
+                to_ids = literal_chat_ids if chat == "literal" else chat_ids
+            prompt = to_ids(self.tokenizer, prompt) if prompt else []
         ids = checked_ids(prompt, self.vocab)
         if not ids:
             raise PromptError("the prompt is empty: write at least one word.")
@@ -224,8 +240,8 @@ class Pair:
 
     def uses_template(self, prompt: object, chat: str) -> bool:
         """Whether `encode` puts this prompt into the chat template."""
-        asked = chat in ("on", "literal") or (chat == "auto" and self.is_chat)
-        return isinstance(prompt, str) and asked
+        in_template = chat in ("on", "literal") or (chat == "auto" and self.is_chat)
+        return isinstance(prompt, str) and in_template
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
         """The ids of a text that is no prompt: without special tokens, of any length.
@@ -239,7 +255,12 @@ class Pair:
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
-    return 1 + max(tokenizer.get_vocab().values())
+    # A pair is made twice, with its models' shapes and with their weights.
+    count, size = _sizes.get(tokenizer, (None, 0))
+    if count != len(tokenizer):
+        size = 1 + max(tokenizer.get_vocab().values())
+        _sizes[tokenizer] = len(tokenizer), size
+    return size
 
 
 def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:
@@ -249,9 +270,10 @@ def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:
 
 
 def _check_causal(model: Any, role: str) -> None:
+    """Raise `PairError` unless it is a causal language model, and end its training mode."""
     config = getattr(model, "config", None)
-    can = callable(getattr(model, "can_generate", None)) and model.can_generate()
-    if config is None or not can or getattr(config, "is_encoder_decoder", False):
+    generates = callable(getattr(model, "can_generate", None)) and model.can_generate()
+    if config is None or not generates or getattr(config, "is_encoder_decoder", False):
         raise PairError(
             f"the {role} is a {type(model).__name__}, not a causal language model: load it with "
             "AutoModelForCausalLM."

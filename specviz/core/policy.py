@@ -19,6 +19,7 @@ MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longes
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
+FIRST_ACCEPTED = 4.0  # verdicts before the first, all accepted: who drafts expects that it pays
 MEMORY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
 MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
 PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
@@ -57,15 +58,20 @@ class OptimalGamma(Policy):
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
     that it judges, both in one-token target passes. alpha is estimated as accepted / judged over
-    recent rounds, with a prior. If no draft would pay, the number is 0. The estimate then returns
-    slowly to the prior, and after `PROBE` rounds without drafts one token is drafted anyway: the
-    text may have become easier.
+    recent rounds, with a prior, and hopefully at first: short texts would end before a careful
+    estimate has come to the number that pays. If no draft would pay, the number is 0. The estimate
+    then returns slowly to the prior, and after `PROBE` rounds without drafts one token is drafted
+    anyway: the text may have become easier.
     """
 
     def __init__(self, most: int, c: float, extra_token: float) -> None:
-        self._most, self._c, self._extra_token = most, c, extra_token
-        self._accepted = self._judged = 0.0
-        self._idle = 0
+        self._most = most
+        self._c = c
+        self._extra_token = extra_token
+        # Over recent rounds, the older ones with less weight.
+        self._accepted = FIRST_ACCEPTED
+        self._judged = FIRST_ACCEPTED
+        self._idle = 0  # rounds without drafts in a row
         self.gamma = self._best()
 
     @property
@@ -100,7 +106,9 @@ def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) ->
 def predicted_tau(alpha: float, gamma: int) -> float:
     """Expected tokens per round, (1 - alpha^(gamma + 1)) / (1 - alpha), if acceptances are
     independent (equation 1)."""
-    return gamma + 1.0 if alpha == 1.0 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    if alpha == 1.0:
+        return gamma + 1.0
+    return (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
 def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float) -> float:

@@ -55,8 +55,9 @@ def literal_chat_ids(tokenizer: Any, prompt: str) -> list[int]:
     before, _, behind = chat_text(tokenizer, MARK).partition(MARK)
     # A tokenizer splits at control tokens first, so what stands between two of them is read on its
     # own: the turn with its surroundings, up to the template's nearest ones.
-    begin = max((found.end() for found in control.finditer(before)), default=0)
-    end = next((found.start() for found in control.finditer(behind)), len(behind))
+    begin = max((match.end() for match in control.finditer(before)), default=0)
+    next_control = control.search(behind)
+    end = next_control.start() if next_control else len(behind)
 
     def ids_with(turn: str) -> list[int]:
         middle = before[begin:] + turn + behind[:end]
@@ -107,15 +108,16 @@ def checked_ids(ids: Any, vocab: int) -> list[int]:
     """`ids` as a list; raises `PromptError` unless they are numbers from 0 to `vocab` - 1."""
     try:
         numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
-        whole = len(numbers) == len(ids) and not isinstance(ids, (bytes, bytearray, Mapping))
+        are_ids = len(numbers) == len(ids) and not isinstance(ids, (bytes, bytearray, Mapping))
     except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole:
+        are_ids = False
+    if not are_ids:
         raise PromptError(
             f"a prompt is text or a list of token ids (whole numbers), not {shown(ids)}."
         )
-    if wrong := [number for number in numbers if not 0 <= number < vocab]:
-        raise PromptError(
-            f"the prompt holds the id {wrong[0]}: this tokenizer has the ids 0 to {vocab - 1}."
-        )
+    for number in numbers:
+        if not 0 <= number < vocab:
+            raise PromptError(
+                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
+            )
     return numbers

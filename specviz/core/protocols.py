@@ -15,7 +15,7 @@ from ..lanes import Lane
 from ..settings import Settings
 from .draws import Distributions
 from .events import Event
-from .types import Doubles, Draft, Judged, RunContext
+from .types import Doubles, Draft, JudgedRound, RunContext
 
 
 class LanguageModel(Protocol):
@@ -63,17 +63,18 @@ Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Ten
 class Engine(Protocol):
     """A causal language model and the tokens that its cache holds.
 
-    form: the name of the implementation, for the page. length: cached tokens. partial: whether
-    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    name: of the implementation, for headers and the page. length: cached tokens.
+    top_logprobs_only: whether logits are log-probabilities of the likeliest tokens only, with -inf
+    for all others.
     """
 
     device: torch.device
 
     @property
-    def partial(self) -> bool: ...
+    def top_logprobs_only(self) -> bool: ...
 
     @property
-    def form(self) -> str: ...
+    def name(self) -> str: ...
 
     @property
     def length(self) -> int: ...
@@ -105,11 +106,11 @@ class Engine(Protocol):
         run's settings need."""
         ...
 
-    def around(self) -> AbstractContextManager[None]:
-        """What stands around the rounds of a lane whose target this engine runs."""
+    def round_context(self) -> AbstractContextManager[None]:
+        """Within it each round runs of a lane whose target this engine runs."""
         ...
 
-    def told(self) -> dict[str, Any]:
+    def round_fields(self) -> dict[str, Any]:
         """Fields of a `Round` that only this engine knows, on the passes since the last call."""
         ...
 
@@ -157,7 +158,7 @@ class DecodingPath(Protocol):
         the engine's model, or from its first `layers`."""
         ...
 
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         """One pass over the last of the committed `ids` and the drafts, and the verdict on them.
 
         The tensors of the result are valid until the next call.
@@ -166,7 +167,7 @@ class DecodingPath(Protocol):
 
 
 class Racing(Protocol):
-    """What stands where a pair does in a race, and races by itself."""
+    """What may stand in the place of a pair in a race, and races by itself: a watched server."""
 
     @property
     def drafters(self) -> tuple[str, ...]: ...

@@ -47,17 +47,17 @@ def race(
     stops all lanes within a round; so does sending it True, which yields the `End`. Raises
     `SpecvizError` subclasses.
     """
-    raced = pair if hasattr(pair, "race") else checked_pair(pair)
-    lanes = lanes_for(raced, settings, changes)
-    if not isinstance(raced, Pair):
-        return raced.race(prompt, lanes, memory)
+    racing = pair if hasattr(pair, "race") else checked_pair(pair)
+    lanes = lanes_for(racing, settings, changes)
+    if not isinstance(racing, Pair):
+        return racing.race(prompt, lanes, memory)
     if mode not in ORDERS:
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))
-    prompt_ids = raced.encode(prompt, chat=first.chat)
-    texts = memory_ids(raced, memory, lanes.values())
-    asked = str(prompt).strip() if raced.uses_template(prompt, first.chat) else ""
-    return _race(raced, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, asked)
+    prompt_ids = racing.encode(prompt, chat=first.chat)
+    texts = memory_ids(racing, memory, lanes.values())
+    question = str(prompt).strip() if racing.uses_template(prompt, first.chat) else ""
+    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, question)
 
 
 def _race(
@@ -71,27 +71,27 @@ def _race(
 ) -> Generator[Event, bool | None, None]:
     """settings: of all lanes, the baseline last. question: empty if the prompt is none."""
     # All lanes run the target in one form, or their clocks could not be compared.
-    states = any(drafter_kind(own.drafter).reads_states for own in settings.values())
-    for lane, own in settings.items():
-        warm_up(pair, prompt_ids, own, lane, states)
+    states = any(drafter_kind(each.drafter).reads_states for each in settings.values())
+    for lane, lane_settings in settings.items():
+        warm_up(pair, prompt_ids, lane_settings, lane, states)
     prompt = SharedPrompt()
     lanes = {
-        lane: decode(pair, prompt_ids, own, lane, decider, memory, states, prompt)
-        for lane, own in settings.items()
+        lane: decode(pair, prompt_ids, lane_settings, lane, decider, memory, states, prompt)
+        for lane, lane_settings in settings.items()
     }
     try:
-        read = {lane: prefilled(events) for lane, events in lanes.items()}
-        if (yield header_of(pair, prompt_ids, settings, mode, read, memory, question)):
+        prefills = {lane: prefilled(events) for lane, events in lanes.items()}
+        if (yield header_of(pair, prompt_ids, settings, mode, prefills, memory, question)):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
-        emitted: dict[str, list[Round]] = {lane: [] for lane in lanes}
+        rounds: dict[str, list[Round]] = {lane: [] for lane in lanes}
         reasons: Reasons = {}
-        for result in ORDERS[mode](lanes, reasons):
-            emitted[result.lane].append(result)
-            if (yield result):
-                stop_all(result.lane, lanes, reasons)
+        for round_ in ORDERS[mode](lanes, reasons):
+            rounds[round_.lane].append(round_)
+            if (yield round_):
+                stop_all(round_.lane, lanes, reasons)
                 break
-        yield end_of(emitted, reasons, settings)
+        yield end_of(rounds, reasons, settings)
     finally:
         for events in lanes.values():
             events.close()

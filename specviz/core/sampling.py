@@ -31,7 +31,8 @@ class PremadeDraws:
 
     def take(self, count: int) -> Tensor:
         """The next `count` draws."""
-        taken, self._draws = self._draws[:count], self._draws[count:]
+        taken = self._draws[:count]
+        self._draws = self._draws[count:]
         return taken
 
 
@@ -95,10 +96,12 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     mass = values.double().cumsum(-1)  # [n, listed]
     whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
     before = mass - values.double()
-    kept = (before < top_p * whole) if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
+    kept = before < top_p * whole if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
     count = kept.sum(-1, keepdim=True).clamp_(min=1)  # [n, 1]
     smallest = values.gather(-1, count - 1)  # the least probability that stays
-    above, level = p > smallest, p == smallest
+    above = p > smallest
+    level = p == smallest
+    # Of several entries as small as this, the first ones stay, up to the count.
     spare = count - above.sum(-1, keepdim=True)
     chosen = above | (level & (level.cumsum(-1) <= spare))
     p = torch.where(chosen, p, 0.0)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -43,11 +43,11 @@ class Spelling:
     @cached_property
     def ids(self) -> dict[bytes, int]:
         """Bytes -> id: of several, an ordinary token rather than a byte, then the lowest."""
-        found: dict[bytes, int] = {}
+        ids: dict[bytes, int] = {}
         for token_id, text in sorted(self.texts.items()):
-            if text not in found or found[text] in self.byte_ids:
-                found[text] = token_id
-        return found
+            if text not in ids or ids[text] in self.byte_ids:
+                ids[text] = token_id
+        return ids
 
     @cached_property
     def longest(self) -> int:
@@ -57,14 +57,39 @@ class Spelling:
     def spell(self, text: bytes) -> list[int]:
         """Ids that stand for `text`, each as long as possible; bytes that no id begins with are
         left out."""
-        ids, place = [], 0
-        while place < len(text):
-            sizes = range(min(self.longest, len(text) - place), 0, -1)
-            size = next((n for n in sizes if text[place : place + n] in self.ids), 0)
+        ids = []
+        begin = 0
+        while begin < len(text):
+            sizes = range(min(self.longest, len(text) - begin), 0, -1)
+            size = next((n for n in sizes if text[begin : begin + n] in self.ids), 0)
             if size:
-                ids.append(self.ids[text[place : place + size]])
-            place += size or 1
+                ids.append(self.ids[text[begin : begin + size]])
+            begin += size or 1
         return ids
+
+
+class Vocabulary(NamedTuple):
+    """What a model knows of a tokenizer: its ids below `size`, of which `ends` end a text."""
+
+    tokenizer: Any
+    size: int
+    ends: Iterable[int]
+
+    def known_spelling(self) -> Spelling:
+        """The bytes of the ids below `size`."""
+        whole = spelling(self.tokenizer)
+        texts = {token_id: text for token_id, text in whole.texts.items() if token_id < self.size}
+        return Spelling(texts, whole.byte_ids)
+
+    def end_pieces(self) -> dict[str, int]:
+        """The ids below `size` that end a text, by how they are written."""
+        ids = sorted(self.ends)
+        pieces = self.tokenizer.convert_ids_to_tokens(ids)
+        return {
+            piece: token_id
+            for piece, token_id in zip(pieces, ids, strict=True)
+            if token_id < self.size
+        }
 
 
 @dataclass(frozen=True)
@@ -72,116 +97,124 @@ class SharedTokens:
     """What a target's and a draft's tokenizer have in common.
 
     target, draft: their spellings. pairs: (id of the target, id of the draft) with the same bytes,
-    or that both end a text, each id at most once. of, draft_of: how many ids target and draft have.
+    or that both end a text, each id at most once. target_size, draft_size: how many ids they have.
     """
 
     target: Spelling
     draft: Spelling
     pairs: tuple[tuple[int, int], ...]
-    of: int
-    draft_of: int
+    target_size: int
+    draft_size: int
 
     @cached_property
     def to_draft(self) -> dict[int, int]:
+        """The draft's id of each shared id of the target."""
         return dict(self.pairs)
 
     @cached_property
     def to_target(self) -> dict[int, int]:
-        return {theirs: ours for ours, theirs in self.pairs}
+        """The target's id of each shared id of the draft."""
+        return {draft_id: target_id for target_id, draft_id in self.pairs}
 
     @property
     def share(self) -> float:
         """The share of the target's ids that the draft has too."""
-        return len(self.pairs) / max(1, self.of)
+        return len(self.pairs) / max(1, self.target_size)
 
     def check(self) -> None:
         """Raise `PairError` if it is too little to draft with."""
         if self.share < FEWEST:
             raise PairError(
                 f"target and draft use different tokenizers, with only {len(self.pairs):,} of the "
-                f"target's {self.of:,} tokens in common: choose two models of one family."
+                f"target's {self.target_size:,} tokens in common: choose two models of one family."
             )
 
 
-def shared_tokens(
-    target: Any, draft: Any, sizes: tuple[int, int], ends: tuple[Iterable[int], Iterable[int]]
-) -> SharedTokens:
-    """What the tokenizers `target` and `draft` have in common.
+def shared_tokens(target: Vocabulary, draft: Vocabulary) -> SharedTokens:
+    """What the vocabularies of target and draft have in common.
 
-    sizes: ids from these on are left out. ends: the ids that end a text. Those that are written
-    alike are taken for the same token, and so are the lowest of the others.
+    Ends of a text that are written alike are taken for the same token, and so are the lowest of the
+    others.
     """
-    ours, theirs = (
-        Spelling({i: text for i, text in one.texts.items() if i < size}, one.byte_ids)
-        for one, size in zip(map(spelling, (target, draft)), sizes, strict=True)
+    target_spelling = target.known_spelling()
+    draft_spelling = draft.known_spelling()
+    pairs = {
+        target_id: draft_spelling.ids[text]
+        for text, target_id in target_spelling.ids.items()
+        if text in draft_spelling.ids
+    }
+    for target_end, draft_end in _same_ends(target.end_pieces(), draft.end_pieces()):
+        if target_end not in pairs and draft_end not in pairs.values():
+            pairs[target_end] = draft_end
+    return SharedTokens(
+        target=target_spelling,
+        draft=draft_spelling,
+        pairs=tuple(sorted(pairs.items())),
+        target_size=target.size,
+        draft_size=draft.size,
     )
-    pairs = {i: theirs.ids[text] for text, i in ours.ids.items() if text in theirs.ids}
-    end_pieces = [
-        {piece: i for piece, i in zip(one.convert_ids_to_tokens(ids), ids, strict=True) if i < size}
-        for one, ids, size in zip((target, draft), map(sorted, ends), sizes, strict=True)
-    ]
-    for end, its in _same_ends(*end_pieces):
-        if end not in pairs and its not in pairs.values():
-            pairs[end] = its
-    return SharedTokens(ours, theirs, tuple(sorted(pairs.items())), *sizes)
 
 
-def _same_ends(ours: dict[str, int], theirs: dict[str, int]) -> Iterator[tuple[int, int]]:
-    """The ids of ends that are taken for the same token. ours, theirs: by how they are written."""
-    alike = ours.keys() & theirs.keys()
+def _same_ends(target: dict[str, int], draft: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """The ids of ends that are taken for the same token. target, draft: by how they are written."""
+    alike = target.keys() & draft.keys()
     for piece in alike:
-        yield ours[piece], theirs[piece]
-    others = [
-        min((i for piece, i in ends.items() if piece not in alike), default=None)
-        for ends in (ours, theirs)
-    ]
-    if others[0] is not None and others[1] is not None:
-        yield others[0], others[1]
+        yield target[piece], draft[piece]
+    target_others = [token_id for piece, token_id in target.items() if piece not in alike]
+    draft_others = [token_id for piece, token_id in draft.items() if piece not in alike]
+    if target_others and draft_others:
+        yield min(target_others), min(draft_others)
 
 
-_known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
+_spellings: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
 
 
 def spelling(tokenizer: Any) -> Spelling:
     """The bytes of a tokenizer's ids."""
-    if tokenizer in _known:
-        return _known[tokenizer]
+    if tokenizer in _spellings:
+        return _spellings[tokenizer]
     pieces: dict[str, int] = tokenizer.get_vocab()
-    kinds = _decoder_kinds(tokenizer, pieces)
+    decoders = _decoder_types(tokenizer, pieces)
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     special = special_ids(tokenizer)
     texts: dict[int, bytes] = {}
     byte_ids: set[int] = set()
-    for piece, i in pieces.items():
-        if i in special:
+    for piece, token_id in pieces.items():
+        if token_id in special:
             continue
-        if "ByteFallback" in kinds and (found := BYTE_PIECE.fullmatch(piece)):
-            texts[i] = bytes([int(found[1], 16)])
-            byte_ids.add(i)
+        byte = BYTE_PIECE.fullmatch(piece) if "ByteFallback" in decoders else None
+        if byte is not None:
+            texts[token_id] = bytes([int(byte[1], 16)])
+            byte_ids.add(token_id)
+        elif token_id in added:  # written as it is in every kind of vocabulary
+            texts[token_id] = piece.encode("utf-8", "ignore")
         else:
-            # An added token is written as it is in every kind of vocabulary.
-            texts[i] = _bytes_of(piece, set() if i in added else kinds, i in added)
-    texts = {i: text for i, text in texts.items() if text}
-    return _known.setdefault(tokenizer, Spelling(texts, frozenset(byte_ids)))
+            texts[token_id] = _bytes_of(piece, decoders)
+    texts = {token_id: text for token_id, text in texts.items() if text}
+    return _spellings.setdefault(tokenizer, Spelling(texts, frozenset(byte_ids)))
 
 
-def _bytes_of(piece: str, kinds: set[str], as_it_is: bool) -> bytes:
-    if "ByteLevel" in kinds:
-        known = all(sign in BYTE_OF for sign in piece)
-        return bytes(BYTE_OF[sign] for sign in piece) if known else b""
-    if kinds & SENTENCEPIECE:
+def _bytes_of(piece: str, decoders: set[str]) -> bytes:
+    """The bytes that an ordinary piece stands for; none if they cannot be known."""
+    if "ByteLevel" in decoders:
+        if not all(sign in BYTE_OF for sign in piece):
+            return b""
+        return bytes(BYTE_OF[sign] for sign in piece)
+    if decoders & SENTENCEPIECE:
         piece = piece.replace(SPACE, " ")
-    elif not as_it_is:  # whole words, or WordPiece
-        piece = piece[2:] if piece.startswith("##") else f" {piece}"
+    elif piece.startswith("##"):  # WordPiece: it continues a word
+        piece = piece[2:]
+    else:  # a whole word
+        piece = f" {piece}"
     return piece.encode("utf-8", "ignore")
 
 
-def _decoder_kinds(tokenizer: Any, pieces: Iterable[str]) -> set[str]:
+def _decoder_types(tokenizer: Any, pieces: Iterable[str]) -> set[str]:
     """The types of a fast tokenizer's decoders; guessed of one that is written in Python."""
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     if decoder is not None:
         state = json.loads(decoder.__getstate__())
-        return {one["type"] for one in state.get("decoders", [state])}
+        return {part["type"] for part in state.get("decoders", [state])}
     signs = {sign for piece in pieces for sign in piece}
     if SPACE in signs:
         return {"ByteFallback"}

@@ -19,10 +19,10 @@ EAGLE = "eagle3"
 
 
 class DraftHead(Protocol):
-    """What stands in the place of a draft model and reads the target's states.
+    """What drafts in the place of a draft model, and reads the target's states.
 
-    kind: what it is, such as `EAGLE`. states: after how many layers these are. step_parts: the
-    modules of a step along the chain.
+    kind: what it is, such as `EAGLE`. states: after how many of the target's layers each of the
+    states is read. step_parts: the modules of a step along the chain.
     """
 
     kind: str
@@ -64,17 +64,18 @@ def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateR
 
 
 class StateReader(OwnEngine):
-    """What engines of all kinds of heads have: states of the target that are still to be read.
+    """The engine of a head: it holds states of the target that are still to be read.
 
     A pass reads as many tokens as there are such states, or, if there are none, one token with the
     head's own output of the pass before.
     """
 
-    form = "eager"
+    name = "eager"
     _unread: Tensor  # [n, states * width]
 
     def __init__(self, device: torch.device, vocab: int) -> None:
-        self.device, self._vocab = device, vocab
+        self.device = device
+        self._vocab = vocab
 
     @property
     def length(self) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from .engine import host_ids
 from .sampling import probabilities, sample, uniforms
-from .types import Draft, Judged, RunContext, Verdict
+from .types import Draft, JudgedRound, RunContext, Verdict
 from .verdicts import decide
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class TensorPath:
     """A `DecodingPath` for any engine on any device: the rules of `sampling` and `verdicts`."""
 
     def __init__(self, engine: Engine, run: RunContext) -> None:
-        self.engine, self._run = engine, run
+        self.engine = engine
+        self._run = run
 
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
@@ -28,29 +29,35 @@ class TensorPath:
         pass  # nothing is made beforehand
 
     def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
-        engine, run = self.engine, self._run
+        engine = self.engine
+        run = self._run
         draws = uniforms(count, run.source).to(engine.device)
         feed = host_ids(ids[engine.length :]).to(engine.device)
-        drafted, rows, logits = [], [], []
+        drafted = []
+        q = []
+        step_logits = []
         for step in range(count):
-            row = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
-            q, feed = sample(row, run.settings, draws[step : step + 1])
+            logits = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
+            distribution, feed = sample(logits, run.settings, draws[step : step + 1])
             drafted.append(feed)
-            rows.append(q)
-            logits.append(row)
-        return Draft(torch.cat(drafted).to(run.device), torch.cat(rows).to(run.device), logits)
+            q.append(distribution)
+            step_logits.append(logits)
+        return Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
 
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
-        engine, run = self.engine, self._run
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
+        engine = self.engine
+        run = self._run
         feed = torch.tensor(ids[-1:], device=engine.device)
         if draft is not None:
             feed = torch.cat([feed, draft.ids.to(feed.device)])
         logits = engine.forward(feed, keep=len(feed)).to(run.device)  # [n + 1, vocab]
         p = probabilities(logits, run.settings)
-        given = draft.ids if draft is not None else feed[:0].to(run.device)
-        q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(given), run.source)
+        q = p[:0] if draft is None else draft.q
+        drafted_ids = feed[:0].to(run.device) if draft is None else draft.ids
+        u = uniforms(len(drafted_ids), run.source)
+        judge = run.decide or decide
+        decision = judge(p, q, drafted_ids, u, run.source)
         # Drafted ids and verdict come to the host in one copy.
-        decision = (run.decide or decide)(p, q, given, u, run.source)
-        *drafted, accepted, next_id = torch.cat([given, decision]).tolist()
-        return Judged(draft, drafted, logits, p, u, Verdict.on(len(drafted), accepted, next_id))
+        *drafted, accepted, next_id = torch.cat([drafted_ids, decision]).tolist()
+        verdict = Verdict.on(len(drafted), accepted, next_id)
+        return JudgedRound(draft, drafted, logits, p, u, verdict)

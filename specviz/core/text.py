@@ -69,13 +69,14 @@ def texts_of(stream: TextStream, drafted: list[int], emitted: list[int], kept: i
 
     kept: how many of the drafted ids are the first ones of the emitted.
     """
-    added = [stream.push(i) for i in emitted[:kept]]
+    texts = [stream.push(token_id) for token_id in emitted[:kept]]
     not_emitted: list[str] = []
     if drafted[kept:]:
         fork = stream.copy()
-        not_emitted = [fork.push(i) for i in drafted[kept:]]
+        not_emitted = [fork.push(token_id) for token_id in drafted[kept:]]
         not_emitted[-1] += fork.flush()
-    return Texts(added + [stream.push(i) for i in emitted[kept:]], not_emitted)
+    texts += [stream.push(token_id) for token_id in emitted[kept:]]
+    return Texts(texts, not_emitted)
 
 
 def _decoded(tokenizer: Tokenizer, ids: list[int]) -> str:
@@ -89,8 +90,8 @@ class Pieces(dict[int, str]):
         super().__init__()
         self._tokenizer = tokenizer
         # Many tokenizers drop the leading space of a word decoded alone; none after another token.
-        anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
-        self._anchor, self._skip = anchor, len(tokenizer.decode(anchor))
+        self._anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
+        self._skip = len(tokenizer.decode(self._anchor))
 
     def __missing__(self, token_id: int) -> str:
         self[token_id] = _decoded(self._tokenizer, [*self._anchor, token_id])[self._skip :]
@@ -104,15 +105,15 @@ class StopTexts:
         self._stops = stops
         self._tail = ""  # the end of the text so far, where a stop string may have begun
 
-    def place(self, added: Sequence[str]) -> int | None:
+    def completed_at(self, added: Sequence[str]) -> int | None:
         """Take the texts of further tokens; the index of the one that completes a stop string, or
         None."""
         if not self._stops:
             return None
         reach = max(map(len, self._stops)) - 1
-        for place, text in enumerate(added):
+        for index, text in enumerate(added):
             window = self._tail + text
             if any(stop in window for stop in self._stops):
-                return place
+                return index
             self._tail = window[len(window) - reach :] if len(window) > reach else window
         return None

@@ -12,7 +12,7 @@ import torch
 from ..environment import THREADS
 
 _used: ContextVar[int | None] = ContextVar("threads", default=None)
-_of_the_page = 0  # processors
+_left_to_the_page = 0  # processors
 
 
 def spare_threads() -> int:
@@ -35,13 +35,13 @@ def processors() -> int:
 
 def leave_one_to_the_page() -> None:
     """From now on no pass takes all processors: the page's server and browser need one."""
-    global _of_the_page
-    _of_the_page = 1
+    global _left_to_the_page
+    _left_to_the_page = 1
 
 
 def most_threads() -> int:
     """The most threads that a pass may take. Raises `SettingsError`."""
-    return THREADS.read() or max(1, processors() - _of_the_page)
+    return THREADS.read() or max(1, processors() - _left_to_the_page)
 
 
 def used_processors() -> int:
@@ -57,7 +57,8 @@ def thread_counts() -> list[int]:
     if fixed:
         return [fixed]
     most = most_threads()
-    return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+    powers_of_two = [2**i for i in range(most.bit_length()) if 2**i < most]
+    return [*powers_of_two, most]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..settings import Settings
 from .events import Token
 from .text import Pieces, StopTexts, Texts, TextStream, texts_of
-from .types import Judged
+from .types import JudgedRound
 from .views import Views
 
 if TYPE_CHECKING:
@@ -19,15 +19,21 @@ class Annotator:
     """Makes the `Token`s of a lane: it follows the text, and ends it where a stop text does."""
 
     def __init__(
-        self, tokenizer: Tokenizer, settings: Settings, prompt_ids: Sequence[int], partial: bool
+        self,
+        tokenizer: Tokenizer,
+        settings: Settings,
+        prompt_ids: Sequence[int],
+        top_logprobs_only: bool,
     ) -> None:
-        """partial: as `Engine.partial`."""
-        self._settings, self._partial = settings, partial
-        self._stream, self._pieces = TextStream(tokenizer, prompt_ids), Pieces(tokenizer)
+        """top_logprobs_only: as `Engine` has it."""
+        self._settings = settings
+        self._top_logprobs_only = top_logprobs_only
+        self._stream = TextStream(tokenizer, prompt_ids)
+        self._pieces = Pieces(tokenizer)
         self._stops = StopTexts(settings.stop)
 
     def tokens(
-        self, judged: Judged, emitted: list[int], index: int, ended: bool
+        self, judged: JudgedRound, emitted: list[int], index: int, ended: bool
     ) -> tuple[list[Token], Token | None, bool]:
         """The drafted tokens of round `index`, from 1, the last that it emitted beside them, and
         whether a stop text ends the lane with them. ended: whether it ends anyway. Raises
@@ -35,22 +41,23 @@ class Annotator:
 
         The ids `emitted` may be cut by an end: what was drafted after it counts as never judged.
         """
-        views = Views(judged, self._settings, self._pieces, self._partial)
+        views = Views(judged, self._settings, self._pieces, self._top_logprobs_only)
         views.check(index)
         kept = min(judged.verdict.accepted, len(emitted))
         texts = texts_of(self._stream, judged.ids, emitted, kept)
-        stop = self._stops.place(texts.emitted)
+        stop = self._stops.completed_at(texts.emitted)
         if stop is not None:
             dropped = texts.emitted[stop + 1 : kept]
             texts = Texts(texts.emitted[: stop + 1], dropped + texts.not_emitted)
             emitted = emitted[: stop + 1]
         elif ended:
             texts.emitted[-1] += self._stream.flush()
-        return *tokens_of(judged, emitted, texts, views), stop is not None
+        drafted, last = tokens_of(judged, emitted, texts, views)
+        return drafted, last, stop is not None
 
 
 def tokens_of(
-    judged: Judged, emitted: list[int], texts: Texts, views: Views
+    judged: JudgedRound, emitted: list[int], texts: Texts, views: Views
 ) -> tuple[list[Token], Token | None]:
     """The drafted tokens of a round, and the corrected or bonus one; None if the text ended."""
     accepted, next_id, outcome = judged.verdict

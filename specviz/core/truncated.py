@@ -23,19 +23,19 @@ def layer_count(model: Any) -> int:
 def blocks_path(model: Any) -> str:
     """The dotted name of the list that holds the model's blocks."""
     config = model.config.get_text_config()
-    found: list[str] = []
+    layers = getattr(config, "num_hidden_layers", None)
+    paths: list[str] = []
     for name, module in model.named_modules():
         # A list of experts inside a block may be as long as the list of blocks.
-        inside = any(name.startswith(f"{other}.") for other in found)
-        blocks = isinstance(module, nn.ModuleList) and not inside
-        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
-            found.append(name)
-    if len(found) != 1:
+        is_inside = any(name.startswith(f"{path}.") for path in paths)
+        if isinstance(module, nn.ModuleList) and not is_inside and len(module) == layers:
+            paths.append(name)
+    if len(paths) != 1:
         raise PairError(
             f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
             "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
         )
-    return found[0]
+    return paths[0]
 
 
 def truncated_model(model: Any, layers: int) -> Any:
@@ -47,9 +47,9 @@ def truncated_model(model: Any, layers: int) -> Any:
     return _with_blocks(model, _blocks(model)[:layers])
 
 
-def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor], None]) -> Any:
-    """`model` that calls `see(n, states)` in every pass after its first n layers have run, for each
-    n of `layers`, with their output [batch, tokens, width]; n may be `FINAL`.
+def watched_model(model: Any, layers: Sequence[int], keep: Callable[[int, Tensor], None]) -> Any:
+    """`model` that calls `keep(n, states)` in every pass after its first n layers have run, for
+    each n of `layers`, with their output [batch, tokens, width]; n may be `FINAL`.
 
     The weights are shared. `model` itself does not change, so that nothing is added to its passes.
     Raises `PairError` if the blocks cannot be found.
@@ -58,18 +58,18 @@ def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor]
     for n in layers:
         if n != FINAL:
             blocks[n - 1] = copy.copy(blocks[n - 1])
-            _watch(blocks[n - 1], see, n)
+            _watch(blocks[n - 1], keep, n)
     root = _with_blocks(model, blocks)
     if FINAL in layers:
-        _watch(root.get_submodule(blocks_path(model).rpartition(".")[0]), see, FINAL)
+        _watch(root.get_submodule(blocks_path(model).rpartition(".")[0]), keep, FINAL)
     return root
 
 
-def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
-    """Let a copy of a module call `see` with its output."""
+def _watch(twin: Any, keep: Callable[[int, Tensor], None], n: int) -> None:
+    """Let a copy of a module call `keep` with its output."""
 
     def hook(module: Any, inputs: Any, output: Any) -> None:
-        see(n, output if isinstance(output, Tensor) else output[0])
+        keep(n, output if isinstance(output, Tensor) else output[0])
 
     # The hooks of the original are kept, and it gets no new ones.
     twin._forward_hooks = OrderedDict(twin._forward_hooks)

@@ -1,4 +1,4 @@
-"""What is around the rounds of a race: its warm-up, whose turn it is, and how it ends."""
+"""The order of a race: its warm-up, whose turn it is, and how it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
@@ -24,21 +25,36 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 WARM_TOKENS = 4  # of the prompt, twice: longer than what n-grams look for
 WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
 
+_settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
+"""Of each target whose compiled passes are slow, the kinds of lanes that were warmed up."""
+
 
 def warm_up(
     pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
 ) -> None:
-    """Run a lane for a few rounds that nobody sees. Raises `Stopped`."""
+    """Run a lane for a few rounds that nobody sees. Raises `Stopped`.
+
+    Where compiled passes take tens of milliseconds, this is done once in a process: their code is
+    loaded then, and reading a prompt, which every lane begins with, wakes the threads. The target
+    alone runs the passes of a lane with drafts.
+    """
+    settled = _settled.setdefault(pair.target, set())
+    kind = (settings.drafter, settings.verdict, settings.greedy, states)
+    if kind in settled or (lane == BASELINE and settled):
+        return
+    few_tokens = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
     # are found and passes of several tokens are warmed up too.
-    few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
-    short = (2 * prompt_ids[:WARM_TOKENS])[: context_length(pair.target)]
-    events = decode(pair, short, few, lane, states=states)
+    short_prompt = (2 * prompt_ids[:WARM_TOKENS])[: context_length(pair.target)]
+    events = decode(pair, short_prompt, few_tokens, lane, states=states)
     with closing(events):
-        begun = time.perf_counter()
-        for event in islice(events, 1 + WARM_ROUNDS):
+        began = time.perf_counter()
+        engine = prefilled(events).engines["target"]
+        for _ in islice(events, WARM_ROUNDS):
             check_stop()
-            if isinstance(event, Round) and time.perf_counter() - begun > WARM_SECONDS:
+            if time.perf_counter() - began > WARM_SECONDS:
+                if engine == "compiled" and lane != BASELINE:
+                    settled.add(kind)
                 return
 
 
@@ -55,29 +71,33 @@ def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Ro
     A lane's next round is held back until no other lane can finish one before it; the lane whose
     round was yielded last is the one behind, and runs next.
     """
-    waiting: dict[Lane, Round | None] = {}
+    held: dict[Lane, Round] = {}
     due = list(lanes)
     try:
         while True:
             for lane in due:
-                waiting[lane] = _next_round(lane, lanes[lane], reasons)
-            ready = [held for held in waiting.values() if held is not None]
+                finished = _next_round(lane, lanes[lane], reasons)
+                if finished is not None:
+                    held[lane] = finished
+            # Of equal clocks, the lane that is named first.
+            ready = [held[lane] for lane in lanes if lane in held]
             if not ready:
                 return
-            first = min(ready, key=lambda held: held.clock)
-            waiting[first.lane], due = None, [first.lane]
+            first = min(ready, key=lambda round_: round_.clock)
+            del held[first.lane]
+            due = [first.lane]
             yield first
     except Exception:
         # A round that one lane has finished is not lost with another lane.
-        yield from (held for held in waiting.values() if held is not None)
+        yield from (held[lane] for lane in lanes if lane in held)
         raise
 
 
 def one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
     """All rounds of one lane, then those of the next."""
     for lane, events in lanes.items():
-        while (result := _next_round(lane, events, reasons)) is not None:
-            yield result
+        while (finished := _next_round(lane, events, reasons)) is not None:
+            yield finished
 
 
 ORDERS = {"interleaved": interleaved, "sequential": one_by_one}
@@ -85,13 +105,14 @@ ORDERS = {"interleaved": interleaved, "sequential": one_by_one}
 
 
 def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | None:
+    """The lane's next round; None, and why in `reasons`, if it has ended."""
     try:
-        result = next(events)
+        event = next(events)
     except StopIteration as stop:
         reasons[lane] = stop.value
         return None
-    assert isinstance(result, Round)
-    return result
+    assert isinstance(event, Round)
+    return event
 
 
 def stop_all(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
@@ -106,12 +127,10 @@ def stop_all(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Non
         reasons.setdefault(lane, "stopped")
 
 
-def end_of(
-    emitted: dict[str, list[Round]], reasons: Reasons, settings: dict[Lane, Settings]
-) -> End:
+def end_of(rounds: dict[str, list[Round]], reasons: Reasons, settings: dict[Lane, Settings]) -> End:
     """The end of a race, with the agreement of its lanes where they should agree."""
     if not settings[BASELINE].greedy:
         return End(reasons)
-    alone = emitted[BASELINE]
-    lanes = [lane for lane in emitted if lane != BASELINE]
-    return End(reasons, {lane: agreement_of(emitted[lane], alone) for lane in lanes})
+    alone = rounds[BASELINE]
+    lanes = [lane for lane in rounds if lane != BASELINE]
+    return End(reasons, {lane: agreement_of(rounds[lane], alone) for lane in lanes})

@@ -27,15 +27,17 @@ Doubles: TypeAlias = NDArray[np.float64]
 class Draft:
     """A draft run of n tokens, valid until the next one.
 
-    ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
-    rows: of logits, perhaps divided by the temperature, fp32 [.., vocab], n in all, from which q
-    was computed; None if neither a model nor counts drafted. seen: for drafts from counts, how
-    often the run before each of the n tokens was followed by anything.
+    ids: int64 [n].
+    q: fp32 [n, vocab], the very rows that `ids` was drawn from.
+    step_logits: the logits that q was computed from, perhaps divided by the temperature: tensors
+        fp32 [.., vocab] with n rows in all; None if neither a model nor counts drafted.
+    seen: for drafts from counts, how often the run before each of the n tokens was followed by
+        anything.
     """
 
     ids: Tensor
     q: Tensor
-    rows: Sequence[Tensor] | None = None
+    step_logits: Sequence[Tensor] | None = None
     seen: Sequence[int] | None = None
 
     @classmethod
@@ -43,12 +45,12 @@ class Draft:
         """Drafts that are made without chance: each row of q is 1 at its token."""
         drafted = torch.tensor(ids, device=run.device)
         q = torch.zeros(len(ids), run.vocab, device=run.device)
-        return cls(drafted, q.scatter_(-1, drafted.unsqueeze(-1), 1.0), None)
+        return cls(drafted, q.scatter_(-1, drafted.unsqueeze(-1), 1.0))
 
     @property
     def logits(self) -> Tensor | None:
-        """`rows` as one tensor, fp32 [n, vocab]."""
-        return torch.cat(tuple(self.rows)) if self.rows else None
+        """`step_logits` as one tensor, fp32 [n, vocab]."""
+        return torch.cat(tuple(self.step_logits)) if self.step_logits else None
 
 
 class Verdict(NamedTuple):
@@ -69,12 +71,15 @@ class Verdict(NamedTuple):
         return cls(accepted, next_id, "bonus" if accepted == gamma else "corrected")
 
 
-class Judged(NamedTuple):
+class JudgedRound(NamedTuple):
     """Everything that a verdict was made from; n drafted tokens, vocabulary size vocab.
 
-    ids: the drafted ids, on the host. logits, p: fp32 [n + 1, vocab] of the target; they may
-    share their memory where p is not one-hot. u: [n] uniform draws, fp64. whole: whether p is all
-    of the target's distributions, not only the drafts' own entries and that of the next token.
+    ids: the drafted ids, on the host.
+    logits, p: fp32 [n + 1, vocab] of the target; they may share their memory where p is not
+        one-hot.
+    u: [n] uniform draws, fp64.
+    p_is_complete: whether p is all of the target's distributions, not only the drafts' own entries
+        and that of the next token.
     """
 
     draft: Draft | None
@@ -83,19 +88,19 @@ class Judged(NamedTuple):
     p: Tensor
     u: Tensor | Doubles
     verdict: Verdict
-    whole: bool = True
+    p_is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
     """A lane's first event. Keys are "target" and, in a lane that drafts with a model, "draft".
 
-    seconds: to read the prompt. forms: names of the engines. threads: that share the lane's
-    passes. layers: how many of the target's first layers draft, if they do.
+    seconds: to read the prompt. engines: their names. threads: that share the lane's passes.
+    layers: how many of the target's first layers draft, if they do.
     """
 
     seconds: dict[str, float]
-    forms: dict[str, str]
+    engines: dict[str, str]
     threads: int
     layers: int | None = None
 
@@ -107,10 +112,12 @@ LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
 class RunContext:
     """What all parts of one lane's run share.
 
-    vocab: size of the vocabulary. device: where p and q are compared. source: the uniform draws
-    of the run, in order. decide: what judges drafts, None for the token rule in the form of the
-    path. host: draws for drafters that draw in the
-    host's memory, independent of `source`. memory: earlier texts, as ids, to draft from.
+    vocab: size of the vocabulary.
+    device: where p and q are compared.
+    source: the uniform draws of the run, in order.
+    decide: what judges drafts; None for the token rule, as the path has it.
+    host: draws for drafters that draw in the host's memory, independent of `source`.
+    memory: earlier texts, as ids, to draft from.
     """
 
     settings: Settings

@@ -31,15 +31,15 @@ def decided(
     """
     accepted = 0
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
-    for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
-        if not chance * q.item(place, token_id) < p.item(place, token_id):
+    for position, (token_id, uniform) in enumerate(zip(drafted, u, strict=True)):
+        if not uniform * q.item(position, token_id) < p.item(position, token_id):
             break
         accepted += 1
     weights = p[accepted]
     if accepted < len(drafted):
-        left = np.subtract(p[accepted], q[accepted])
-        if 0 < np.maximum(left, 0.0, out=left).sum() < np.inf:  # else see `views.residual`
-            weights = left
+        residual = np.subtract(p[accepted], q[accepted])
+        if 0 < np.maximum(residual, 0.0, out=residual).sum() < np.inf:  # else see `views.residual`
+            weights = residual
     return accepted, drawn_id(weights, last)
 
 
@@ -48,6 +48,9 @@ def decided_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int
 
     argmax: the target's ids, one more than were drafted.
     """
-    pairs = enumerate(zip(drafted, argmax, strict=False))
-    accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
+    accepted = 0
+    for token_id, preferred in zip(drafted, argmax, strict=False):
+        if token_id != preferred:
+            break
+        accepted += 1
     return accepted, argmax[accepted]

@@ -33,17 +33,19 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
     in q, reached without a rejection, makes the draw the bonus. Both serve a run of drafts padded
     to a fixed width.
     """
-    p_drafted, q_drafted = chances_of(p, drafted), chances_of(q, drafted)
+    p_drafted = chances_of(p, drafted)
+    q_drafted = chances_of(q, drafted)
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
     keep = u * q_drafted < p_drafted
     accepted = keep.long().cumprod(0).sum()
     # A row of zeros under q makes the bonus the same formula as the correction.
     q_ended = torch.cat([q, torch.zeros_like(p[:1])])
-    row = accepted.unsqueeze(0)
-    p_last, q_last = p.index_select(0, row)[0], q_ended.index_select(0, row)[0]
-    # The residual, not normalised: a draw takes its share of any mass.
-    left = (p_last - q_last).clamp_(min=0.0)
-    weights = torch.where(usable(left.sum()), left, p_last)
+    position = accepted.unsqueeze(0)
+    p_last = p.index_select(0, position)[0]
+    q_last = q_ended.index_select(0, position)[0]
+    # Not normalised: a draw takes its share of any mass.
+    residual = (p_last - q_last).clamp_(min=0.0)
+    weights = torch.where(usable(residual.sum()), residual, p_last)
     return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
 
 

@@ -15,27 +15,31 @@ from .events import DIGITS, Choice, Outcome, Token
 from .kinds import VerdictKind
 from .registry import verdict_kind
 from .text import Pieces
-from .types import Draft, Judged
+from .types import Draft, JudgedRound
 
 LISTED = 5  # alternatives shown per distribution
 
-OF_ALL_OF_P = ("beta", "best_p", "ids_p", "best_residual", "ids_residual")
-"""Numbers that only a whole distribution of the target tells."""
+NEED_COMPLETE_P = ("beta", "best_p", "ids_p", "best_residual", "ids_residual")
+"""Numbers that only a complete distribution of the target tells."""
 
 
 class Views:
     """A round's numbers on the host, copied there at once and read position by position.
 
-    partial: as `Engine.partial`.
+    top_logprobs_only: as `Engine` has it.
     """
 
-    def __init__(self, judged: Judged, settings: Settings, pieces: Pieces, partial: bool) -> None:
-        numbers = copied(_shown_numbers(judged, settings, partial))
-        if not judged.whole:
-            numbers = {name: some for name, some in numbers.items() if name not in OF_ALL_OF_P}
-        self._numbers, self._pieces = numbers, pieces
+    def __init__(
+        self, judged: JudgedRound, settings: Settings, pieces: Pieces, top_logprobs_only: bool
+    ) -> None:
+        self._numbers = copied(_shown_numbers(judged, settings, top_logprobs_only))
+        if not judged.p_is_complete:
+            for name in NEED_COMPLETE_P:
+                self._numbers.pop(name, None)
+        self._pieces = pieces
         self._seen = judged.draft.seen if judged.draft else None
-        self._greedy, self._partial = settings.greedy, partial
+        self._greedy = settings.greedy
+        self._top_logprobs_only = top_logprobs_only
         self._rule = verdict_kind(settings.rule)
 
     def check(self, index: int) -> None:
@@ -51,8 +55,7 @@ class Views:
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
         """A draft that no verdict reached: only the draft model's view of it has a meaning, unless
         the verdict looks at all drafts of a round at once."""
-        together = ("p", "u", "weight", "threshold") if self._rule.together else ()
-        return Token(
+        token = Token(
             token_id,
             text,
             "ignored",
@@ -60,7 +63,15 @@ class Views:
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
             seen=self._seen[i] if self._seen is not None else None,
-            **{name: self._numbers[name][i] for name in together},
+        )
+        if not self._rule.together:
+            return token
+        return replace(
+            token,
+            p=self._numbers["p"][i],
+            u=self._numbers["u"][i],
+            weight=self._numbers["weight"][i],
+            threshold=self._numbers["threshold"][i],
         )
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
@@ -71,17 +82,17 @@ class Views:
             outcome=outcome,
             p=self._numbers["p"][i],
             u=self._numbers["u"][i] if self._rule.draws else None,
-            weight=self._of("weight", i),
-            threshold=self._of("threshold", i),
-            chance=self._of("chance", i),
-            beta=self._of("beta", i),
+            weight=self._optional("weight", i),
+            threshold=self._optional("threshold", i),
+            chance=self._optional("chance", i),
+            beta=self._optional("beta", i),
             soft_p=self._soft("soft_p", i),
             top_p=self._top("p", i),
             top_residual=self._top("residual", 0) if outcome == "rejected" else (),
         )
 
     def final(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
-        """The token that the target itself drew at place i."""
+        """The token that the target itself drew at position i."""
         corrected = outcome == "corrected"
         return Token(
             token_id,
@@ -96,19 +107,23 @@ class Views:
             top_residual=self._top("residual", 0) if corrected else (),
         )
 
-    def _of(self, name: str, i: int) -> float | None:
+    def _optional(self, name: str, i: int) -> float | None:
         """A number that not every run has."""
         return self._numbers[name][i] if name in self._numbers else None
 
     def _soft(self, name: str, i: int | None = None) -> float | None:
+        """A probability at temperature 1, in a greedy run; None where it is not known."""
         if not self._greedy:
             return None
-        found = self._numbers[name]
-        number: float = found if i is None else found[i]
-        unknown = self._partial and name.endswith("soft_p") and number == 0.0
-        return None if unknown else number
+        numbers = self._numbers[name]
+        probability: float = numbers if i is None else numbers[i]
+        is_target = name.endswith("soft_p")
+        if is_target and self._top_logprobs_only and probability == 0.0:
+            return None
+        return probability
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
+        """The likeliest tokens of a distribution; none where they are not known."""
         # What follows a rejection may be p itself, and all of p may be unknown.
         if f"ids_{name}" not in self._numbers:
             return ()
@@ -126,80 +141,98 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
     From a GPU they come in one copy, as fp64, which holds fp32, ids and truth values exactly: each
     copy makes the host wait.
     """
-    place = next(iter(parts.values())).device
-    if place.type == "cpu":
+    device = next(iter(parts.values())).device
+    if device.type == "cpu":
         return {name: part.tolist() for name, part in parts.items()}
-    numbers = torch.cat([part.to(place, torch.float64).flatten() for part in parts.values()]).cpu()
-    split = numbers.split([part.numel() for part in parts.values()])
+    flat = [part.to(device, torch.float64).flatten() for part in parts.values()]
+    pieces = torch.cat(flat).cpu().split([part.numel() for part in parts.values()])
     return {
         name: piece.to(part.dtype).reshape(part.shape).tolist()
-        for piece, (name, part) in zip(split, parts.items(), strict=True)
+        for piece, (name, part) in zip(pieces, parts.items(), strict=True)
     }
 
 
-def _shown_numbers(judged: Judged, settings: Settings, partial: bool) -> dict[str, Tensor]:
+def _shown_numbers(
+    judged: JudgedRound, settings: Settings, top_logprobs_only: bool
+) -> dict[str, Tensor]:
     """What `Views` is made from, by name; n drafted tokens.
 
-    p, q, u, beta: [n], of the drafted tokens. soft_p, soft_q: [n], their probabilities at
-    temperature 1, if greedy. last_...: those of the token that the target drew. best_..., ids_...:
-    [.., LISTED]. target, draft: whether all logits are finite or -inf. weight, threshold, chance:
-    [n], if the verdict has them.
+    p, q, u, beta: [n], of the drafted tokens.
+    soft_p, soft_q: [n], their probabilities at temperature 1, if greedy.
+    last_p, last_q, last_soft_p, last_soft_q: those of the token that the target drew.
+    best_..., ids_...: [.., LISTED], the likeliest tokens of a distribution.
+    target, draft: whether all logits are finite or -inf.
+    weight, threshold, chance: [n], if the verdict has them.
     """
-    p, draft, (row, next_id, outcome) = judged.p, judged.draft, judged.verdict
-    greedy, soft_p = settings.greedy, p
-    if greedy:
-        # Tokens that are not listed keep the rest of the mass among them, unknown to whom.
-        soft_p = judged.logits.exp() if partial else torch.softmax(judged.logits, -1)
-    found = {
-        "target": _usable(judged.logits),
-        "last_p": p[row, next_id],
-        "last_soft_p": soft_p[row, next_id],
+    p = judged.p
+    draft = judged.draft
+    position, next_id, outcome = judged.verdict
+    soft_p = _soft_p(judged, top_logprobs_only) if settings.greedy else p
+    numbers = {
+        "target": _are_usable(judged.logits),
+        "last_p": p[position, next_id],
+        "last_soft_p": soft_p[position, next_id],
         **_best("p", soft_p),
     }
     if draft is None:
-        return found
-    logits = draft.logits
-    if logits is not None:
-        found["draft"] = _usable(logits)
+        return numbers
+    draft_logits = draft.logits
+    if draft_logits is not None:
+        numbers["draft"] = _are_usable(draft_logits)
     # Copied drafts have no logits: q is then all there is to show. The others' may lie elsewhere.
     soft_q = draft.q
-    if greedy and logits is not None:
-        soft_q = torch.softmax(logits.to(p.device), -1)
-    place = draft.ids.unsqueeze(-1)
-    for name, rows in {"p": p[:-1], "q": draft.q, "soft_p": soft_p[:-1], "soft_q": soft_q}.items():
-        found[name] = rows.gather(-1, place).squeeze(-1)
-    found["u"] = torch.as_tensor(judged.u)
-    found["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
-    found |= _best("q", soft_q)
+    if settings.greedy and draft_logits is not None:
+        soft_q = torch.softmax(draft_logits.to(p.device), -1)
+    numbers["p"] = _probabilities_of(draft.ids, p[:-1])
+    numbers["q"] = _probabilities_of(draft.ids, draft.q)
+    numbers["soft_p"] = _probabilities_of(draft.ids, soft_p[:-1])
+    numbers["soft_q"] = _probabilities_of(draft.ids, soft_q)
+    numbers["u"] = torch.as_tensor(judged.u)
+    numbers["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
+    numbers |= _best("q", soft_q)
     kind = verdict_kind(settings.rule)
     if kind.numbers is not None:
-        found |= kind.numbers(p, draft.q, draft.ids)
+        numbers |= kind.numbers(p, draft.q, draft.ids)
     if outcome == "corrected":
-        found["last_q"], found["last_soft_q"] = draft.q[row, next_id], soft_q[row, next_id]
-        found |= _left_after_rejection(kind, p, draft, row)
-    return found
+        numbers["last_q"] = draft.q[position, next_id]
+        numbers["last_soft_q"] = soft_q[position, next_id]
+        numbers |= _best_after_rejection(kind, p, draft, position)
+    return numbers
 
 
-def _usable(logits: Tensor) -> Tensor:
+def _soft_p(judged: JudgedRound, top_logprobs_only: bool) -> Tensor:
+    """The target's distributions at temperature 1, fp32 [n + 1, vocab]."""
+    if top_logprobs_only:
+        # Tokens that are not listed keep the rest of the mass among them, unknown to whom.
+        return judged.logits.exp()
+    return torch.softmax(judged.logits, -1)
+
+
+def _are_usable(logits: Tensor) -> Tensor:
     return torch.isfinite(logits.amax(-1)).all()
 
 
-def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
-    best = rows.topk(min(LISTED, rows.shape[-1]))
+def _probabilities_of(ids: Tensor, distributions: Tensor) -> Tensor:
+    """[n] of int64 `ids` [n], each in its distribution of [n, vocab]."""
+    return distributions.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+
+def _best(name: str, distributions: Tensor) -> dict[str, Tensor]:
+    best = distributions.topk(min(LISTED, distributions.shape[-1]))
     return {f"best_{name}": best.values, f"ids_{name}": best.indices}
 
 
-def _left_after_rejection(
-    kind: VerdictKind, p: Tensor, draft: Draft, place: int
+def _best_after_rejection(
+    kind: VerdictKind, p: Tensor, draft: Draft, position: int
 ) -> dict[str, Tensor]:
-    """The likeliest of what the rejected draft at `place` is replaced from; empty where that is p
-    itself."""
+    """The likeliest of what the draft rejected at `position` is replaced from; empty where that is
+    p itself."""
     if not kind.residual:
         return {}
     if kind.after is None:
-        return _best("residual", residual(p[place], draft.q[place]).unsqueeze(0))
-    left = kind.after(p, draft.q, draft.ids, place)
-    return {} if left is None else _best("residual", left.unsqueeze(0))
+        return _best("residual", residual(p[position], draft.q[position]).unsqueeze(0))
+    corrections = kind.after(p, draft.q, draft.ids, position)
+    return {} if corrections is None else _best("residual", corrections.unsqueeze(0))
 
 
 def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:

@@ -221,7 +221,7 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
 def _dtype_of_passes(pair: Pair) -> torch.dtype:
     """In which the target computes: compiled passes in fp32 whatever their weights."""
     dtype: torch.dtype = pair.target.dtype
-    form = make_engine(pair.target, pair.vocab).form
+    form = make_engine(pair.target, pair.vocab).name
     if form == "compiled" or not dtype.is_floating_point:
         return torch.float32
     return dtype

@@ -145,8 +145,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
         yield warning(
             "tokenizer",
             f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
-            f"target's {shared.of:,} tokens in common ({shared.share:.0%}), and drafts are "
-            f"translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
+            f"target's {shared.target_size:,} tokens in common ({shared.share:.0%}), and drafts "
+            f"are translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
         )
         return
     pieces = tokenizer_size(pair.tokenizer)

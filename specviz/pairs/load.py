@@ -13,7 +13,7 @@ import torch
 from huggingface_hub.utils.sha import sha_fileobj
 
 from ..core.pair import Pair
-from ..environment import ASSETS, BUILTIN, has_numba
+from ..environment import ASSETS, BUILTIN, collector_paused, has_numba
 from ..errors import PairError
 from .weights import (
     LoadOptions,
@@ -72,7 +72,7 @@ def load_pair(
     32 that compiled passes read.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
-    on_progress: called with each new `Progress`, in this thread or in one of the hub's client.
+    on_progress: called with each new `Progress`, in this thread or in one that reads.
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
@@ -86,6 +86,7 @@ def load_pair(
     )
 
 
+@collector_paused()
 def load_any(
     pair: PairSpec | str,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -13,13 +13,13 @@ from ..core.model_facts import logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from ..sides.heads.loading import read_any_head
 from .hub import closed_sentence
 from .load import Asked
 from .memory import (
     DRAFTING_LANES,
     LANES,
     STORED,
+    DeviceMemory,
     PlannedLoad,
     device_memory,
     loading_precision,
@@ -27,10 +27,14 @@ from .memory import (
     shortage_sentence,
 )
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
+from .packed_weights import ReadAhead
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import Facts, NamedPair, file_place, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
+
+if TYPE_CHECKING:
+    from .gguf import GgufHeader
 
 
 def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
@@ -43,24 +47,75 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
         raise PairError(closed)
     devices = device_memory(asked.device)
     on_cpu = devices[0].device.type == "cpu"
-    metadata = _metadata(target, row.target if row else None, on_cpu, on_progress)
+    facts = (row.target, row.draft) if row else (None, None)
+    files = [_file(target, facts[0], row.target_dtype if row else None, on_cpu)]
+    if draft is not None:
+        files.append(_file(draft, facts[1], None, on_cpu))
+    with ReadAhead(devices[0].free) as ahead:
+        for file, options in zip(files, asked.options, strict=False):
+            if file.header is not None:
+                dtype = _kept_dtype(options, file.dtype)
+                ahead.begin(file.header, file.shown, dtype, on_progress)
+        return _planned_and_loaded(spec, files, row, asked, devices, ahead)
+
+
+class _File(NamedTuple):
+    """One model of a pair. name: a hub id, a folder or a file. called: how the table names it.
+    dtype: in which the table has a GGUF file unpacked. header: of a GGUF file that compiled passes
+    read as it is."""
+
+    name: str
+    called: str | None
+    dtype: str | None
+    header: GgufHeader | None
+
+    @property
+    def shown(self) -> str:
+        """What the model of a GGUF file is called."""
+        assert self.header is not None, "other files are called by those who load them"
+        return self.called or self.header.name
+
+
+def _file(name: str, facts: Facts | None, dtype: str | None, on_cpu: bool) -> _File:
+    called = facts.name.rpartition("/")[2] if facts else None
+    path = local_file(name)
+    if path is None or not on_cpu:
+        return _File(name, called, dtype, None)
+    from .packed import can_stay_packed
+    from .unpack import checked_gguf
+
+    header = checked_gguf(path)
+    return _File(name, called, dtype, header if can_stay_packed(header) else None)
+
+
+def _planned_and_loaded(
+    spec: NamedSpec | ModelsSpec,
+    files: list[_File],
+    row: NamedPair | None,
+    asked: Asked,
+    devices: list[DeviceMemory],
+    ahead: ReadAhead,
+) -> Pair:
+    """The pair of the target, and perhaps the draft, in `files`. Raises `PairError`."""
+    on_progress = asked.on_progress
+    metadata = _metadata(files[0], on_progress)
     models = [metadata]
     head = None
-    if draft is not None:
-        head = read_any_head(draft, metadata) if local_file(draft) is None else None
+    for draft in files[1:]:
+        head = _head(draft.name, metadata)
         if head is None:
-            models.append(_metadata(draft, row.draft if row else None, on_cpu, on_progress))
+            models.append(_metadata(draft, on_progress))
     defaults = {"drafter": row.drafter, "gamma": row.gamma} if row else {}
     pair = meta_pair(models, name=str(spec), **defaults)
     options = asked.options
-    if on_cpu:
-        dtypes = (row.target_dtype if row else None, None)
+    if devices[0].device.type == "cpu":
+        dtypes = [file.dtype for file in files]
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
     device, most = place_target(loads, devices)
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
-        return _loaded(pair, models, head, options, on_progress)
+        return _loaded(pair, models, head, options, ahead, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
@@ -95,22 +150,36 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
     return target, draft, row
 
 
-def _metadata(
-    name: str, row: Facts | None, on_cpu: bool, on_progress: Watcher | None
-) -> ModelMetadata:
-    """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
-    unless it is read as it is. row: what the table says of it."""
-    file = local_file(name)
-    if file is None:
-        return read_metadata(name)
-    from .packed import can_stay_packed, packed_metadata
-    from .unpack import checked_gguf, unpacked
+def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
+    """What is known of a head, if the draft with this name is one. Raises `PairError`."""
+    if local_file(name) is not None:
+        return None
+    from ..sides.heads.loading import read_any_head  # which imports what a file can do without
 
-    called = row.name.rpartition("/")[2] if row else None
-    header = checked_gguf(file)
-    if on_cpu and can_stay_packed(header):
-        return packed_metadata(header, called)
-    return read_metadata(str(unpacked(file, called, on_progress)))
+    return read_any_head(name, target)
+
+
+def _metadata(file: _File, on_progress: Watcher | None) -> ModelMetadata:
+    """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
+    unless it is read as it is."""
+    if file.header is not None:
+        from .packed import packed_metadata
+
+        return packed_metadata(file.header, file.called)
+    path = local_file(file.name)
+    if path is None:
+        return read_metadata(file.name)
+    from .unpack import unpacked
+
+    return read_metadata(str(unpacked(path, file.called, on_progress)))
+
+
+def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
+    """In which the matrices of a GGUF file are unpacked; None is not at all. dtype: what the table
+    says."""
+    if options.quantize is not None:
+        return None
+    return options.dtype or (DTYPES[dtype] if dtype else None)
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
@@ -120,7 +189,7 @@ def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) ->
     if options.dtype is not None or options.quantize is not None or not has_numba():
         return options
     if model.packed is not None:
-        return replace(options, dtype=DTYPES[dtype] if dtype else None)
+        return replace(options, dtype=_kept_dtype(options, dtype))
     if model.quantized:
         return options
     from ..sides.fast_cpu.support import is_read_in_place
@@ -176,26 +245,31 @@ def _loaded(
     models: list[ModelMetadata],
     head: HeadMetadata | None,
     options: Sequence[LoadOptions],
+    ahead: ReadAhead,
     on_progress: Watcher | None,
 ) -> Pair:
     """A pair of models on the `meta` device, with their weights."""
-    target = _loaded_model(models[0], options[0], on_progress)
+    target = _loaded_model(models[0], options[0], ahead, on_progress)
     place, draft = logits_device(target), None
     if len(models) > 1:
-        draft = _loaded_model(models[1], replace(options[1], device=place), on_progress)
+        there = replace(options[1], device=place)
+        draft = _loaded_model(models[1], there, ahead, on_progress)
     loaded_head = None if head is None else head.load(target, place, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
 
 
-def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
+def _loaded_model(
+    model: ModelMetadata, options: LoadOptions, ahead: ReadAhead, on_progress: Watcher | None
+) -> Any:
     if model.packed is None:
         return load_model(model.source, options, on_progress)
     from .packed import load_packed
 
-    if options.quantize is None:
-        return load_packed(model, options.dtype, on_progress)
-    from .quantize import quantize_on_processor
+    dtype = _kept_dtype(options, None)
+    weights = ahead.weights(model.packed, model.source.name, dtype, on_progress)
+    loaded = load_packed(model, weights, dtype)
+    if options.quantize is not None:
+        from .quantize import quantize_on_processor
 
-    loaded = load_packed(model, None, on_progress)
-    quantize_on_processor(loaded, model.source.name, options.quantize, on_progress)
+        quantize_on_processor(loaded, model.source.name, options.quantize, on_progress)
     return loaded

@@ -8,7 +8,6 @@ unpacks its weights for each call.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Any, BinaryIO
 
@@ -24,21 +23,15 @@ from ..environment import has_numba
 from ..errors import PairError
 from .gguf import GgufHeader, GgufTensor, unreadable
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
-from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
-from .model_files import digest_of
-from .progress import Progress, Watcher
+from .packed_weights import PIECE, PLAIN, HeldTensor, PackedWeights, unpacked
 from .weights import ModelSource
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
-PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-"""Kinds of tensors that are not packed."""
-
 PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
 
-PIECE = 1 << 22  # weights that are unpacked at a time
 COMPARED = 64  # rows of the embedding table and of the output layer
 ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
 UNIT = 32  # widths of matrices must be multiples of it
@@ -115,16 +108,6 @@ class PackedEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
         return rows.view(*ids.shape, self.embedding_dim)
-
-
-def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
-    """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
-    package `gguf` computes."""
-    from ..sides.fast_cpu.products import unpack  # which imports numba
-
-    weights = torch.empty(len(blocks), width)
-    unpack(kind, blocks.detach().contiguous().numpy(), weights.numpy())
-    return weights
 
 
 def can_stay_packed(header: GgufHeader) -> bool:
@@ -271,72 +254,29 @@ def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.fl
     return np.nan_to_num(numbers)
 
 
-def load_packed(
-    metadata: ModelMetadata,
-    dtype: torch.dtype | None = None,
-    on_progress: Watcher | None = None,
-) -> Any:
-    """The model of `packed_metadata`, which gets its weights.
-
-    dtype: in which its matrices are unpacked; None keeps them as they are. Raises `PairError` if
-    the file cannot be read or holds weights that are no numbers.
-    """
+def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dtype | None) -> Any:
+    """The model of `packed_metadata`, which gets its weights: those that `read_weights` gives for
+    its file and this dtype. Raises `PairError` if the file lacks some."""
     header = metadata.packed
     assert header is not None, "models of other files are loaded by transformers"
     model = metadata.model
-    name = metadata.source.name
-    with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(digest_of, header.path)
-        _fill(model, header, _tensors(header, name, on_progress), dtype)
-        model.config.gguf_digest = f"sha256:{digest.result()}"
+    _fill(model, header, weights)
+    model.config.gguf_digest = f"sha256:{weights.digest}"
     model.config.dtype = dtype or torch.float32
-    model.config._name_or_path = name
-    model.name_or_path = name
+    model.config._name_or_path = metadata.source.name
+    model.name_or_path = metadata.source.name
     model.packed_as = header.quantization if dtype is None else None
     return model
 
 
-def _tensors(
-    header: GgufHeader, name: str, on_progress: Watcher | None
-) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
-    sentence = f"reading {name} ({shown_bytes(header.stored)})"
-    done = 0
-    try:
-        with header.path.open("rb") as file:
-            for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
-                data = torch.empty(tensor.bytes, dtype=torch.uint8)
-                file.seek(header.begin + tensor.start)
-                if file.readinto(data.numpy().data) != tensor.bytes:
-                    raise PairError(f"{header.path.name} is cut off: download it again.")
-                yield key, data.view(tensor.shape[0], -1)
-                done += tensor.bytes
-                if on_progress is not None:
-                    on_progress(Progress(sentence, done / header.stored))
-    except OSError as error:
-        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-
-
-def _fill(
-    model: Any,
-    header: GgufHeader,
-    tensors: Iterator[tuple[str, Tensor]],
-    dtype: torch.dtype | None,
-) -> None:
+def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     """Give a model on the `meta` device its weights. Raises `PairError`."""
-    config = model.config
-    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
-    paths = dict(_named(header))
-    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    for name, data in tensors:
-        tensor = header.tensors[name]
-        if name == FREQUENCIES:
-            model.model.rotary_emb.inv_freq /= data.view(torch.float32).flatten()
-            continue
-        part = name.split(".")[-2]
-        if header.architecture == "llama" and part in heads:
-            data = _halves_apart(data, heads[part])
-        _place(model, paths[name], name.rpartition(".")[2], tensor, data, dtype)
+    rotary = type(model.model.rotary_emb)(config=model.config)
+    model.model.rotary_emb = rotary
+    if FREQUENCIES in weights.tensors:
+        rotary.inv_freq /= weights.tensors[FREQUENCIES].data
+    for name, path in _named(header):
+        _place(model, path, name.rpartition(".")[2], weights.tensors[name])
     if header.tied:
         _tie(model)
     left = [name for name, p in model.named_parameters() if p.device.type == "meta"]
@@ -359,14 +299,7 @@ def _named(header: GgufHeader) -> Iterator[tuple[str, str]]:
             yield name, f"model.layers.{index}.{_LAYER[part]}"
 
 
-def _place(
-    model: Any,
-    path: str,
-    role: str,
-    tensor: GgufTensor,
-    data: Tensor,
-    dtype: torch.dtype | None,
-) -> None:
+def _place(model: Any, path: str, role: str, held: HeldTensor) -> None:
     """Put a tensor into the module with this path, as its weight or its bias."""
     parent_path, _, attribute = path.rpartition(".")
     try:
@@ -374,58 +307,15 @@ def _place(
         module = getattr(parent, attribute)
     except AttributeError as error:
         raise PairError(f"the model has no {path}: download the file again.") from error
-    if role == "bias" or len(tensor.shape) == 1:
-        numbers = data.view(PLAIN[tensor.kind]).view(tensor.shape).float()
-        _check(numbers)
-        setattr(module, role, _parameter(numbers))
-        return
-    rows, width = tensor.shape
-    _check_scales(tensor, data)
-    bias = getattr(module, "bias", None)
-    if tensor.kind in PLAIN:
-        numbers = data.view(PLAIN[tensor.kind]).view(rows, width)
-        module.weight = _parameter(numbers if dtype is None else numbers.to(dtype))
-    elif dtype is not None:
-        module.weight = _parameter(_unpacked_as(data, tensor.kind, width, dtype))
+    data = nn.Parameter(held.data, requires_grad=False)
+    if held.packed_as is None:
+        setattr(module, role, data)
+    elif isinstance(module, nn.Embedding):
+        setattr(parent, attribute, PackedEmbedding(data, held.packed_as, module.embedding_dim))
     else:
-        kind, data = _fastest(tensor.kind, data)
-        packed = _parameter(data)
-        if isinstance(module, nn.Embedding):
-            setattr(parent, attribute, PackedEmbedding(packed, kind, width))
-        else:
-            setattr(parent, attribute, PackedLinear(packed, kind, width, bias))
-
-
-def _fastest(kind: str, blocks: Tensor) -> tuple[str, Tensor]:
-    """The kind in which passes read these weights fastest, and their blocks in it."""
-    if kind != "Q5_0":
-        return kind, blocks
-    from ..sides.fast_cpu.products import as_q8_0  # which imports numba
-
-    return "Q8_0", torch.from_numpy(as_q8_0(blocks.numpy()))
-
-
-def _parameter(data: Tensor) -> nn.Parameter:
-    return nn.Parameter(data, requires_grad=False)
-
-
-def _unpacked_as(data: Tensor, kind: str, width: int, dtype: torch.dtype) -> Tensor:
-    weights = torch.empty(len(data), width, dtype=dtype)
-    step = max(1, PIECE // width)
-    for begin in range(0, len(data), step):
-        part = slice(begin, begin + step)
-        weights[part] = unpacked(data[part], kind, width)
-    return weights
-
-
-def _halves_apart(rows: Tensor, heads: int) -> Tensor:
-    """Outputs of a projection of queries or keys, reordered for a rotation of halves.
-
-    llama.cpp rotates, in this architecture, outputs 2i and 2i + 1 of a head together; transformers
-    rotates i and i + head_dim / 2.
-    """
-    pairs = rows.view(heads, len(rows) // heads // 2, 2, -1)
-    return pairs.transpose(1, 2).reshape(rows.shape)
+        bias = getattr(module, "bias", None)
+        packed = PackedLinear(data, held.packed_as, module.in_features, bias)
+        setattr(parent, attribute, packed)
 
 
 def _tie(model: Any) -> None:
@@ -435,37 +325,3 @@ def _tie(model: Any) -> None:
         model.lm_head.weight = table.weight
     else:
         model.lm_head = PackedLinear(table.weight, packed_as, table.embedding_dim, None)
-
-
-NO_NUMBERS = "the file holds weights that are no numbers: download it again."
-
-
-def _check(numbers: Tensor) -> None:
-    if not bool(torch.isfinite(numbers).all()):
-        raise PairError(NO_NUMBERS)
-
-
-SCALES = {
-    "Q4_0": (0,),
-    "Q4_1": (0, 2),
-    "Q5_0": (0,),
-    "Q5_1": (0, 2),
-    "Q8_0": (0,),
-    "Q4_K": (0, 2),
-    "Q5_K": (0, 2),
-    "Q6_K": (208,),
-}
-"""Where the scales of a block lie, fp16: bytes from its begin on."""
-
-
-def _check_scales(tensor: GgufTensor, data: Tensor) -> None:
-    """Whether all weights are numbers: those whose scales are."""
-    if tensor.kind in PLAIN:
-        _check(data.view(PLAIN[tensor.kind]))
-        return
-    _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
-    blocks = data.numpy().reshape(-1, size)
-    for place in SCALES[tensor.kind]:
-        halves = np.ascontiguousarray(blocks[:, place : place + 2]).view(np.uint16)
-        if ((halves & 0x7C00) == 0x7C00).any():
-            raise PairError(NO_NUMBERS)

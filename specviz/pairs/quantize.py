@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from ..environment import has_numba
 from ..errors import PairError
-from .packed import PIECE, PackedEmbedding, PackedLinear, unpacked
+from .packed import PackedEmbedding, PackedLinear
+from .packed_weights import PIECE, unpacked
 from .progress import Progress, Watcher
 
 KINDS = {"8bit": "Q8_0", "4bit": "Q4_1"}

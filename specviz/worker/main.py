@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any, Literal, NoReturn, TypeAlias
 
+from ..environment import collector_paused
 from ..errors import SpecvizError
 from ..logs import adopt_libraries, set_up_logging
 from .client import LocalWorker, write_message
@@ -36,8 +37,9 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
 
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
-    from ..core.race import race
-    from ..core.threads import leave_one_to_the_page, spare_threads
+    with collector_paused():
+        from ..core.race import race
+        from ..core.threads import leave_one_to_the_page, spare_threads
 
     spare_threads()
     leave_one_to_the_page()

@@ -23,6 +23,7 @@ from specviz.runs.series import series
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.uncertainty import uncertainty
 
+RECORDINGS = ASSETS / "recordings"
 # A film takes its twelve seconds on a clock that runs ahead.
 HAS_PLOTLY = "performance.getEntriesByType('resource').some(({ name }) => name.includes('plotly'))"
 HURRY = """() => { const now = performance.now.bind(performance);
@@ -55,6 +56,27 @@ CUT_OFF = """() => {
     ...(verdict.scrollHeight > verdict.clientHeight + 1 ? ["verdict"] : []),
     ...(words > room + 1 ? ["speed"] : []),
   ];
+}"""
+# Puts the longest sentences that a run can get in the verdict's place, with doubt or without.
+SAID_AT_LENGTH = """async (isDoubted) => {
+  const { detail, doubt } = await import("specviz/words/verdict.js");
+  const root = document.querySelector("[data-player]");
+  const slow = { tau: 2.3, speedup: 0.93, counts: { accepted: 122, rejected: 122 }, rounds: 100,
+    drafted: 400, c: 0.2, alpha: 0.5 };
+  const delayed = { doubt: "delay", delays: { speculative: 0.12, baseline: 0 },
+    spread: { low: 1.1, high: 1.25 } };
+  const texts = isDoubted ? {
+    verdict: "the speed of the target alone, but with another text: "
+      + "the verdict typical changes the target’s distribution.",
+    detail: "", doubt: doubt(slow, delayed, true),
+  } : {
+    verdict: "the speed of the target alone, per request: here speculation is slower.",
+    detail: detail(slow, true), doubt: "",
+  };
+  for (const [name, text] of Object.entries({ times: "0.93 times ", spread: "", ...texts })) {
+    root.querySelector(`[data-${name}]`).textContent = text;
+  }
+  root.toggleAttribute("data-doubted", isDoubted);
 }"""
 CAN_MP4 = "MediaRecorder.isTypeSupported('video/mp4;codecs=avc1.42E01E')"
 # What each picture of a film writes; one begins where the last ends, with its title.
@@ -136,11 +158,9 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator("[data-headline]")).to_have_text(headline)
     expect(offline.locator("[data-line=tokens] svg").first).to_be_visible()
 
-    for width, height in ((1440, 900), (1280, 720)):
-        offline.set_viewport_size({"width": width, "height": height})
-        for speed in ("0.005", "10"):
-            offline.get_by_label("Playing speed").select_option(speed)
-            assert offline.evaluate(CUT_OFF) == [], (width, speed)
+    for speed in ("0.005", "10"):
+        offline.get_by_label("Playing speed").select_option(speed)
+        assert offline.evaluate(CUT_OFF) == [], speed
 
     picture = taken_on(offline, "picture", tmp_path).read_bytes()
     assert picture.startswith(b"\x89PNG")
@@ -266,7 +286,7 @@ def test_tables_and_pictures_of_the_shown_run(visitor: Visitor, tmp_path: Path) 
 
 def test_the_page_of_charts_draws_them_all_from_disk(offline: Page, tmp_path: Path) -> None:
     path = tmp_path / "charts.html"
-    path.write_text(charts_html(Trace.load(ASSETS / "recordings" / "easy.json.gz")), "utf-8")
+    path.write_text(charts_html(Trace.load(RECORDINGS / "easy.json.gz")), "utf-8")
     for theme in ("light", "dark"):
         offline.emulate_media(color_scheme=theme)
         offline.goto(path.as_uri())
@@ -276,6 +296,21 @@ def test_the_page_of_charts_draws_them_all_from_disk(offline: Page, tmp_path: Pa
               getComputedStyle(node === "body" ? document.body : node).backgroundColor)"""
         )
         assert set(plots) == {page}  # the charts are in the reader's theme, as the page is
+
+
+def test_the_longest_sentences_about_a_run_are_read_without_scrolling(
+    visit: Visit, offline: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.html"
+    path.write_text(standalone_html(Trace.load(RECORDINGS / "easy.json.gz")), "utf-8")
+    offline.goto(path.as_uri())
+    offline.wait_for_selector("[data-player][data-ready]")
+    for page in (visit().page, offline):
+        for width, height in ((1920, 1080), (1440, 900), (1280, 720)):
+            page.set_viewport_size({"width": width, "height": height})
+            for is_doubted in (False, True):
+                page.evaluate(SAID_AT_LENGTH, is_doubted)
+                assert page.evaluate(CUT_OFF) == [], (page.url[:5], width, is_doubted)
 
 
 def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:

@@ -28,7 +28,7 @@ from specviz import Settings, race, speculate
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_engine
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.model_facts import parameter_count, pass_bytes
 from specviz.core.ngrams import SIZES, NgramIndex
 from specviz.core.truncated import truncated_model
@@ -157,9 +157,9 @@ def test_a_shallow_pass_shares_cache_and_weights_in_every_family(kind: str):
 
 def test_after_every_round_the_one_cache_agrees_with_an_uncached_pass(form: str):
     pair = pair_of(layered(idle=1, initializer_range=0.2))
-    run = _Run(pair, PROMPT, SAMPLED, "speculative")
+    run = start_lane(pair, PROMPT, SAMPLED, "speculative")
     first = run.prefill()
-    assert first.seconds["draft"] == 0.0 and first.forms["draft"] == first.forms["target"]
+    assert first.seconds["draft"] == 0.0 and first.engines["draft"] == first.engines["target"]
     drafted = 0
     while run.end_reason() is None:
         drafted += len(run.round().drafted)
@@ -231,7 +231,7 @@ def test_a_pass_is_priced_by_what_it_reads():
     table = untied.get_input_embeddings().weight.numel() * 4
     assert pass_bytes(untied) == 4 * parameter_count(untied) - table
     assert pass_bytes(tied) == 4 * parameter_count(tied) == pass_bytes(untied)
-    form = make_engine(tied, 50).form
+    form = make_engine(tied, 50).name
     costs = [pass_cost(tied, form, layers) for layers in (1, 2, 3)]
     assert costs[0] < costs[1] < costs[2] == pass_cost(tied, form)
     assert costs[2] - costs[1] == costs[1] - costs[0]

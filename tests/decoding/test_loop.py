@@ -15,7 +15,7 @@ import specviz.core.loop
 import specviz.sides.model.drafter
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
 from specviz.core.eager import EagerEngine
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.errors import ModelError, PairError
@@ -102,7 +102,7 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(
 def test_after_every_round_both_caches_agree_with_an_uncached_pass(
     pair: Pair, settings: Settings, form: str
 ):
-    run = _Run(pair, PROMPT, replace(settings, gamma=4, max_new_tokens=60), "speculative")
+    run = start_lane(pair, PROMPT, replace(settings, gamma=4, max_new_tokens=60), "speculative")
     run.prefill()
     while run.end_reason() is None:
         run.round()
@@ -127,7 +127,7 @@ class CountedEngine(EagerEngine):
 @pytest.mark.parametrize("gamma", [0, 1, 5])
 def test_a_round_is_one_target_pass(pair: Pair, gamma: int, monkeypatch: pytest.MonkeyPatch):
     replace_engines(monkeypatch, CountedEngine)
-    run = _Run(pair, PROMPT, greedy(gamma, 40), "speculative")
+    run = start_lane(pair, PROMPT, greedy(gamma, 40), "speculative")
     run.prefill()
     assert run.target.passes == [len(PROMPT) - 1]
     rounds = []

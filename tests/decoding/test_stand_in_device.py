@@ -29,7 +29,7 @@ import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.eager import NO_MEMORY
 from specviz.core.engine_choice import make_engine
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied
 from specviz.errors import ModelError
@@ -92,9 +92,9 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
 ):
     settings = Settings(gamma=3, max_new_tokens=7, drafter=drafter, **SAMPLERS[sampler])
     lane = "baseline" if drafter == "none" else "speculative"
-    run = _Run(pair, PROMPT, settings, lane)
+    run = start_lane(pair, PROMPT, settings, lane)
     # CUDA graphs hand out no hidden states.
-    assert run.target.form == ("eager" if drafter == "head" else form)
+    assert run.target.name == ("eager" if drafter == "head" else form)
     run.prefill()
     drafted = 0
     while run.end_reason() is None:
@@ -257,7 +257,7 @@ def test_a_hidden_read_in_the_sampler_is_counted(pair: Pair, monkeypatch: pytest
         return probabilities(logits, settings)
 
     monkeypatch.setattr("specviz.core.tensor_path.probabilities", reading)
-    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=8), "speculative")
+    run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=8), "speculative")
     run.prefill()
     with torch.inference_mode(), host_waits() as waits:
         run.path.judge(run.ids, run.drafter.draft(run.ids, 3))
@@ -289,7 +289,7 @@ def test_a_device_without_memory_says_what_to_do(
     pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
 ):
     engine, feed = make_engine(pair.target, VOCAB), torch.tensor([1, 2], device=DEVICE)
-    assert engine.form == form
+    assert engine.name == form
 
     def fails(error: Exception) -> Callable[..., None]:
         def forward(*_: Any, **__: Any) -> None:

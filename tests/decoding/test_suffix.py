@@ -204,7 +204,7 @@ def test_a_long_run_follows_the_target(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_q_that_is_not_what_was_drawn_from_fails(monkeypatch: pytest.MonkeyPatch):
     """The likeliest follower is taken where one should be drawn."""
-    monkeypatch.setattr(suffix, "_drawn_place", lambda followers, u: followers.likeliest)
+    monkeypatch.setattr(suffix, "_drawn_index", lambda followers, u: followers.likeliest)
     assert chain_fits(monkeypatch) < LUCK
 
 

@@ -27,7 +27,7 @@ from toy_models import (
 from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.pair import tokenizer_size
 from specviz.core.paths import make_context
 from specviz.core.shared_tokens import Spelling, spelling
@@ -133,7 +133,9 @@ class Writer:
     """An engine that goes on with a text after `begin` bytes, in its own tokens."""
 
     def __init__(self, known: Spelling, text: bytes, begin: int, vocab: int) -> None:
-        self.form, self.device, self.length = "scripted", torch.device("cpu"), 0
+        self.name = "scripted"
+        self.device = torch.device("cpu")
+        self.length = 0
         self._known, self._text, self._begin, self._vocab = known, text, begin, vocab
         self.fed: list[int] = []
 
@@ -242,7 +244,7 @@ def test_after_every_draft_the_draft_has_read_the_text_and_its_own_guesses(
 ):
     pair = pair_with(TOKENIZERS[kind]())
     settings = Settings(gamma=4, temperature=temperature, max_new_tokens=40, ignore_eos=True)
-    run = _Run(pair, pair.encode("the cat sat"), settings, "speculative")
+    run = start_lane(pair, pair.encode("the cat sat"), settings, "speculative")
     run.prefill()
     while run.end_reason() is None:
         run.round()

@@ -18,7 +18,7 @@ from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
-from specviz.core.loop import _Run, decode
+from specviz.core.loop import decode, start_lane
 from specviz.core.registry import verdict_kind, verdict_names
 from specviz.core.sampling import PremadeDraws, uniforms
 from specviz.core.tensor_path import TensorPath
@@ -224,7 +224,7 @@ def test_a_round_waits_once_for_its_verdict(
         monkeypatch.setenv("SPECVIZ_FORM", "static")
     there = pair_of(*(on_device(copy.deepcopy(m)) for m in (pair.target, pair.draft)))
     settings = Settings(gamma=3, max_new_tokens=8, temperature=1.0, top_k=9, verdict=name)
-    run = _Run(there, [3, 1, 4, 1], settings, "speculative")
+    run = start_lane(there, [3, 1, 4, 1], settings, "speculative")
     run.prefill()
     with host_waits() as waits:
         count = 0

@@ -61,9 +61,9 @@ def test_the_last_place_of_the_context_is_used(kind: str):
 
 def test_plain_llamas_and_their_like_run_compiled_and_all_others_as_they_are():
     for kind in ("llama", "llama, biases", "llama, yarn", "qwen 2", "qwen 3"):
-        assert make_engine(build(kind), VOCAB).form == "compiled", kind
+        assert make_engine(build(kind), VOCAB).name == "compiled", kind
     for kind in ("llama, dynamic rope", "llama, wide heads", "mistral, sliding", "gpt 2"):
-        assert make_engine(build(kind), VOCAB).form == "eager", kind
+        assert make_engine(build(kind), VOCAB).name == "eager", kind
 
 
 def test_different_architectures_race_each_other():

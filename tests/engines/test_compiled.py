@@ -150,11 +150,11 @@ def test_a_draft_run_is_its_steps(
         engine.forward(ids[:7], 1)
     rows = Distributions(Settings(temperature=temperature), VOCAB)
     draft = engines[0].draft(ids[7:].numpy(), uniforms, rows)
-    assert draft.rows is not None
+    assert draft.step_logits is not None
     feed = ids[7:]
     for step, token in enumerate(draft.ids.tolist()):
         row = engines[1].forward(feed, 1, temperature=temperature or 1.0)
-        assert torch.equal(row, draft.rows[step])
+        assert torch.equal(row, draft.step_logits[step])
         if temperature:
             close(draft.q[step], torch.softmax(row[0], -1))
             wanted_id = draft.q[step].double().cumsum(-1)
@@ -247,7 +247,7 @@ def test_whatever_changes_the_model_is_seen_by_the_next_run(change: str) -> None
     CHANGES[change](model)
     engine = make_engine(model, VOCAB)
     after = engine.forward(ids, 9)
-    assert engine.form == "compiled" and not torch.allclose(after, before, atol=1e-3)
+    assert engine.name == "compiled" and not torch.allclose(after, before, atol=1e-3)
     close(after, own_logits(model, ids))
 
 
@@ -269,9 +269,9 @@ def test_a_model_with_code_of_its_own_runs_as_it_is() -> None:
 
     for change in (hooked, wrapped, subclassed, uneven):
         model = grouped()
-        assert make_engine(model, VOCAB).form == "compiled"
+        assert make_engine(model, VOCAB).name == "compiled"
         change(model)
-        assert make_engine(model, VOCAB).form == "eager", change.__name__
+        assert make_engine(model, VOCAB).name == "eager", change.__name__
 
 
 def test_a_model_made_in_inference_mode_runs_too() -> None:
@@ -300,7 +300,7 @@ def test_without_numba_everything_runs_on_transformers_modules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(support, "has_numba", lambda: False)
-    assert make_engine(grouped(), VOCAB).form == "eager"
+    assert make_engine(grouped(), VOCAB).name == "eager"
 
 
 @pytest.mark.parametrize("length", [0, 1, 5, 70])

@@ -20,7 +20,7 @@ from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.measure.bench.generate import ASSISTED
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
@@ -111,7 +111,9 @@ def test_text_is_that_of_the_plain_form(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_windows: None):
     pair = small_pair(dtype)
-    run = _Run(pair, PROMPT, Settings(gamma=3, temperature=1.0, max_new_tokens=60), "speculative")
+    run = start_lane(
+        pair, PROMPT, Settings(gamma=3, temperature=1.0, max_new_tokens=60), "speculative"
+    )
     run.prefill()
     close = 1e-3 if dtype == torch.float32 else 0.1
     with torch.inference_mode():
@@ -149,7 +151,7 @@ def test_families_are_captured_or_fall_back(kind: str):
 
 def test_a_round_waits_for_nothing_but_its_verdict():
     """CUDA itself reports each wait. Clocks wait too, so the round's parts are called bare."""
-    run = _Run(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
+    run = start_lane(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
         run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))

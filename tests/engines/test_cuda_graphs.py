@@ -49,7 +49,7 @@ class Graphs:
         }
         for name, fake in fakes.items():
             monkeypatch.setattr(torch.cuda, name, fake)
-        module._shared.cache_clear()
+        module._capture_resources.cache_clear()
 
     @contextmanager
     def capture(self, graph: Any, *place: Any, **options: Any) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Graphs:
 @pytest.fixture(autouse=True)
 def no_stream_of_a_fake() -> Iterator[None]:
     yield
-    module._shared.cache_clear()
+    module._capture_resources.cache_clear()
 
 
 def test_a_capture_follows_three_runs_on_its_stream(monkeypatch: pytest.MonkeyPatch):

@@ -49,7 +49,7 @@ def test_numbers_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, wanted in ((1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
         monkeypatch.setattr(threads, "processors", lambda n=processors: n)
         assert thread_counts() == wanted
-    monkeypatch.setattr(threads, "_of_the_page", 1)
+    monkeypatch.setattr(threads, "_left_to_the_page", 1)
     assert thread_counts() == [1, 2, 4, 7]
     with use_threads(5):
         assert thread_counts() == [5]

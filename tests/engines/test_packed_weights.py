@@ -30,7 +30,7 @@ from specviz.core.engine_choice import make_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.verdicts import decide
 from specviz.pairs.gguf import read_gguf
-from specviz.pairs.packed import unpacked
+from specviz.pairs.packed_weights import unpacked
 from specviz.sides.fast_cpu import engine as module
 
 SCALES = {
@@ -155,7 +155,7 @@ def files(folder: Path) -> Callable[[str], TinyFile]:
 def logits_of(pair: Pair, ids: Tensor, widths: list[int]) -> Tensor:
     """The logits [tokens, vocab] of passes of these widths, one after the other."""
     engine = make_engine(pair.target, pair.vocab)
-    assert engine.form == "compiled"
+    assert engine.name == "compiled"
     return torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)])
 
 
@@ -231,7 +231,7 @@ def test_whole_texts_through_quantised_models_follow_the_target(
     target = small_file(tmp_path, kinds[0], "target", seed=0)
     draft = small_file(tmp_path, kinds[1], "draft", seed=1)
     pair = load_pair(f"{target.path}+{draft.path}")
-    assert make_engine(pair.target, pair.vocab).form == "compiled"
+    assert make_engine(pair.target, pair.vocab).name == "compiled"
     settings = Settings(gamma=3, temperature=1.0)
     rounds = list(speculate(pair, PROMPT, replace(settings, max_new_tokens=60)))
     outcomes = {token.outcome for r in rounds for token in r.drafted}

@@ -23,7 +23,7 @@ from transformers import LlamaForCausalLM
 
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engine_choice import eager_only, make_engine
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.truncated import truncated_model
 from specviz.errors import SettingsError
@@ -82,7 +82,7 @@ def uncached(model: Any, ids: list[int]) -> torch.Tensor:
 
 
 def forms(pair: Pair) -> set[str]:
-    return {make_engine(m, pair.vocab).form for m in (pair.target, pair.draft)}
+    return {make_engine(m, pair.vocab).name for m in (pair.target, pair.draft)}
 
 
 # The text
@@ -135,7 +135,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target)
     settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
-    run = _Run(pair, PROMPT, settings, "speculative")
+    run = start_lane(pair, PROMPT, settings, "speculative")
     run.prefill()
     shallow = truncated_model(target, run.drafter.layers)
     with torch.inference_mode():
@@ -152,8 +152,8 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
-    run = _Run(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=40), "speculative")
-    assert run.target.form == run.drafter.form == "static"
+    run = start_lane(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=40), "speculative")
+    assert run.target.name == run.drafter.engine_name == "static"
     run.prefill()
     with torch.inference_mode():
         while run.end_reason() is None:
@@ -197,7 +197,7 @@ def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
 
 def test_a_draft_that_fell_behind_catches_up(pair: Pair):
     """As after rounds without drafts."""
-    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
+    run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
         for _ in range(5):
@@ -256,7 +256,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
 
 def test_longer_buffers_need_new_programs(pair: Pair):
     """Those of the old ones would go on writing to memory that is no longer theirs."""
-    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
+    run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
     assert run.target._cache.programs
     run.target.reserve(run.target._cache.capacity + 1)
@@ -287,9 +287,9 @@ def test_families_run_static_or_fall_back_with_a_reason(kind: str):
     pair = pair_of(target, relative(target, noise=0.2))
     reason = static_reason(target, VOCAB)
     if kind in STATIC:
-        assert reason is None and make_engine(target, VOCAB).form == "static"
+        assert reason is None and make_engine(target, VOCAB).name == "static"
     else:
-        assert REASONS[kind] in reason and make_engine(target, VOCAB).form != "static"
+        assert REASONS[kind] in reason and make_engine(target, VOCAB).name != "static"
     rounds = list(speculate(pair, PROMPT, Settings(gamma=3, max_new_tokens=30)))
     assert emitted_ids(rounds) == generated(target, PROMPT, 30)
 
@@ -322,10 +322,10 @@ class Counting(LlamaForCausalLM):
 def test_a_model_that_fails_its_trial_falls_back_with_one_warning():
     model = Counting(llama(VOCAB).config).eval()
     with pytest.warns(UserWarning, match="static form cannot run this model: .*other logits"):
-        assert make_engine(model, VOCAB).form == "eager"
+        assert make_engine(model, VOCAB).name == "eager"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert make_engine(model, VOCAB).form == "eager"
+        assert make_engine(model, VOCAB).name == "eager"
     assert "other logits" in (static_reason(model, VOCAB) or "")
 
 
@@ -347,15 +347,15 @@ def test_hooks_and_other_attention_fall_back():
 def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPatch):
     model = llama(VOCAB)
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    assert make_engine(model, VOCAB).form != "static"
+    assert make_engine(model, VOCAB).name != "static"
     monkeypatch.delenv("SPACES_ZERO_GPU")
     with eager_only():
-        assert make_engine(model, VOCAB).form == "eager"
+        assert make_engine(model, VOCAB).name == "eager"
     monkeypatch.setenv("SPECVIZ_FORM", "statik")
     with pytest.raises(SettingsError, match="statik"):
         make_engine(model, VOCAB)
     monkeypatch.delenv("SPECVIZ_FORM")
-    assert make_engine(model, VOCAB).form != "static"
+    assert make_engine(model, VOCAB).name != "static"
 
 
 # What a graph needs
@@ -363,7 +363,7 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
 
 def test_buffers_stay_where_they_are(pair: Pair):
     """A graph would read and write at fixed addresses."""
-    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
+    run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     slot = run.target._cache
     seen: set[int] = set()
@@ -411,7 +411,7 @@ def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPa
     """What takes long is done before any clock runs."""
     for gamma, policy in ((1, "fixed"), (5, "fixed"), (7, "fixed"), (7, "optimal")):
         settings = Settings(gamma=gamma, max_new_tokens=100, gamma_policy=policy)
-        run = _Run(pair, PROMPT, settings, "speculative")
+        run = start_lane(pair, PROMPT, settings, "speculative")
         run.prefill()
         with monkeypatch.context() as late:
             late.setattr(engines, "Program", None)
@@ -477,7 +477,7 @@ def test_replaced_weights_make_everything_anew():
 
 def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engines, "MOST_PROGRAMS", 6)
-    run = _Run(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
+    run = start_lane(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
     run.prefill()
     while run.end_reason() is None:
         run.round()

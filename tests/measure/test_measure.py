@@ -95,8 +95,8 @@ def test_a_failing_generate_does_not_change_the_draft(
 
 def test_eager_only_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
     with eager_only():
-        assert make_engine(pair.target, pair.vocab).form == "eager"
-    assert make_engine(pair.target, pair.vocab).form == "compiled"
+        assert make_engine(pair.target, pair.vocab).name == "eager"
+    assert make_engine(pair.target, pair.vocab).name == "compiled"
 
 
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:

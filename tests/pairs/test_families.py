@@ -23,7 +23,7 @@ from toy_models import emitted_ids, generated, next_logits, outcome_counts
 from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
-from specviz.core.loop import _Run
+from specviz.core.loop import start_lane
 from specviz.core.model_facts import text_config
 from specviz.core.registry import drafters
 from specviz.errors import PairError, SpecvizError
@@ -150,7 +150,7 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
 @pytest.mark.parametrize("turn", [1, 3])
 def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, turn: int):
     drafter = met(case.kind, turn)
-    run = _Run(case.pair, case.prompt, greedy(4, drafter, SHORT // 2), "speculative")
+    run = start_lane(case.pair, case.prompt, greedy(4, drafter, SHORT // 2), "speculative")
     run.prefill()
     engines = [(case.pair.target, run.target)]
     if drafter == "model":

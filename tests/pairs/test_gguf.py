@@ -184,7 +184,7 @@ def test_a_file_that_passes_read_is_not_unpacked(
     pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
     monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked"))
     pair = load_pair(f"{packed}+none")
-    assert make_engine(pair.target, pair.vocab).form == "compiled"
+    assert make_engine(pair.target, pair.vocab).name == "compiled"
     assert model_name(pair.target) == read_gguf(packed).name
     assert weights_form(pair.target) == "F32"
 
@@ -216,7 +216,7 @@ def test_without_numba_every_file_is_unpacked(
         monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
     file = tiny_file(tmp_path, "Q4_K")
     pair = load_pair(f"{file.path}+none")
-    assert make_engine(pair.target, pair.vocab).form == "eager"
+    assert make_engine(pair.target, pair.vocab).name == "eager"
     written_as_unpacked(pair, file.model, LlamaConfig)
 
 
@@ -309,7 +309,7 @@ def real_pair(dtype: str | None = None) -> Pair:
 def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
     pair = real_pair()
     assert pair.target.dtype == torch.bfloat16 and model_name(pair.target).startswith("SmolLM2")
-    assert make_engine(pair.target, pair.vocab).form == "compiled" and pair.is_chat
+    assert make_engine(pair.target, pair.vocab).name == "compiled" and pair.is_chat
     plain = real_pair("float32").target
     settings = Settings(max_new_tokens=24, drafter="none")
     for question in (

@@ -31,8 +31,10 @@ from tiny_files import (
 )
 
 from specviz import Pair, Settings, baseline, generate, load_pair
+from specviz.core import cost
+from specviz.core.cost import extra_token_cost, pass_cost
 from specviz.core.engine_choice import make_engine
-from specviz.core.model_facts import parameter_count, weights_form
+from specviz.core.model_facts import parameter_count, pass_bytes, pass_weights, weights_form
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import GgufTensor, read_gguf
@@ -75,7 +77,7 @@ def test_a_file_writes_what_transformers_writes_with_its_numbers(
     assert weights_form(pair.target) == kind and weights_form(pair.draft_model) == kind
     assert pair.shared is None and pair.target.config.gguf_digest.startswith("sha256:")
     for model in (pair.target, pair.draft_model):
-        assert make_engine(model, pair.vocab).form == "compiled"
+        assert make_engine(model, pair.vocab).name == "compiled"
     ids = pair.encode(PROMPT, chat="off")
     wanted = greedy_ids(target.model, ids, COUNT, pair.vocab)
     assert both_lanes(pair, ids) == (wanted, wanted)
@@ -127,7 +129,7 @@ def test_scaled_positions_are_those_of_transformers(name: str, tmp_path: Path) -
     file = tiny_file(tmp_path, "Q8_0", writing=writing(), rope_parameters=parameters)
     pair = load_pair(f"{file.path}+none")
     engine = make_engine(pair.target, pair.vocab)
-    assert engine.form == "compiled"
+    assert engine.name == "compiled"
     ids = torch.randint(pair.vocab, (200,), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         known = file.model(ids[None]).logits[0, :, : pair.vocab]
@@ -208,6 +210,26 @@ def test_an_output_layer_that_is_stored_apart_though_tied_counts_once(
     counted = sum(weight.numel() for weight in model.parameters())
     found = parameter_count(load_pair(f"{path}+none").target)
     assert found == counted - is_tied * head.numel()
+
+
+def test_unpacking_and_arithmetic_have_their_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model(tie_word_embeddings=False)
+    path = tmp_path / "model.gguf"
+    write_packed(model, tiny_tokenizer(), path, "Q4_0")
+    packed, plain = (load_pair(f"{path}+none", dtype=dtype).target for dtype in (None, "bfloat16"))
+    table = model.get_input_embeddings().weight.numel()
+    vectors = sum(weight.numel() for weight in model.parameters() if weight.ndim == 1)
+    matrices = parameter_count(model) - table - vectors
+    assert pass_weights(packed) == (vectors, matrices, matrices // 32 * 18)
+    assert pass_weights(plain) == (vectors + matrices, 0, 0)
+
+    monkeypatch.setattr(cost, "LARGE", 0)  # as if it lay in no cache
+    costs = [pass_cost(target, "compiled") for target in (packed, plain)]
+    assert costs[0] > pass_bytes(packed)
+    extra = [extra_token_cost(target, "compiled") for target in (packed, plain)]
+    assert extra[0] * costs[0] > extra[1] * costs[1] > 0  # per weight
 
 
 ENDS = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "</s>")

@@ -49,7 +49,7 @@ def test_a_draft_of_few_bits_changes_no_word_of_the_target(bits: str) -> None:
     pair = load_pair("builtin", draft_quantize=bits)
     assert pair.draft is not None and usual.draft is not None
     assert weights_form(pair.draft) == KINDS[bits] and weights_form(pair.target) == "bfloat16"
-    assert make_engine(pair.draft, pair.vocab).form == "compiled"
+    assert make_engine(pair.draft, pair.vocab).name == "compiled"
     assert parameter_bytes(pair.draft) < 0.75 * parameter_bytes(usual.draft)
     assert parameter_count(pair.draft) == parameter_count(usual.draft)
     wanted = generate(usual, PROMPT, temperature=0.0, max_new_tokens=48).text

@@ -34,7 +34,7 @@ from specviz.core.threads import use_threads
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
-from specviz.pairs.packed import unpacked
+from specviz.pairs.packed_weights import unpacked
 from specviz.pairs.unpack import plain_weights
 
 pytestmark = pytest.mark.real
@@ -120,7 +120,7 @@ def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair) -> None:
         for threads, widths in ((1, [1, 2, 3, 4, 5, 6]), (2, [6, 5, 4, 3, 2, 1]), (2, [1] * 21)):
             with use_threads(threads):
                 engine = make_engine(model, pair.vocab)
-            assert engine.form == "compiled" and engine.threads == threads
+            assert engine.name == "compiled" and engine.threads == threads
             runs.append(torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)]))
         assert all(torch.equal(run, runs[0]) for run in runs)
 

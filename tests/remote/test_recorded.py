@@ -73,14 +73,14 @@ def replaying() -> Server:
 def test_what_vllm_answered_is_read() -> None:
     server = replaying()
     target = Completions(server, "target")
-    rows = target.rows(SEVERAL, 3, 4096)
+    rows = target.logprobs(SEVERAL, 3, 4096)
     choices = recorded("vllm")["several prefixes"]["answer"]["choices"]
     best = [choice["logprobs"]["tokens"][0] for choice in choices]
     assert [f"token_id:{i}" for i in rows.argmax(-1).tolist()] == best
     assert torch.isfinite(rows).sum(-1).tolist() == [3, 3, 3]
     assert target.tokenize("Once upon") == SEVERAL[0] and target.detokenize([1])[:4] == "Once"
     with pytest.raises(ServerError, match="The model `other` does not exist"):
-        Completions(server, "other").rows(SEVERAL, 3, 4096)
+        Completions(server, "other").logprobs(SEVERAL, 3, 4096)
 
 
 def test_llama_cpp_still_answers_as_it_did(llama_cpp: Callable[..., LlamaServer]) -> None:

@@ -258,7 +258,7 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
 
     server.fault = silent
     with pytest.raises(ServerError, match=r"did not answer within 0\.2 s"):
-        patient.rows([[1]], 5, VOCAB)
+        patient.logprobs([[1]], 5, VOCAB)
     release.set()
     with pytest.raises(ServerError, match="speaks no TLS"):
         Server(server.url.replace("http:", "https:")).ask("models")

@@ -26,7 +26,7 @@ from specviz.runs.series import series
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
 from specviz.sides.watched.engines import spread
-from specviz.sides.watched.steps import Counts, Step, Word, reconciled
+from specviz.sides.watched.steps import Counts, Step, StreamedToken, reconciled
 from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)
@@ -147,7 +147,7 @@ def test_llama_cpps_steps_are_told_as_they_come() -> None:
 
 
 def chunks_of(*lengths: int) -> list[Step]:
-    return [Step([Word(1, "x", float(i))] * length) for i, length in enumerate(lengths)]
+    return [Step([StreamedToken(1, "x", float(i))] * length) for i, length in enumerate(lengths)]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_counts_are_held_to_the_text(
     lengths: tuple[int, ...], drafted: Any, accepted: Any, expected: list[int] | None
 ) -> None:
     steps = reconciled(chunks_of(*lengths), Counts(drafted, accepted))
-    assert (steps and [len(step.words) for step in steps]) == expected
+    assert (steps and [len(step.tokens) for step in steps]) == expected
     if steps:
         assert sum(step.drafted or 0 for step in steps) == sum(drafted)
 

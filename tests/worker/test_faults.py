@@ -23,7 +23,7 @@ from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.core.events import End, Event, Round
-from specviz.core.loop import _Run
+from specviz.core.loop import LaneRun
 from specviz.environment import has_numba
 from specviz.errors import ModelError, TraceError
 from specviz.page.delivery import deltas
@@ -111,15 +111,15 @@ def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
 
 def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """One lane's round is held back until the other's clock passes it; that lane may fail."""
-    whole, computed = _Run.round, []
+    whole, computed = LaneRun.round, []
 
-    def counted(run: _Run) -> Round:
+    def counted(run: LaneRun) -> Round:
         if len(computed) == 40:
             raise MemoryError
         computed.append((run.lane, run.index))
         return whole(run)
 
-    monkeypatch.setattr(_Run, "round", counted)
+    monkeypatch.setattr(LaneRun, "round", counted)
     monkeypatch.setattr(sys.modules["specviz.core.turns"], "WARM_ROUNDS", 0)
     heard = told(local_queue(), run_of())
     assert heard[-1]["error"] == NO_MEMORY
@@ -197,14 +197,14 @@ def test_a_process_is_not_replaced_sooner_than_a_new_one_would_have_its_pair(
 
 
 def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop, rounds, whole = Stop(), [], _Run.round
+    stop, rounds, whole = Stop(), [], LaneRun.round
 
-    def stopped(run: _Run) -> Round:
+    def stopped(run: LaneRun) -> Round:
         rounds.append(run.lane)
         stop.set()
         return whole(run)
 
-    monkeypatch.setattr(_Run, "round", stopped)
+    monkeypatch.setattr(LaneRun, "round", stopped)
     pair = pair_of(mini(5), mini(5, seed=1))
     worker = LocalWorker(lambda *_: pair, race)
     assert list(worker.run(RaceTask("tiny", "w1 w2", LONG), stop)) == [LOADING, READING]

@@ -331,4 +331,4 @@ class TestListsOfResults:
 def test_engines_are_eager_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setattr(support, "compiled_engine", lambda *_: pytest.fail("it is not to be asked"))
-    assert engine_choice.make_engine(llama(64), 64).form == "eager"
+    assert engine_choice.make_engine(llama(64), 64).name == "eager"

@@ -38,7 +38,7 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
     On a processor `generate()` runs the models as they are stored, or copies of them in fp32, in
     which the lanes compute: whichever is faster there. The plain lane runs the copies.
     """
-    is_compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
+    is_compiled = make_engine(pair.target, pair.vocab).name != EagerEngine.name
     widened = in_fp32(pair)
     if widened.target is not pair.target:
         # min takes the first of equals.

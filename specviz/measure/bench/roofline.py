@@ -43,11 +43,11 @@ class Floor:
 def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
     """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
     "draft" after `cached` tokens."""
-    form = make_engine(pair.target, pair.vocab).form
+    form = make_engine(pair.target, pair.vocab).name
     floors_by_role = {"target": floor(pair.target, cached, form, pair.device)}
     needs = drafter_kind(drafter).needs
     if needs == "draft" and pair.draft is not None:
-        draft_form = make_engine(pair.draft, pair.vocab).form
+        draft_form = make_engine(pair.draft, pair.vocab).name
         floors_by_role["draft"] = floor(pair.draft, cached, draft_form, pair.device)
     elif needs == "layers":
         first_layers = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
@@ -65,7 +65,7 @@ def _head_cache_bytes(pair: Pair) -> int:
     if head is None or head.kind != EAGLE:
         return 0
     engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
-    width = 4 if engine.form == "compiled" else next(head.parameters()).dtype.itemsize
+    width = 4 if engine.name == "compiled" else next(head.parameters()).dtype.itemsize
     layer = head.config.layer
     return 2 * int(layer.num_key_value_heads * layer.head_dim * width)  # keys and values
 

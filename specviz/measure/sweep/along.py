@@ -232,8 +232,8 @@ class DraftsAlong:
             path = engine.path(context)
         self._drafter = make_drafter(pair, context, path)
         self.room = self._drafter.room
-        c = self._drafter.step_cost() / pass_cost(pair.target, engine.form)
-        self.costs = (c, extra_token_cost(pair.device, engine.form))
+        c = self._drafter.step_cost() / pass_cost(pair.target, engine.name)
+        self.costs = (c, extra_token_cost(pair.target, engine.name))
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another: entry

@@ -1,20 +1,13 @@
 """What to deploy: speculate, do not, or measure more, in words; the page's address with it; and a
 row's settings as other engines spell them, each with the version that it was read from.
-
-One function writes each drafter's (`WRITERS`; `DrafterKind.deployed` is that of a package): what to
-paste and a note, by engine; an empty text where the engine cannot do this.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from shlex import quote
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
-from ...core.ngrams import SIZES
 from ...core.registry import drafter_kind
 from ...environment import BUILTIN
 from ...runs.uncertainty import NEAR, Estimate
@@ -24,7 +17,6 @@ from .types import (
     EngineSettings,
     Machine,
     Measured,
-    Place,
     Recommendation,
     Row,
     SweepRequest,
@@ -32,9 +24,6 @@ from .types import (
 
 FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
-
-Spelled: TypeAlias = dict[str, tuple[str, str]]
-"""What to paste and a note, by engine."""
 
 
 class Source(NamedTuple):
@@ -273,12 +262,12 @@ def _first_spelled(rows: Sequence[Row], machine: Machine, engine: str) -> tuple[
 
 def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, str]:
     """What to paste for a row into an engine, empty if it has no such drafter; and a note."""
-    write = WRITERS.get(row.drafter) or drafter_kind(row.drafter).deployed
-    spelled = write(row, machine) if write else {}
-    if engine in spelled:
-        text, note = spelled[engine]
-    elif "" in spelled:  # of every engine
-        text, note = spelled[""]
+    deployed = drafter_kind(row.drafter).deployed
+    texts = deployed(row, machine) if deployed else {}
+    if engine in texts:
+        text, note = texts[engine]
+    elif "" in texts:
+        text, note = texts[""]
     else:
         text = ""
         note = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
@@ -292,158 +281,4 @@ def _instead(engine: str, best: Row, row: Row) -> str:
     return (
         f"{engine} cannot run the best row ({best.configuration.label}): these settings are those "
         f"of {row.configuration.label}, {_speed(row):.2f} times as fast as the target alone."
-    )
-
-
-def draft_model(row: Configuration, machine: Machine) -> Spelled:
-    """A draft model."""
-    gamma = row.gamma
-    target = _target(machine)
-    draft = _draft(machine)
-    schedule = "constant" if row.policy == "fixed" else "heuristic"
-    for_transformers = (
-        f"assistant = AutoModelForCausalLM.from_pretrained({_loaded(draft)})\n"
-        f"assistant.generation_config.num_assistant_tokens = {gamma}\n"
-        f'assistant.generation_config.num_assistant_tokens_schedule = "{schedule}"\n'
-        "assistant.generation_config.assistant_confidence_threshold = 0.0\n"
-        f"{_generate(row, 'assistant_model=assistant')}"
-    )
-    policy_note = "Its own policy is the nearest to this one." if row.policy == "optimal" else ""
-    vllm_config: dict[str, object] = {"method": "draft_model", "model": draft.name}
-    for_llama_cpp = (
-        f"llama-server -m {_gguf(target, 'target.gguf')} --spec-type draft-simple "
-        f"--spec-draft-model {_gguf(draft, 'draft.gguf')} "
-        f"--spec-draft-n-max {gamma} --spec-draft-p-min 0"
-    )
-    if row.temperature > 0.0:
-        # By default vLLM's and llama.cpp's drafts are greedy also where the target samples.
-        vllm_config["draft_sample_method"] = "probabilistic"
-        for_llama_cpp += " --spec-draft-sampling probabilistic"
-    sglang_algorithm = (
-        f"STANDALONE --speculative-draft-model-path {quote(draft.name)} "
-        f"--speculative-num-steps {gamma} --speculative-eagle-topk 1"
-    )
-    return {
-        "transformers": (for_transformers, policy_note),
-        "vLLM": (_for_vllm(row, machine, vllm_config), _tokenizer_note(machine)),
-        "SGLang": (_for_sglang(row, machine, sglang_algorithm), ""),
-        "llama.cpp": (for_llama_cpp, _files_note(target, draft)),
-    }
-
-
-def ngram(row: Configuration, machine: Machine) -> Spelled:
-    """N-grams."""
-    shortest = min(SIZES)
-    longest = max(SIZES)
-    target = _target(machine)
-    lookup = f"prompt_lookup_num_tokens={row.gamma}, max_matching_ngram_size={longest}"
-    vllm_config: dict[str, object] = {
-        "method": "ngram",
-        "prompt_lookup_min": shortest,
-        "prompt_lookup_max": longest,
-    }
-    for_sglang = f"{_for_sglang(row, machine, 'NGRAM')} --speculative-ngram-max-bfs-breadth 1"
-    for_llama_cpp = (
-        f"llama-server -m {_gguf(target, 'target.gguf')} --spec-type ngram-simple "
-        f"--spec-ngram-simple-size-n {shortest} --spec-ngram-simple-size-m {row.gamma}"
-    )
-    return {
-        "transformers": (_generate(row, lookup), ""),
-        "vLLM": (_for_vllm(row, machine, vllm_config), _tokenizer_note(machine)),
-        "SGLang": (for_sglang, "It also remembers the texts of earlier requests."),
-        "llama.cpp": (for_llama_cpp, _files_note(target)),
-    }
-
-
-def suffix(row: Configuration, machine: Machine) -> Spelled:
-    """Counts of what followed."""
-    note = f"It also looks into earlier answers of the server. {_tokenizer_note(machine)}"
-    return {"vLLM": (_for_vllm(row, machine, {"method": "suffix"}), note.strip())}
-
-
-def early_exit(row: Configuration, machine: Machine) -> Spelled:
-    """The target's own first layers."""
-    text = _generate(row, f"assistant_early_exit={machine.exit_layers}")
-    return {"transformers": (text, "It is meant for models that were trained for early exit.")}
-
-
-def head(row: Configuration, machine: Machine) -> Spelled:
-    """A head: which form an engine reads depends on the head."""
-    return {"": ("", "Settings for a head are not written here.")}
-
-
-WRITERS: dict[str, Callable[[Configuration, Machine], Spelled]] = {
-    "model": draft_model,
-    "ngram": ngram,
-    "suffix": suffix,
-    "early-exit": early_exit,
-    "head": head,
-    "ngram-head": head,
-}
-"""By name of the drafter: what writes its settings for other engines."""
-
-
-def _target(machine: Machine) -> Place:
-    return machine.target_place or Place(machine.target)
-
-
-def _draft(machine: Machine) -> Place:
-    return machine.draft_place or Place(str(machine.draft))
-
-
-def _loaded(model: Place) -> str:
-    """The arguments with which transformers loads a model."""
-    if model.gguf is None or not model.is_file:
-        return repr(model.name)
-    path = Path(model.gguf)
-    return f"{str(path.parent)!r}, gguf_file={path.name!r}"
-
-
-def _gguf(model: Place, placeholder: str) -> str:
-    """The GGUF file of a model for a shell."""
-    return quote(model.gguf or placeholder)
-
-
-def _files_note(*models: Place) -> str:
-    """Which GGUF files are still to be had, and where others are."""
-    notes: list[str] = []
-    missing = [model.name for model in models if model.gguf is None]
-    if missing:
-        files = "GGUF files" if len(missing) > 1 else "a GGUF file"
-        notes.append(f"It needs {files} of {' and '.join(missing)}.")
-    for model in models:
-        if model.package:
-            notes.append(f"{model.gguf} lies in the package {model.package}.")
-        if model.repository:
-            notes.append(f"{model.gguf} lies in {model.repository} on the hub.")
-    return " ".join(notes)
-
-
-def _tokenizer_note(machine: Machine) -> str:
-    """What vLLM also needs for a file that somebody named; empty for other models."""
-    if _target(machine).is_file:
-        return "With a GGUF file it wants --tokenizer and the original model's id."
-    return ""
-
-
-def _generate(row: Configuration, drafts: str) -> str:
-    if row.temperature == 0.0:
-        sampling = "do_sample=False"
-    else:
-        sampling = f"do_sample=True, temperature={row.temperature:g}"
-    return f"model.generate(**inputs, {drafts}, {sampling})"
-
-
-def _for_vllm(row: Configuration, machine: Machine, config: dict[str, object]) -> str:
-    whole_config = {"num_speculative_tokens": row.gamma} | config
-    target = quote(_target(machine).name)
-    return f"vllm serve {target} --speculative-config {quote(json.dumps(whole_config))}"
-
-
-def _for_sglang(row: Configuration, machine: Machine, algorithm: str) -> str:
-    # The tokens of a pass: the drafts, and the committed one before them.
-    return (
-        f"python -m sglang.launch_server --model-path {quote(_target(machine).name)} "
-        f"--speculative-algorithm {algorithm} "
-        f"--speculative-num-draft-tokens {row.gamma + 1}"
     )

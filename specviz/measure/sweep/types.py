@@ -282,6 +282,16 @@ class Machine:
     target_place: Place | None = None
     draft_place: Place | None = None
 
+    @property
+    def target_files(self) -> Place:
+        """Where the target is, as far as it is known."""
+        return self.target_place or Place(self.target)
+
+    @property
+    def draft_files(self) -> Place:
+        """Where the draft is, as far as it is known."""
+        return self.draft_place or Place(str(self.draft))
+
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:

@@ -37,9 +37,10 @@ MOST_DEPTHS = 16  # that are measured, evenly spread over the layers
 class EarlyExit:
     """A depth at which the target could draft for itself.
 
-    layers: that are run. beta: mean over a text of the sum of min(p, q) at temperature 1, the
-    alpha to expect. c: cost of a draft step / cost of a whole pass. speedup: predicted from
-    both, at its best gamma; below 1 where drafting with it cannot pay.
+    layers: that a draft step runs.
+    beta: mean over a text of the sum of min(p, q) at temperature 1, the alpha to expect.
+    c: cost of a draft step / cost of a whole pass.
+    speedup: predicted from both, at its best gamma; below 1 where drafting with it cannot pay.
     """
 
     layers: int
@@ -53,15 +54,16 @@ class EarlyExitDrafter(Drafter):
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         self.layers = best_exit(pair.target, run.vocab).layers
-        self.form = target.engine.form
+        self.engine_name = target.engine.name
         self._path = target
         self._model = pair.target
-        self._length = run.settings.max_new_tokens
-        self._limit = context_length(pair.target) or UNLIMITED
+        self._max_new_tokens = run.settings.max_new_tokens
+        self._context = context_length(pair.target) or UNLIMITED
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
-        self._path.prepare("draft", length, min(length + self._length, self._limit), self.layers)
+        most = min(length + self._max_new_tokens, self._context)
+        self._path.prepare("draft", length, most, self.layers)
         return 0.0  # the target has read the prompt for both
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
@@ -71,10 +73,11 @@ class EarlyExitDrafter(Drafter):
         return draft
 
     def step_cost(self) -> float:
-        return pass_cost(self._model, self._path.engine.form, self.layers)
+        return pass_cost(self._model, self._path.engine.name, self.layers)
 
 
-_best: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()
+_best_exits: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()
+"""By model, and by the size of its vocabulary."""
 
 
 def best_exit(model: Any, vocab: int) -> EarlyExit:
@@ -84,10 +87,10 @@ def best_exit(model: Any, vocab: int) -> EarlyExit:
     on the same device chooses the same one. Raises `PairError` if the model has only one layer or
     its layers cannot be found.
     """
-    known = _best.setdefault(model, {})
-    if vocab not in known:
-        known[vocab] = max(measured_exits(model, vocab), key=lambda found: found.speedup)
-    return known[vocab]
+    by_vocab = _best_exits.setdefault(model, {})
+    if vocab not in by_vocab:
+        by_vocab[vocab] = max(measured_exits(model, vocab), key=lambda early: early.speedup)
+    return by_vocab[vocab]
 
 
 @torch.inference_mode()
@@ -99,18 +102,19 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
             "the target has only one layer, so it cannot draft with fewer: choose the drafter "
             "'model' or 'ngram'."
         )
-    form = make_engine(model, vocab).form
+    engine = make_engine(model, vocab).name
     ids = _own_text(model, vocab)
-    whole, extra_token = pass_cost(model, form), extra_token_cost(ids.device, form)
+    whole_pass = pass_cost(model, engine)
+    extra_token = extra_token_cost(model, engine)
     p = _softmax(model, vocab, ids)
-    found = []
+    exits = []
     for depth in _depths(layers):
         q = _softmax(model, vocab, ids, depth)
         beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
-        c = pass_cost(model, form, depth) / whole
+        c = pass_cost(model, engine, depth) / whole_pass
         _, speedup = best_gamma(beta, c, extra_token, least=1)
-        found.append(EarlyExit(depth, beta, c, speedup))
-    return found
+        exits.append(EarlyExit(depth, beta, c, speedup))
+    return exits
 
 
 def _depths(layers: int) -> list[int]:
@@ -127,22 +131,21 @@ def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> 
 
 def _own_text(model: Any, vocab: int) -> Tensor:
     """A short text drawn from the model, int64 [n], after its first token of a text."""
-    config = text_config(model)
-    first = getattr(config, "bos_token_id", None)
+    bos_id = getattr(text_config(model), "bos_token_id", None)
+    first = bos_id if type(bos_id) is int and bos_id < vocab else 0
     engine = make_engine(model, vocab)
     generator = torch.Generator(engine.device).manual_seed(0)
-    limit = context_length(model) or TEXT
-    feed = torch.tensor([first if type(first) is int and first < vocab else 0])
-    ids = [feed.to(engine.device)]
-    for u in uniforms(min(TEXT, limit) - 1, generator):
+    length = min(TEXT, context_length(model) or TEXT)
+    ids = [torch.tensor([first]).to(engine.device)]
+    for u in uniforms(length - 1, generator):
         p = torch.softmax(engine.forward(ids[-1], keep=1), -1)
         ids.append(draw(p, u.unsqueeze(0).to(p.device)).to(engine.device))
     return torch.cat(ids)
 
 
-def described_exit(pair: Pair, form: str, layers: int) -> dict[str, Any]:
-    """What a header says of the layers that draft."""
-    whole = described(pair.target, form, context_length(pair.target))
-    shallow = truncated_model(pair.target, layers)
-    name = f"{whole['name']}, layers 1 to {layers}"
-    return {**whole, "name": name, "parameters": parameter_count(shallow)}
+def described_exit(pair: Pair, engine: str, layers: int) -> dict[str, Any]:
+    """What a header says of the layers that draft. engine: the name of the one that runs them."""
+    description = described(pair.target, engine, context_length(pair.target))
+    description["name"] = f"{description['name']}, layers 1 to {layers}"
+    description["parameters"] = parameter_count(truncated_model(pair.target, layers))
+    return description

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.kinds import DrafterKind
+from ...other_engines import Deployed, EngineTexts, Machine, generate
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -20,12 +21,18 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     return EarlyExitDrafter(pair, run, target)
 
 
-def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
-    """What a header says of the layers that draft."""
+def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
+    """As `drafter.described_exit`."""
     from .drafter import described_exit
 
     assert layers is not None
-    return described_exit(pair, form, layers)
+    return described_exit(pair, engine, layers)
+
+
+def deployed_exit(row: Deployed, machine: Machine) -> EngineTexts:
+    """As `DrafterKind.deployed`."""
+    text = generate(row, f"assistant_early_exit={machine.exit_layers}")
+    return {"transformers": (text, "It is meant for models that were trained for early exit.")}
 
 
 EARLY_EXIT = DrafterKind(
@@ -33,6 +40,7 @@ EARLY_EXIT = DrafterKind(
     beside=3,
     make=make_drafter,
     described=described,
+    deployed=deployed_exit,
     label="early exit",
     clause="the target’s own first layers guess ahead",
     who="The target’s own first layers guess",

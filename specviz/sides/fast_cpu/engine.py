@@ -216,7 +216,7 @@ def threads_for(model: Any) -> int:
 class CompiledEngine(OwnEngine):
     """One model of the Llama family on a processor."""
 
-    form = "compiled"
+    name = "compiled"
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")
@@ -237,7 +237,7 @@ class CompiledEngine(OwnEngine):
             return super().path(run)
         return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
 
-    def around(self) -> AbstractContextManager[None]:
+    def round_context(self) -> AbstractContextManager[None]:
         # Around compiled passes torch has only rows to work on, and its other threads would go on
         # waiting for more on the processors of the pass.
         return one_torch_thread()
@@ -320,7 +320,7 @@ class CompiledHeadEngine(StateReader):
     """A head on the target: passes of one layer, which reads an embedding and a state side by
     side."""
 
-    form = "compiled"
+    name = "compiled"
 
     def __init__(self, head: Any, vocab: int) -> None:
         super().__init__(head.device, vocab)

@@ -43,7 +43,7 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     if counts == [used_processors()] == [torch.get_num_threads()]:
         return counts[0]  # whatever the engine; to make one takes milliseconds
     engine = make_engine(target, vocab)
-    if engine.form != "compiled":
+    if engine.name != "compiled":
         return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()

@@ -54,7 +54,7 @@ class Program:
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
         start = time.perf_counter()
-        self.inputs = tuple(given.clone() for given in inputs)
+        self.inputs = tuple(tensor.clone() for tensor in inputs)
         self.outputs: tuple[Tensor, ...] = ()
         self._function = function
         self._graph: Any = None
@@ -66,8 +66,8 @@ class Program:
 
     @torch.inference_mode()
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        for kept, given in zip(self.inputs, inputs, strict=True):
-            kept.copy_(given, non_blocking=True)
+        for buffer, tensor in zip(self.inputs, inputs, strict=True):
+            buffer.copy_(tensor, non_blocking=True)
         if self._graph is not None:
             self._graph.replay()
         else:
@@ -79,13 +79,13 @@ class Program:
         if not self.outputs:
             # Outside a capture's memory, where a later program would write over them.
             self.outputs = tuple(torch.empty_like(result) for result in results)
-        for kept, result in zip(self.outputs, results, strict=True):
-            kept.copy_(result)
+        for buffer, result in zip(self.outputs, results, strict=True):
+            buffer.copy_(result)
 
 
 def _captured(run: Callable[[], None], device: torch.device) -> Any:
     """A CUDA graph of `run`, or None with a warning."""
-    stream, pool = _shared(device)
+    stream, pool = _capture_resources(device)
     graph = torch.cuda.CUDAGraph()
     with _one_at_a_time, torch.cuda.stream(stream):  # which a failed capture would leave current
         for _ in range(WARM_UPS):
@@ -95,9 +95,9 @@ def _captured(run: Callable[[], None], device: torch.device) -> Any:
             with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
                 run()
         except RuntimeError as error:
-            why = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0]
             warnings.warn(
-                f"a CUDA graph could not be captured ({why}); its steps run one by one",
+                f"a CUDA graph could not be captured ({reason}); its steps run one by one",
                 stacklevel=5,
             )
             return None
@@ -105,7 +105,7 @@ def _captured(run: Callable[[], None], device: torch.device) -> Any:
 
 
 @cache
-def _shared(device: torch.device) -> tuple[Any, Any]:
+def _capture_resources(device: torch.device) -> tuple[Any, Any]:
     """The stream and the memory of all captures: those that share memory must share a stream."""
     return torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
@@ -132,11 +132,13 @@ class PlacedLayer(StaticLayer):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         # transformers' own marks the buffers for its compiler, whose import takes seconds.
-        self.keys, self.values = (
-            states.new_zeros(*states.shape[:2], self.max_cache_len, states.shape[-1])
-            for states in (key_states, value_states)
-        )
+        self.keys = self._buffer_for(key_states)
+        self.values = self._buffer_for(value_states)
         self.is_initialized = True
+
+    def _buffer_for(self, states: Tensor) -> Tensor:
+        batch, heads, _, head_dim = states.shape
+        return states.new_zeros(batch, heads, self.max_cache_len, head_dim)
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -160,15 +162,16 @@ class InPlaceCache:
     def __init__(self, model: Any, vocab: int, capacity: int) -> None:
         self.capacity = capacity
         self.programs: OrderedDict[Hashable, Program] = OrderedDict()
-        self._model, self._vocab = weakref.ref(model), vocab
-        self._shallow: dict[int, Any] = {}  # layers: the model cut off there
+        self._model = weakref.ref(model)
+        self._vocab = vocab
+        self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
         self.layers = [PlacedLayer(self._written, capacity) for _ in range(count)]
         self._cache = Cache(layers=list(self.layers))
         self._last_place = (context_length(model) or sys.maxsize) - 1
-        self._additive = model.config._attn_implementation == "eager"
-        self._trims = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._has_additive_mask = model.config._attn_implementation == "eager"
+        self._trims_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def logits(self, ids: Tensor, places: Tensor, keep: int, layers: int | None = None) -> Tensor:
         """Write int64 `ids` [n] to `places` [n]; fp32 logits of the last `keep`: [keep, vocab].
@@ -177,11 +180,12 @@ class InPlaceCache:
         """
         model = self._cut_off(layers)
         self._written.places = places
-        seen = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
-        mask = seen  # [n, capacity]
-        if self._additive:
+        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
+        mask = visible  # [n, capacity]
+        if self._has_additive_mask:
             lowest = torch.finfo(model.dtype).min
-            mask = torch.where(seen, 0.0, lowest).to(model.dtype)
+            mask = torch.where(visible, 0.0, lowest).to(model.dtype)
         output = model(
             input_ids=ids.unsqueeze(0),
             attention_mask=mask[None, None],
@@ -189,31 +193,32 @@ class InPlaceCache:
             position_ids=places.clamp(max=self._last_place).unsqueeze(0),
             past_key_values=self._cache,
             use_cache=True,
-            **({"logits_to_keep": keep} if self._trims else {}),
+            **options,
         )
-        rows: Tensor = output.logits[0, -keep:, : self._vocab].float()
-        return rows
+        logits: Tensor = output.logits[0, -keep:, : self._vocab].float()
+        return logits
 
     def _cut_off(self, layers: int | None) -> Any:
+        """The model's first `layers`; all of it if None."""
         model = self._model()
         assert model is not None, "the engine that asks for a pass holds the model"
         if layers is None:
             return model
-        if layers not in self._shallow:
-            self._shallow[layers] = truncated_model(model, layers)
-        return self._shallow[layers]
+        if layers not in self._truncated:
+            self._truncated[layers] = truncated_model(model, layers)
+        return self._truncated[layers]
 
     @torch.inference_mode()
     def grow(self, capacity: int) -> None:
         """Longer buffers with the same content."""
         self.programs.clear()  # which know their buffers by address
-        more, self.capacity = capacity - self.capacity, capacity
+        added = capacity - self.capacity
+        self.capacity = capacity
         for layer in self.layers:
             layer.max_cache_len = capacity
             if layer.is_initialized:
-                layer.keys, layer.values = (
-                    pad(states, (0, 0, 0, more)) for states in (layer.keys, layer.values)
-                )
+                layer.keys = pad(layer.keys, (0, 0, 0, added))
+                layer.values = pad(layer.values, (0, 0, 0, added))
 
     @torch.inference_mode()
     def clear(self) -> None:

@@ -42,9 +42,11 @@ class CachePool:
     """
 
     def __init__(self, model: Any, vocab: int, stamp: Hashable) -> None:
-        self.stamp, self.seconds = stamp, 0.0
+        self.stamp = stamp
+        self.seconds = 0.0
         self.reason: str | None = None
-        self._model, self._vocab = weakref.ref(model), vocab
+        self._model = weakref.ref(model)
+        self._vocab = vocab
         self._idle: list[InPlaceCache] = []
         self._lock = Lock()
 
@@ -63,7 +65,10 @@ class CachePool:
     def give_back(self, cache: InPlaceCache) -> None:
         """Keep `cache` for a later run, and the oldest no longer if there are enough."""
         with self._lock:
-            self._idle = [] if self.reason else [*self._idle, cache][-MOST_IDLE:]
+            if self.reason:
+                self._idle = []
+            else:
+                self._idle = [*self._idle, cache][-MOST_IDLE:]
 
     def close(self) -> None:
         """Free all that is idle."""
@@ -76,7 +81,8 @@ class StaticEngine(OwnEngine):
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)
         self.length = 0
-        self._model, self._pool = model, pool  # the pool alone does not keep the model
+        self._model = model  # the pool alone does not keep it
+        self._pool = pool
         self._cache: InPlaceCache | None = None
 
     def path(self, run: RunContext) -> DecodingPath:
@@ -85,9 +91,9 @@ class StaticEngine(OwnEngine):
         return GraphPath(self, run)
 
     @property
-    def form(self) -> str:
-        graphs = self.device.type == "cuda" and self._pool.reason is None
-        return "static, CUDA graphs" if graphs else "static"
+    def name(self) -> str:
+        has_graphs = self.device.type == "cuda" and self._pool.reason is None
+        return "static, CUDA graphs" if has_graphs else "static"
 
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
         """The cache in use, with room for `length` tokens. wanted: programs that the run is going
@@ -108,9 +114,9 @@ class StaticEngine(OwnEngine):
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
         with memory_limited():
-            rows = self.reserve(end).logits(ids.to(self.device), places, keep, layers)
+            logits = self.reserve(end).logits(ids.to(self.device), places, keep, layers)
         self.length = end
-        return rows if temperature == 1.0 else rows / temperature
+        return logits if temperature == 1.0 else logits / temperature
 
     def rollback(self, length: int) -> None:
         self.length = length
@@ -121,9 +127,10 @@ class StaticEngine(OwnEngine):
         programs = self._cache.programs
         if key not in programs:
             with memory_limited():
-                made = programs[key] = Program(function, inputs)
-            self._pool.seconds += made.seconds
-            if self.device.type == "cuda" and not made.graphed:
+                program = Program(function, inputs)
+            programs[key] = program
+            self._pool.seconds += program.seconds
+            if self.device.type == "cuda" and not program.graphed:
                 self._pool.reason = "its passes could not be captured"
             if len(programs) > MOST_PROGRAMS:
                 programs.popitem(last=False)
@@ -146,14 +153,17 @@ def startup_seconds(model: Any) -> float:
 
 
 def _pool_of(model: Any, vocab: int) -> CachePool:
+    """The pool of a model, made anew and tried out if the model has changed since."""
+    reason = refusal(model)
     # Programs read weights where they lay when captured.
-    why = refusal(model)
-    stamp = (why, vocab, *(p.data_ptr() for p in model.parameters()))
+    addresses = tuple(p.data_ptr() for p in model.parameters())
+    stamp = (reason, vocab, addresses)
     pool = _pools.get(model)
     if pool is None or pool.stamp != stamp:
-        pool = _pools[model] = CachePool(model, vocab, stamp)
+        pool = CachePool(model, vocab, stamp)
+        _pools[model] = pool
         weakref.finalize(model, pool.close).atexit = False
-        pool.reason = why or _trial(model, vocab, pool)
+        pool.reason = reason or _trial(model, vocab, pool)
         pool.close()  # the trial's own cache is too short to be of use
     return pool
 
@@ -166,8 +176,9 @@ def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
     if half == 0:
         return "its context is too short"
     ids = (torch.arange(count, device=model.device) * 7 + 1) % vocab
-    wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, :vocab].float()
-    if not torch.isfinite(wanted).all():
+    output = model(input_ids=ids.unsqueeze(0), use_cache=False)
+    expected = output.logits[0, :, :vocab].float()
+    if not torch.isfinite(expected).all():
         return "its logits are not finite"
     engine = StaticEngine(model, vocab, pool)
     try:
@@ -179,10 +190,11 @@ def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     else:
-        off = (torch.cat([first[:-1], rest]) - wanted).abs().max()
-        allowed = TOLERANCE.get(model.dtype, HALF_TOLERANCE) * wanted.abs().max().clamp(min=1.0)
-        if off <= allowed:
-            cache, places = engine.reserve(count), torch.arange(half, count, device=ids.device)
+        difference = (torch.cat([first[:-1], rest]) - expected).abs().max()
+        largest = expected.abs().max().clamp(min=1.0)
+        if difference <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
+            cache = engine.reserve(count)
+            places = torch.arange(half, count, device=ids.device)
             # What cannot be captured sets the pool's reason, with a warning of its own.
             engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
             return pool.reason
@@ -196,10 +208,8 @@ def refusal(model: Any) -> str | None:
 
     A trial run decides in the end.
     """
-    if (
-        not {"position_ids", "past_key_values"}
-        <= inspect.signature(model.forward).parameters.keys()
-    ):
+    parameters = inspect.signature(model.forward).parameters
+    if not {"position_ids", "past_key_values"} <= parameters.keys():
         return "it takes no positions"
     attention = getattr(model.config, "_attn_implementation", None)
     if attention not in ATTENTION:
@@ -207,12 +217,12 @@ def refusal(model: Any) -> str | None:
     modules = list(model.modules())
     if any(m._forward_hooks or m._forward_pre_hooks for m in modules):
         return "hooks on its modules would not run in a captured pass"
-    devices = {t.device for t in (*model.parameters(), *model.buffers())}
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
     if len(devices) > 1 or any(hasattr(m, "_hf_hook") for m in modules):
         return "it is spread over several devices"
     if any(kind in MOVING_ROPE for m in modules for kind in _rope_types(m)):
         return "its rotary frequencies follow the length"
-    return _layers(model)
+    return _layers_refusal(model)
 
 
 def _rope_types(module: Any) -> list[Any]:
@@ -220,7 +230,8 @@ def _rope_types(module: Any) -> list[Any]:
     return list(kinds.values()) if isinstance(kinds, dict) else [kinds]
 
 
-def _layers(model: Any) -> str | None:
+def _layers_refusal(model: Any) -> str | None:
+    """Why a layer of the model's cache cannot be static; None if all can."""
     limit = context_length(model) or UNLIMITED
     try:
         layers = StaticCache(config=model.config, max_cache_len=limit).layers

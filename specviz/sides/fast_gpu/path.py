@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...core.engine import host_ids
 from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
-from ...core.types import Draft, Judged, RunContext, Verdict
+from ...core.types import Draft, JudgedRound, RunContext, Verdict
 from ...core.verdicts import decide
 from .engine import StaticEngine
 
@@ -27,56 +27,66 @@ class GraphPath:
     """A `DecodingPath` for the static engine."""
 
     def __init__(self, engine: StaticEngine, run: RunContext) -> None:
-        self.engine, self._run = engine, run
+        self.engine = engine
+        self._run = run
         settings = run.settings
-        self._sampling = settings.temperature, settings.top_k, settings.top_p
+        self._sampling = (settings.temperature, settings.top_k, settings.top_p)
 
     @torch.inference_mode()
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
         """Make room and programs for a run from `length` to at most `most` tokens."""
-        engine, gamma, vocab = self.engine, self._run.settings.gamma, self._run.vocab
-        drafts = task == "draft"
-        counts = FEEDS if drafts else range(gamma + 1)
-        keys = [self._draft_key(n, layers) if drafts else self._judge_key(n) for n in counts]
-        engine.reserve(min(most, length + AHEAD) + gamma + 1, keys)
-        for n in counts:
-            # Past the places in use.
-            ids, places = self._on_device(
-                [0] * (n + 1), range(engine.length, engine.length + n + 1)
-            )
-            draws = torch.zeros(n + 1, dtype=torch.float64, device=engine.device)
-            if drafts:
-                self._step(ids[1:], places[1:], draws[:1], layers)
-            else:
-                self._pass(ids, places, torch.zeros(n, vocab, device=engine.device), draws)
+        gamma = self._run.settings.gamma
+        longest = min(most, length + AHEAD) + gamma + 1
+        if task == "draft":
+            self.engine.reserve(longest, [self._draft_key(fed, layers) for fed in FEEDS])
+            for fed in FEEDS:
+                ids, places, draws = self._blank_inputs(fed)
+                self._step(ids, places, draws[:1], layers)
+        else:
+            self.engine.reserve(longest, [self._judge_key(count) for count in range(gamma + 1)])
+            for count in range(gamma + 1):
+                ids, places, draws = self._blank_inputs(count + 1)
+                q = torch.zeros(count, self._run.vocab, device=self.engine.device)
+                self._pass(ids, places, q, draws)
+
+    def _blank_inputs(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids, places and draws of `count` tokens, past the places in use."""
+        begin = self.engine.length
+        ids, places = self._on_device([0] * count, range(begin, begin + count))
+        draws = torch.zeros(count, dtype=torch.float64, device=self.engine.device)
+        return ids, places, draws
 
     @torch.inference_mode()
     def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
-        engine, run = self.engine, self._run
+        engine = self.engine
+        run = self._run
         engine.reserve(len(ids) + count)
-        if behind := ids[engine.length : -max(FEEDS)]:
-            engine.forward(host_ids(behind).to(engine.device), keep=1)
+        unread = ids[engine.length : -max(FEEDS)]
+        if unread:
+            engine.forward(host_ids(unread).to(engine.device), keep=1)
         feed, places = self._on_device(ids[engine.length :], range(engine.length, len(ids)))
         draws = uniforms(count, run.source).to(engine.device)
-        drafted, rows, logits = [], [], []
+        drafted = []
+        q = []
+        step_logits = []
         for step in range(count):
+            outputs = self._step(feed, places, draws[step : step + 1], layers)
             # Copies: the next step writes over its outputs.
-            q, feed, row = (
-                x.clone() for x in self._step(feed, places, draws[step : step + 1], layers)
-            )
+            distribution, feed, logits = (output.clone() for output in outputs)
             places = places[-1:] + 1
             drafted.append(feed)
-            rows.append(q)
-            logits.append(row)
+            q.append(distribution)
+            step_logits.append(logits)
         engine.length = len(ids) + count - 1  # the last drafted token was not fed
-        return Draft(torch.cat(drafted).to(run.device), torch.cat(rows).to(run.device), logits)
+        return Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
 
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
-        result, p, logits, u = self.launch(ids, draft)
-        *drafted, accepted, next_id = result.tolist()  # the round's one copy to the host
-        return Judged(draft, drafted, logits, p, u, Verdict.on(len(drafted), accepted, next_id))
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
+        decision, p, logits, u = self.launch(ids, draft)
+        *drafted, accepted, next_id = decision.tolist()  # the round's one copy to the host
+        verdict = Verdict.on(len(drafted), accepted, next_id)
+        return JudgedRound(draft, drafted, logits, p, u, verdict)
 
     @torch.inference_mode()
     def launch(
@@ -87,17 +97,20 @@ class GraphPath:
         Returns int64 [n + 2]: the drafted ids, how many are accepted, the next id; then p and
         logits, fp32 [n + 1, vocab], and the draws u, fp64 [n].
         """
-        engine, run, length = self.engine, self._run, len(ids)
+        engine = self.engine
+        run = self._run
+        length = len(ids)
         count = len(draft.ids) if draft else 0
         engine.reserve(length + count)
         feed, places = self._on_device(ids[-1:], range(length - 1, length + count))
         q = torch.zeros(0, run.vocab, device=engine.device)
         if draft is not None:
-            feed, q = torch.cat([feed, draft.ids]), draft.q
+            feed = torch.cat([feed, draft.ids])
+            q = draft.q
         u = torch.cat([uniforms(count, run.source), uniforms(1, run.source)])
-        result, p, logits = self._pass(feed, places, q, u)
+        decision, p, logits = self._pass(feed, places, q, u)
         engine.length = length + count
-        return result, p, logits, u[:count]
+        return decision, p, logits, u[:count]
 
     def _on_device(self, ids: Sequence[int], places: range) -> tuple[Tensor, Tensor]:
         """Both as int64 tensors on the engine's device, which does not wait for them."""
@@ -117,25 +130,32 @@ class GraphPath:
     ) -> tuple[Tensor, ...]:
         """One draft step over `feed` [n] at `places` [n]: q [1, vocab], the id drawn with `draw`
         [1], and the logits [1, vocab]."""
-        cache, settings = self.engine.reserve(0), self._run.settings
+        cache = self.engine.reserve(0)
+        settings = self._run.settings
 
         def step(feed: Tensor, places: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
-            row = cache.logits(feed, places, 1, layers)
-            return (*sample(row, settings, draw), row)
+            logits = cache.logits(feed, places, 1, layers)
+            q, drawn = sample(logits, settings, draw)
+            return q, drawn, logits
 
         inputs = (feed, places, draw)
-        return self.engine.program(self._draft_key(len(feed), layers), step, inputs)(*inputs)
+        program = self.engine.program(self._draft_key(len(feed), layers), step, inputs)
+        return program(*inputs)
 
     def _pass(self, feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
         """One target pass over the last token and n drafts, drawn from `q` [n, vocab], and their
         verdict by `u` [n + 1]: the outputs of `launch`."""
-        cache, run = self.engine.reserve(0), self._run
+        cache = self.engine.reserve(0)
+        settings = self._run.settings
+        judge = self._run.decide or decide
 
         def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, len(feed))
-            p = probabilities(logits, run.settings)
-            decision = (run.decide or decide)(p, q, feed[1:], u[:-1], PremadeDraws(u[-1:]))
-            return torch.cat([feed[1:], decision]), p, logits
+            p = probabilities(logits, settings)
+            drafted = feed[1:]
+            decision = judge(p, q, drafted, u[:-1], PremadeDraws(u[-1:]))
+            return torch.cat([drafted, decision]), p, logits
 
         inputs = (feed, places, q, u)
-        return self.engine.program(self._judge_key(len(q)), judged, inputs)(*inputs)
+        program = self.engine.program(self._judge_key(len(q)), judged, inputs)
+        return program(*inputs)

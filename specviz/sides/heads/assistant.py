@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Assistant:
-    """An assistant with its weights. model: of transformers. target: what it drafts for."""
+    """An assistant with its weights. model: as transformers loads it. target: the model that it
+    drafts for."""
 
     kind = "assistant"
     states = (FINAL,)
@@ -67,7 +68,7 @@ class AssistantEngine(StateReader):
         self._assistant = assistant
         self._target = target
         self._read = 0  # tokens that the target has read
-        self._drafted = 0  # tokens of the chain that were read
+        self._drafted = 0  # tokens of the chain that this engine has read
         self._state = torch.empty(0)
 
     @property
@@ -127,8 +128,8 @@ def read_assistant(source: ModelSource, target: Any) -> HeadMetadata:
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     check_assistant(model, target)
-    need, load = MemoryNeed(parameter_count(model), 0), partial(_load_assistant, source, config)
-    return HeadMetadata(source, model, need, load)
+    need = MemoryNeed(parameter_count(model), 0)
+    return HeadMetadata(source, model, need, partial(_load_assistant, source, config))
 
 
 def buildable(config: Any) -> Any:
@@ -137,21 +138,22 @@ def buildable(config: Any) -> Any:
     In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
     it raises an error if all do, as they do here. Its answer for these layers is known.
     """
-    kind = type(config.text_config)
-    if hasattr(kind, "kv_sharing_modes"):
-        modes = property(lambda own: ["reuse"] * own.num_hidden_layers)
-        # The name is what transformers finds the class of the model by.
-        made = type(kind.__name__, (kind,), {"kv_sharing_modes": modes})
-        config.text_config.__class__ = made
+    text_class = type(config.text_config)
+    if hasattr(text_class, "kv_sharing_modes"):
+        modes = property(lambda text: ["reuse"] * text.num_hidden_layers)
+        # By this name transformers finds the class of the model.
+        name = text_class.__name__
+        config.text_config.__class__ = type(name, (text_class,), {"kv_sharing_modes": modes})
     return config
 
 
 def check_assistant(model: Any, target: Any) -> None:
     """Raise `PairError` unless an assistant fits the target; both may be on the `meta` device."""
-    kind, wanted = text_config(target).model_type, text_config(model).model_type
-    if kind != wanted:
+    target_type = text_config(target).model_type
+    wanted_type = text_config(model).model_type
+    if target_type != wanted_type:
         raise PairError(
-            f"the assistant reads the keys of a model of type {wanted} and the target is of type "
-            f"{kind}: choose the assistant of this target."
+            f"the assistant reads the keys of a model of type {wanted_type} and the target is of "
+            f"type {target_type}: choose the assistant of this target."
         )
     check_fit(target, model.config.backbone_hidden_size, text_config(model).vocab_size, "assistant")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
-# Tokens of a copy that are likely to be accepted, by how many agree before it, until some were.
-KEPT = {4: 2.0, 3: 1.2, 2: 0.5}
-LEAST = 0.35  # where fewer are likely, a head guesses better, to the end of the run
+# Tokens of a copy that are expected to be accepted, by how many agree before it, at the start.
+EXPECTED = {4: 2.0, 3: 1.2, 2: 0.5}
+LEAST = 0.35  # where fewer are expected, a head guesses better, to the end of the run
 MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
 
 
@@ -46,14 +46,15 @@ class HeadDrafter(Drafter):
         self._target = cast("StateEngine", target.engine)
         self._target.keep_states(pair.head.states)
         self.engine = make_head_engine(pair.head, run.vocab, self._target)
-        self.form = self.engine.form
+        self.engine_name = self.engine.name
         self._path = self.engine.path(run)
-        self._length = run.settings.max_new_tokens
+        self._max_new_tokens = run.settings.max_new_tokens
         self._received = 0  # tokens whose states the head has been given
 
     def prefill(self, ids: Sequence[int]) -> float:
         start = now(self.engine.device)
-        self._path.prepare("draft", len(ids) + 1, len(ids) + 1 + self._length)
+        length = len(ids) + 1
+        self._path.prepare("draft", length, length + self._max_new_tokens)
         if ids:
             self.engine.prefill(torch.tensor(ids), self._target.states)
             self._received = len(ids)
@@ -72,37 +73,39 @@ class HeadDrafter(Drafter):
         self._received = length
 
     def step_cost(self) -> float:
-        return head_step_cost(self._head, self.engine.form)
+        return head_step_cost(self._head, self.engine.name)
 
 
 class NgramHeadDrafter(HeadDrafter):
-    """Copies, which cost nothing, where enough of them is likely to be accepted; else the head's.
+    """Copies, which cost nothing, where enough of them are expected to hold; else the head drafts.
 
-    What is likely is learnt in the run, by how many tokens agree before a copy, and twice as many
+    What to expect is learnt in the run, by how many tokens agree before a copy, and twice as many
     are copied. All of it depends on committed tokens alone, so q is what each token was drawn from.
     """
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         super().__init__(pair, run, target)
         self._run = run
-        self._kept = dict(KEPT)
+        self._expected = dict(EXPECTED)
         self._index = NgramIndex()
-        self._size = self._begin = 0  # of the last match that was copied, and of the text then
+        self._size = 0  # of the match that was copied in this round; 0 if none was
+        self._begin = 0  # tokens of the text before that copy
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids)
         size, start = self._index.match()
-        likely = self._kept.get(size, 0.0)
-        if likely < LEAST:
-            return super().draft(ids, -(-count // SHARE))
+        expected = self._expected.get(size, 0.0)
+        if expected < LEAST:
+            return super().draft(ids, math.ceil(count / SHARE))
         self._size = size
         self._begin = len(ids)
-        copies = min(count, max(2, math.ceil(2 * likely)))
+        copies = min(count, max(2, math.ceil(2 * expected)))
         return Draft.certain(self._index.copied(start, copies), self._run)
 
     def rollback(self, length: int) -> None:
         super().rollback(length)
         if self._size:
             accepted = length - self._begin
-            self._kept[self._size] = MEMORY * self._kept[self._size] + (1 - MEMORY) * accepted
+            before = self._expected[self._size]
+            self._expected[self._size] = MEMORY * before + (1 - MEMORY) * accepted
             self._size = 0

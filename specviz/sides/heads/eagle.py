@@ -1,9 +1,9 @@
 """A head on the target: one decoder layer that drafts from the target's hidden states (EAGLE-3).
 
-Li et al. 2025, arXiv 2503.01840. At place i the head reads the embedding of token i + 1 and a
+Li et al. 2025, arXiv 2503.01840. At position i the head reads the embedding of token i + 1 and a
 hidden state of width `width`, and predicts token i + 2. Where the target has read token i, that
 state is made from three of the target's own (`fuse`); further along a chain of drafts it is the
-head's own output of the place before. The module names are those of the published checkpoints.
+head's own output of the position before. The module names are those of the published checkpoints.
 """
 
 from __future__ import annotations
@@ -60,15 +60,17 @@ class HeadAttention(nn.Module):
         layer = config.layer
         self.head_dim = layer.head_dim
         bias = bool(layer.attention_bias)
-        q, kv = (n * layer.head_dim for n in (layer.num_attention_heads, layer.num_key_value_heads))
-        self.q_proj = nn.Linear(2 * layer.hidden_size, q, bias=bias)
-        self.k_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
-        self.v_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
-        self.o_proj = nn.Linear(q, layer.hidden_size, bias=bias)
-        self.q_norm, self.k_norm = (
-            LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps) if config.head_norms else nn.Identity()
-            for _ in range(2)
-        )
+        q_width = layer.num_attention_heads * layer.head_dim
+        kv_width = layer.num_key_value_heads * layer.head_dim
+        self.q_proj = nn.Linear(2 * layer.hidden_size, q_width, bias=bias)
+        self.k_proj = nn.Linear(2 * layer.hidden_size, kv_width, bias=bias)
+        self.v_proj = nn.Linear(2 * layer.hidden_size, kv_width, bias=bias)
+        self.o_proj = nn.Linear(q_width, layer.hidden_size, bias=bias)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if config.head_norms:
+            self.q_norm = LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps)
+            self.k_norm = LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps)
 
     def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
@@ -123,7 +125,8 @@ class Head(nn.Module):
     def __init__(self, config: HeadConfig, embedding: Tensor | None = None) -> None:
         super().__init__()
         layer = config.layer
-        self.config, self.states = config, config.states
+        self.config = config
+        self.states = config.states
         self.midlayer = HeadLayer(config)
         inputs = len(config.states) * config.target_width
         self.input_norm = (
@@ -161,6 +164,7 @@ class Head(nn.Module):
 
     @property
     def targets(self) -> Tensor:
+        """int64 [draft_vocab]: the target's id of each of the head's ids."""
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def fuse(self, states: Tensor) -> Tensor:
@@ -174,16 +178,17 @@ class Head(nn.Module):
         return nnf.embedding(ids, self.embedding).to(self.dtype)
 
     def angles(self, begin: int, count: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of `count` places from `begin` on, [1, count, head_dim] each."""
-        places = torch.arange(begin, begin + count, device=self.device)
-        found: tuple[Tensor, Tensor] = self.rotary(self.fc.weight, places.unsqueeze(0))
-        return found
+        """Cosines and sines of `count` positions from `begin` on, [1, count, head_dim] each."""
+        positions = torch.arange(begin, begin + count, device=self.device)
+        angles: tuple[Tensor, Tensor] = self.rotary(self.fc.weight, positions.unsqueeze(0))
+        return angles
 
     def step(self, ids: Tensor, hidden: Tensor, cache: Any) -> Tensor:
-        """Read n more places: ids int64 [n], hidden [n, width]. cache: a layer of one of
-        transformers' caches, with the places before. Returns the outputs [n, width],
+        """Read n more positions: ids int64 [n], hidden [n, width]. cache: a layer of one of
+        transformers' caches, with the positions before. Returns the outputs [n, width],
         before the final norm: `logits` makes predictions of them, a next step reads them."""
-        begin, n = int(cache.get_seq_length()), len(ids)
+        begin = int(cache.get_seq_length())
+        n = len(ids)
         residual, (q, k, v) = self.midlayer.begin(
             self.embed(ids).unsqueeze(0), hidden.unsqueeze(0), self.angles(begin, n)
         )
@@ -196,16 +201,16 @@ class Head(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """fp32 [n, draft_vocab] of outputs [n, width]."""
-        found: Tensor = self.lm_head(self.norm(hidden))
-        return found.float()
+        logits: Tensor = self.lm_head(self.norm(hidden))
+        return logits.float()
 
 
 class HeadEngine(StateReader):
-    """An EAGLE-3 head and the places that its cache holds.
+    """An EAGLE-3 head and the positions that its cache holds.
 
-    The pair that it reads at place i is the target's state of token i and token i + 1, so it never
-    reads the first token of a text, and has read `length` tokens when its cache holds length - 1
-    places.
+    What it reads at position i is the target's state of token i and token i + 1, so it never reads
+    the first token of a text, and has read `length` tokens when its cache holds length - 1
+    positions.
     """
 
     def __init__(self, head: Head, vocab: int) -> None:
@@ -214,7 +219,7 @@ class HeadEngine(StateReader):
         weight = head.fc.weight
         self._cache = DynamicLayer()
         self._unread = weight.new_empty(0, head.fc.in_features)
-        self._output = weight.new_empty(0, head.fc.out_features)  # of the last place
+        self._output = weight.new_empty(0, head.fc.out_features)  # of the last position
         # Ids of the target that its tokenizer lacks are never drafted.
         self._known = (head.targets < vocab).nonzero()[:, 0]
         self._targets = head.targets[self._known]
@@ -231,15 +236,16 @@ class HeadEngine(StateReader):
         with memory_limited():
             hidden = self._output
             if len(self._unread):
-                hidden, self._unread = head.fuse(self._unread), self._unread[:0]
+                hidden = head.fuse(self._unread)
+                self._unread = self._unread[:0]
             outputs = head.step(ids.to(self.device), hidden, self._cache)
             self._output = outputs[-1:]
-            return self._spread(head.logits(outputs[-keep:]) / temperature)
+            return self._over_target_vocab(head.logits(outputs[-keep:]) / temperature)
 
     def rollback(self, length: int) -> None:
         self._cache.crop(length - 1 - int(self._cache.get_seq_length()))
 
-    def _spread(self, logits: Tensor) -> Tensor:
+    def _over_target_vocab(self, logits: Tensor) -> Tensor:
         """Logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n, vocab]:
         -inf elsewhere, so that the probability there is 0."""
         whole = logits.new_full((len(logits), self._vocab), -torch.inf)
@@ -261,14 +267,15 @@ def check_head(config: HeadConfig, target: Any) -> None:
 def check_fit(target: Any, width: int, vocab: int, what: str) -> None:
     """Raise `PairError` unless the target has states of this width and a vocabulary of this
     size."""
-    own, known = text_config(target).hidden_size, logit_width(target)
-    if width != own:
+    target_width = text_config(target).hidden_size
+    if width != target_width:
         raise PairError(
-            f"the {what} reads hidden states of width {width} and the target's have width {own}: "
-            "choose one made for this target."
+            f"the {what} reads hidden states of width {width} and the target's have width "
+            f"{target_width}: choose one made for this target."
         )
-    if vocab != known:
+    target_vocab = logit_width(target)
+    if vocab != target_vocab:
         raise PairError(
-            f"the {what} has a vocabulary of {vocab:,} tokens and the target one of {known:,}: "
-            "choose one made for this target."
+            f"the {what} has a vocabulary of {vocab:,} tokens and the target one of "
+            f"{target_vocab:,}: choose one made for this target."
         )

@@ -46,14 +46,14 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
     Raises `PairError` if the config is damaged, of a kind that is not known, or made for another
     target.
     """
-    shown, layer = source.shown, values.get("transformer_layer_config") or values
+    layer = values.get("transformer_layer_config") or values
     unknown = [name for name in UNKNOWN_PARTS if values.get(name)]
     if layer.get("num_hidden_layers", 1) != 1:
         unknown.append(f"{layer['num_hidden_layers']} layers")
     if unknown:
         raise PairError(
-            f"{shown} is a head with {' and '.join(unknown)}, which is not known here: choose an "
-            "EAGLE-3 head of one layer."
+            f"{source.shown} is a head with {' and '.join(unknown)}, which is not known here: "
+            "choose an EAGLE-3 head of one layer."
         )
     try:
         config = HeadConfig(
@@ -67,28 +67,40 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PairError(
-            f"{shown} has a damaged or incomplete config.json: download it again."
+            f"{source.shown} has a damaged or incomplete config.json: download it again."
         ) from error
     check_head(config, target)
     with torch.device("meta"):
         parameters = parameter_count(Head(config))
     cache = LayerCache(2 * config.layer.num_key_value_heads * config.layer.head_dim)
-    need, load = MemoryNeed(parameters, 0, (cache,)), partial(_loaded, source, config)
-    return HeadMetadata(source, config, need, load)
+    need = MemoryNeed(parameters, 0, (cache,))
+    return HeadMetadata(source, config, need, partial(_loaded, source, config))
 
 
 LAYER_FIELDS = (
-    *("attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size"),
-    *("max_position_embeddings", "mlp_bias", "num_attention_heads", "num_key_value_heads"),
-    *("rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "vocab_size"),
+    "attention_bias",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "mlp_bias",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "vocab_size",
 )
+"""What a decoder layer is made from, by the names of `LlamaConfig`."""
 
 
 def _layer_config(layer: dict[str, Any]) -> LlamaConfig:
     # What else a config holds, such as a dtype or flags of trainers, is no matter of the layer.
-    known = {name: layer[name] for name in LAYER_FIELDS if layer.get(name) is not None}
-    known.setdefault("num_key_value_heads", known["num_attention_heads"])
-    return LlamaConfig(**known, num_hidden_layers=1)
+    fields = {name: layer[name] for name in LAYER_FIELDS if layer.get(name) is not None}
+    fields.setdefault("num_key_value_heads", fields["num_attention_heads"])
+    return LlamaConfig(**fields, num_hidden_layers=1)
 
 
 def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
@@ -109,8 +121,9 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
-    source, values = hub.find_source(name), config_values(name)
-    return _loaded(source, read_head(source, values, target).form, target, device, None)
+    source = hub.find_source(name)
+    config = read_head(source, config_values(name), target).form
+    return _loaded(source, config, target, device, None)
 
 
 def _loaded(
@@ -127,18 +140,21 @@ def _loaded(
         embedding = weights.pop(EMBEDDING).to(device, dtype)
     else:
         embedding = target.get_input_embeddings().weight.detach().to(device)
-    if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
+    needed_shape = (config.layer.vocab_size, config.layer.hidden_size)
+    if tuple(embedding.shape) != needed_shape:
         raise PairError(
-            f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
+            f"{source.shown} needs an embedding of shape {list(needed_shape)} and finds one of "
             f"{list(embedding.shape)}: choose a head made for this target."
         )
     if config.draft_vocab == config.layer.vocab_size:
         weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
-    kinds = {name: torch.long if name == "d2t" else dtype for name in weights}
     with torch.device("meta"):
         head = Head(config)
     try:
-        placed = {name: tensor.to(device, kinds[name]) for name, tensor in weights.items()}
+        placed = {
+            name: tensor.to(device, torch.long if name == "d2t" else dtype)
+            for name, tensor in weights.items()
+        }
         head.load_state_dict(placed, assign=True)
     except RuntimeError as error:
         if ran_out_of_memory(error):
@@ -155,7 +171,8 @@ def _loaded(
             "to one: download it again."
         )
     head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
-    head.embedding, head.name_or_path = embedding, source.name
+    head.embedding = embedding
+    head.name_or_path = source.name
     return head.eval()
 
 
@@ -179,9 +196,10 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
 
 def _weights(source: ModelSource) -> dict[str, Tensor]:
     """The tensors of a folder, by the names that `Head` has for them."""
+    weights = {}
     tensors = hub.each_weight(source, lambda file, name: file.get_tensor(name))
-    found = {
-        re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model.")): tensor
-        for name, tensor in tensors.items()
-    }
-    return {name: tensor for name, tensor in found.items() if name not in IGNORED}
+    for published_name, tensor in tensors.items():
+        name = re.sub(r"^layers\.0\.", "midlayer.", published_name.removeprefix("model."))
+        if name not in IGNORED:
+            weights[name] = tensor
+    return weights

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.kinds import DrafterKind
+from ...other_engines import Deployed, EngineTexts, Machine
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -27,13 +28,18 @@ def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -
     return NgramHeadDrafter(pair, run, target)
 
 
-def described(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
+def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
     """What a header says of a head: it may have been trained on shorter texts, but it reads any
     length."""
     from ...core import header
 
     assert pair.head is not None
-    return header.described(pair.head, form, None)
+    return header.described(pair.head, engine, None)
+
+
+def deployed_head(row: Deployed, machine: Machine) -> EngineTexts:
+    """As `DrafterKind.deployed`: which form an engine reads depends on the head."""
+    return {"": ("", "Settings for a head are not written here.")}
 
 
 HEAD = DrafterKind(
@@ -41,6 +47,7 @@ HEAD = DrafterKind(
     beside=5,
     make=make_head_drafter,
     described=described,
+    deployed=deployed_head,
     label="head",
     choice="Head on the target",
     clause="a layer on the target guesses ahead",
@@ -57,6 +64,7 @@ NGRAM_HEAD = DrafterKind(
     beside=6,
     make=make_ngram_head_drafter,
     described=described,
+    deployed=deployed_head,
     label="n-grams or head",
     choice="Copies, else the head",
     clause="guesses are copied, or made by a layer",

@@ -38,25 +38,26 @@ def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
 
 
 def examined_head(
-    name: str, target: ModelMetadata | None, found: list[Finding]
+    name: str, target: ModelMetadata | None, findings: list[Finding]
 ) -> HeadMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
     target: None if that could not be read."""
-    with stopping("head", found):
+    with stopping("head", findings):
         if name != OWN_LAYERS:
             source = find_source(name)
-            found += file_findings(source, safe_files(source))
+            findings += file_findings(source, safe_files(source))
         return read_any_head(name, target) if target else None
     return None
 
 
 def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     """What a head reads, and which tokens it can draft."""
-    form, parameters = head.form, f"{shown_count(head.need.parameters)} parameters"
+    form = head.form
+    parameters = f"{shown_count(head.need.parameters)} parameters"
     if isinstance(form, HeadConfig):
-        places = ", ".join(map(str, form.states))
+        layers = ", ".join(map(str, form.states))
         what = (
-            f"is an EAGLE-3 head of {parameters}: it reads the target's states after {places} of "
+            f"is an EAGLE-3 head of {parameters}: it reads the target's states after {layers} of "
             f"its {text_config(target.model).num_hidden_layers} layers, and can draft "
             f"{form.draft_vocab:,} of the target's {form.layer.vocab_size:,} tokens"
         )

@@ -58,15 +58,15 @@ class MtpHead:
 
 
 class MtpEngine(StateReader):
-    """The target's multi-token prediction layers, and for each the places that its cache holds.
+    """The target's multi-token prediction layers, and for each the positions that its cache holds.
 
-    Layer d (counted from 0) reads at place i the state that layer d - 1 gave there, or the target's
-    own of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a chain comes
-    from the next layer, at the same place. Once all layers have drafted, the last one goes on with
-    its own output, one place further for each draft.
+    Layer d (counted from 0) reads at position i the state that layer d - 1 gave there, or the
+    target's own of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a
+    chain comes from the next layer, at the same position. Once all layers have drafted, the last
+    one goes on with its own output, one position further for each draft.
 
-    What a layer read at the last places rests on drafts, so after a verdict every layer reads these
-    few places again, with the tokens that were kept.
+    What a layer read at the last positions rests on drafts, so after a verdict every layer reads
+    these few positions again, with the tokens that were kept.
     """
 
     def __init__(self, head: MtpHead, vocab: int) -> None:
@@ -77,11 +77,13 @@ class MtpEngine(StateReader):
         self._layers = head.count
         self._cache: Any = MtpCache(config=head.model.config)
         self._cache.activate_past_recording()
-        none = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
-        self._unread = self._output = none
+        no_states = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
+        self._unread = no_states
+        self._output = no_states
         self._ids = torch.empty(0, dtype=torch.long, device=head.device)  # tokens read, from 1 on
-        # By layer: what it has to read from the place on at which its cache ends after a verdict.
-        self._waiting = [none] * self._layers
+        # By layer: the states that it has to read, from the position on at which its cache ends
+        # after a verdict.
+        self._waiting = [no_states] * self._layers
         self._begin = [0] * self._layers
         self._step = 0  # of the chain
 
@@ -111,7 +113,7 @@ class MtpEngine(StateReader):
         return logits[0, :, : self._vocab].float() / temperature
 
     def rollback(self, length: int) -> None:
-        known = length - 1  # tokens from 1 on that stay, so layer d is sure of known - d places
+        known = length - 1  # tokens from 1 on that stay, so layer d is sure of known - d positions
         for layer, cached in enumerate(self._cache.layers):
             sure = min(max(0, known - layer), cached.get_seq_length())
             if cached.is_initialized:
@@ -139,18 +141,20 @@ class MtpEngine(StateReader):
         return outputs
 
     def _pass_on(self, layer: int, outputs: Tensor) -> None:
+        """Let the next layer, if there is one, read what this one gave."""
         if layer + 1 < self._layers:
             self._waiting[layer + 1] = torch.cat([self._waiting[layer + 1], outputs])
 
     def _read(self, layer: int, states: Tensor) -> Tensor:
-        begin, n = self._cache.layers[layer].get_seq_length(), len(states)
-        places = torch.arange(begin + layer, begin + layer + n, device=self.device)
+        """The outputs [n, width] of one layer that reads states [n, width] where its cache ends."""
+        begin = self._cache.layers[layer].get_seq_length() + layer
+        positions = torch.arange(begin, begin + len(states), device=self.device)
         outputs: Tensor = self._model.forward_layer(
             layer,
             states[None],
-            position_ids=places[None] + 1,
+            position_ids=positions[None] + 1,
             mtp_cache=self._cache,
-            input_ids=self._ids[places][None],
+            input_ids=self._ids[positions][None],
         )
         return outputs[0]
 
@@ -169,21 +173,23 @@ def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
 
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
     """The parameters of an `MtpModel` without those that are the target's."""
-    shared = {id(p) for part in (model.embed_tokens, model.shared_head) for p in part.parameters()}
-    return (p for p in model.parameters() if id(p) not in shared)
+    shared = [*model.embed_tokens.parameters(), *model.shared_head.parameters()]
+    shared_ids = set(map(id, shared))
+    return (p for p in model.parameters() if id(p) not in shared_ids)
 
 
 def read_mtp(target: ModelMetadata) -> HeadMetadata:
     """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
-    shown, model = target.source.shown, _runnable(target)
+    shown = target.source.shown
+    model = _runnable(target)
     if model is None:
         raise PairError(
             f"{shown} has no multi-token prediction layers that transformers "
             f"{transformers.__version__} runs: it drops those of many types of models, and reads "
             f"none from quantized weights. Name a draft or a head instead of '{OWN_LAYERS}'."
         )
-    own = type(model).get_mtp_weights_regex(target.model)
-    if target.source.folder and not any(map(own.search, folder_weights(target.source))):
+    names = type(model).get_mtp_weights_regex(target.model)
+    if target.source.folder and not any(map(names.search, folder_weights(target.source))):
         raise PairError(_lacking_sentence(shown))
     parameters = sum(p.numel() for p in own_parameters(model))
     need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)

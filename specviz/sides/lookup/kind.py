@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.kinds import DrafterKind
+from .deployed import deployed_counts, deployed_ngrams
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -31,6 +32,7 @@ NGRAM = DrafterKind(
     name="ngram",
     beside=2,
     make=make_ngram_drafter,
+    deployed=deployed_ngrams,
     label="n-grams",
     choice="n-grams",
     lane="n-gram",
@@ -46,6 +48,7 @@ SUFFIX = DrafterKind(
     name="suffix",
     beside=4,
     make=make_suffix_drafter,
+    deployed=deployed_counts,
     label="counts",
     clause="guesses are what followed such text before",
     guessed="The longest end of the text that was seen before is looked up, and what followed "

@@ -39,14 +39,14 @@ ROOT = 0
 
 
 Context: TypeAlias = Sequence[int]
-"""A run of ids that stood in the text before: the places in the tree of all its ends, the shortest
+"""A run of ids that stood in the text before: the nodes of the tree for all its ends, the shortest
 first, so as many as it has ids."""
 
 
 class Followers(NamedTuple):
     """What followed a run: ids in order of their first occurrence, how often each, the sum.
 
-    likeliest: the place in `ids` of the most frequent one; of equally frequent ones, the latest.
+    likeliest: the index in `ids` of the most frequent one; of equally frequent ones, the latest.
     """
 
     ids: list[int]
@@ -63,16 +63,18 @@ class Followers(NamedTuple):
 class SuffixIndex:
     """Counts of all runs of up to `DEPTH` ids in the texts that were added.
 
-    Adding an id takes at most `DEPTH` steps.
+    Each run is a node of the tree, named by its number. Adding an id takes at most `DEPTH` steps.
     """
 
     def __init__(self) -> None:
         self._ids: list[int] = []
-        # Of each run: how often it occurred, the place after its last occurrence, what followed.
+        # By node: how often the run occurred, the position after its last occurrence, and the node
+        # of the run that is longer by an id, by that id.
         self._count = [0]
         self._latest = [0]
         self._next: list[dict[int, int]] = [{}]
-        self._ends: list[int] = []  # of the text, the shortest first, that occurred before
+        # Nodes of the runs at the text's end that occurred before, the shortest first.
+        self._ends: list[int] = []
 
     @property
     def size(self) -> int:
@@ -89,7 +91,7 @@ class SuffixIndex:
                 if longer is None:
                     self._add(run, token_id, self.size)
                     continue
-                self._followers(longer)  # while its count and place are those of its first time
+                self._followers(longer)  # while its count and position are those of its first time
                 self._count[longer] += 1
                 self._latest[longer] = self.size
                 ends.append(longer)
@@ -112,12 +114,13 @@ class SuffixIndex:
 
     def followers(self, context: Context) -> Followers:
         """What followed a run that `context` or `after` returned."""
-        found = self._followers(context[-1] if context else ROOT)
-        counts = [self._count[run] for run in found.values()]
-        ranks = list(zip(counts, map(self._latest.__getitem__, found.values()), strict=True))
-        return Followers(list(found), counts, sum(counts), ranks.index(max(ranks)))
+        nodes = self._followers(context[-1] if context else ROOT)
+        counts = [self._count[run] for run in nodes.values()]
+        ranks = [(self._count[run], self._latest[run]) for run in nodes.values()]
+        return Followers(list(nodes), counts, sum(counts), ranks.index(max(ranks)))
 
     def _followed(self, ends: Context) -> Context:
+        """The longest of these runs that something followed."""
         # With what follows it, a run must still be short enough to be counted.
         size = min(len(ends), DEPTH - 1)
         while size and not self._followers(ends[size - 1]):
@@ -125,16 +128,19 @@ class SuffixIndex:
         return ends[:size]
 
     def _followers(self, run: int) -> dict[int, int]:
-        found, place = self._next[run], self._latest[run]
-        is_leaf = not found and self._count[run] == 1 and place < self.size
-        if is_leaf and self._ids[place] != SEPARATOR:
-            self._add(run, self._ids[place], place + 1)
-        return found
+        """The nodes of the runs longer by an id, by that id."""
+        nodes = self._next[run]
+        position = self._latest[run]
+        is_leaf = not nodes and self._count[run] == 1 and position < self.size
+        if is_leaf and self._ids[position] != SEPARATOR:
+            self._add(run, self._ids[position], position + 1)
+        return nodes
 
-    def _add(self, run: int, token_id: int, place: int) -> None:
+    def _add(self, run: int, token_id: int, position: int) -> None:
+        """A node for `run` and an id after it, which occurred once, before this position."""
         self._next[run][token_id] = len(self._count)
         self._count.append(1)
-        self._latest.append(place)
+        self._latest.append(position)
         self._next.append({})
 
 
@@ -152,20 +158,33 @@ class SuffixDrafter(Drafter):
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids[self._index.size - self._before :])
-        seen, run = self._confident(count), self._run
-        if not seen:
+        confident = self._confident(count)
+        if not confident:
             return None
-        if run.settings.greedy:
-            draft = Draft.certain([found.ids[found.likeliest] for found in seen], run)
-            rows: Sequence[Tensor] | None = _Shares(seen, run.vocab, run.device)
-        else:
-            drafted, seen = self._drawn(len(seen))
-            q = torch.zeros(len(seen), run.vocab)
-            for row, found in zip(q.numpy(), seen, strict=True):
-                row[found.ids] = found.shares
-            draft = Draft(torch.tensor(drafted, device=run.device), q.to(run.device))
-            rows = None
-        return replace(draft, rows=rows, seen=[found.total for found in seen])
+        if self._run.settings.greedy:
+            return self._likeliest_draft(confident)
+        return self._drawn_draft(len(confident))
+
+    def _likeliest_draft(self, followers: list[Followers]) -> Draft:
+        run = self._run
+        draft = Draft.certain([each.ids[each.likeliest] for each in followers], run)
+        return replace(
+            draft,
+            step_logits=_Shares(followers, run.vocab, run.device),
+            seen=[each.total for each in followers],
+        )
+
+    def _drawn_draft(self, count: int) -> Draft:
+        run = self._run
+        drafted, followers = self._drawn(count)
+        q = torch.zeros(count, run.vocab)
+        for row, each in zip(q.numpy(), followers, strict=True):
+            row[each.ids] = each.shares
+        return Draft(
+            torch.tensor(drafted, device=run.device),
+            q.to(run.device),
+            seen=[each.total for each in followers],
+        )
 
     def _confident(self, most: int) -> list[Followers]:
         """What the likeliest continuation is drawn from, as far as it is likely to hold: so many
@@ -174,28 +193,29 @@ class SuffixDrafter(Drafter):
         It looks at the text alone, before anything is drawn: a length that depended on what is
         drawn would bias the text.
         """
-        context, chance = self._index.context(), 1.0
-        found: list[Followers] = []
-        while context and len(found) < most:
+        context = self._index.context()
+        chance = 1.0
+        confident: list[Followers] = []
+        while context and len(confident) < most:
             followers = self._index.followers(context)
             chance *= chance_of_likeliest(len(context), followers)
             if chance < LEAST_CHANCE:
                 break
-            found.append(followers)
+            confident.append(followers)
             context = self._index.after(context, followers.ids[followers.likeliest])
-        return found
+        return confident
 
     def _drawn(self, count: int) -> tuple[list[int], list[Followers]]:
         """`count` tokens, drawn one after another, and what each was drawn from."""
         context = self._index.context()
         drafted: list[int] = []
-        seen: list[Followers] = []
+        drawn_from: list[Followers] = []
         for u in self._run.host.take(count).tolist():
             followers = self._index.followers(context)
-            drafted.append(followers.ids[_drawn_place(followers, u)])
-            seen.append(followers)
+            drafted.append(followers.ids[_drawn_index(followers, u)])
+            drawn_from.append(followers)
             context = self._index.after(context, drafted[-1])
-        return drafted, seen
+        return drafted, drawn_from
 
 
 def chance_of_likeliest(size: int, followers: Followers) -> float:
@@ -205,8 +225,8 @@ def chance_of_likeliest(size: int, followers: Followers) -> float:
     return share * size / (size + 1)
 
 
-def _drawn_place(followers: Followers, uniform: float) -> int:
-    """A place among the followers, drawn with their shares."""
+def _drawn_index(followers: Followers, uniform: float) -> int:
+    """The index of a follower, drawn with their shares."""
     # The product is below the sum, because a draw is below 1.
     return bisect_right(list(accumulate(followers.counts)), uniform * followers.total)
 
@@ -215,14 +235,16 @@ class _Shares(Sequence[Tensor]):
     """What followed each context, as logits whose softmax are the shares. They are made when they
     are read, for the cards: no clock runs then."""
 
-    def __init__(self, seen: list[Followers], vocab: int, device: torch.device) -> None:
-        self._seen, self._vocab, self._device = seen, vocab, device
+    def __init__(self, followers: list[Followers], vocab: int, device: torch.device) -> None:
+        self._followers = followers
+        self._vocab = vocab
+        self._device = device
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._followers)
 
-    def __getitem__(self, place: int) -> Tensor:  # type: ignore[override]
-        followers = self._seen[place]
-        row = torch.full((1, self._vocab), -torch.inf, device=self._device)
-        row[0, followers.ids] = torch.tensor(followers.shares, device=self._device).log()
-        return row
+    def __getitem__(self, step: int) -> Tensor:  # type: ignore[override]
+        followers = self._followers[step]
+        logits = torch.full((1, self._vocab), -torch.inf, device=self._device)
+        logits[0, followers.ids] = torch.tensor(followers.shares, device=self._device).log()
+        return logits

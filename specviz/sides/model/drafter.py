@@ -20,16 +20,18 @@ class ModelDrafter(Drafter):
     """The pair's draft model, with a cache of its own."""
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
-        self._model, self._most = pair.draft_model, run.settings.max_new_tokens
+        self._model = pair.draft_model
+        self._max_new_tokens = run.settings.max_new_tokens
         self._context = context_length(self._model) or UNLIMITED
         self.engine = make_engine(self._model, run.vocab)
-        self.form = self.engine.form
+        self.engine_name = self.engine.name
         self._path = self.engine.path(run)
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
         if self.room(length):
-            self._path.prepare("draft", length, min(length + self._most, self._context))
+            most = min(length + self._max_new_tokens, self._context)
+            self._path.prepare("draft", length, most)
         return prefill(self.engine, ids) if len(ids) <= self._context else 0.0
 
     def room(self, length: int) -> int:
@@ -45,4 +47,4 @@ class ModelDrafter(Drafter):
     def step_cost(self) -> float:
         from ...core.cost import pass_cost  # which few policies ask for
 
-        return pass_cost(self._model, self.engine.form)
+        return pass_cost(self._model, self.engine.name)

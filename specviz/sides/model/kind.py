@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.kinds import DrafterKind
+from .deployed import deployed_model
 
 if TYPE_CHECKING:
     from ...core.drafting import Drafter
@@ -28,6 +29,7 @@ MODEL = DrafterKind(
     name="model",
     beside=1,
     make=make_drafter,
+    deployed=deployed_model,
     label="draft model",
     clause="a small model guesses ahead",
     who="The draft guesses",

@@ -36,10 +36,10 @@ class DraftText:
         self._shared = shared
         self._read = len(prompt)  # ids of the target that are translated
         text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
-        own = pair.draft_tokenizer or pair.tokenizer
-        ids = own(text)["input_ids"] if text else []
-        first = getattr(pair.draft_tokenizer, "bos_token_id", None)
-        self.ids = [i for i in ids if i < pair.draft_vocab] or [first or 0]
+        tokenizer = pair.draft_tokenizer or pair.tokenizer
+        ids = tokenizer(text)["input_ids"] if text else []
+        bos_id = getattr(pair.draft_tokenizer, "bos_token_id", None)
+        self.ids = [token_id for token_id in ids if token_id < pair.draft_vocab] or [bos_id or 0]
 
     def extend(self, committed: Sequence[int], drafted: Sequence[int]) -> None:
         """Read the target's `committed` ids, which begin with those that were read before.
@@ -47,29 +47,40 @@ class DraftText:
         drafted: ids that the draft proposed to follow; those that spell the new text are kept, so
         that the draft goes on from its own tokens.
         """
-        waiting, known = list(drafted), self._shared.draft.texts
-        for text in self._runs(committed[self._read :]):
-            if isinstance(text, int):
-                self.ids.append(text)
-                waiting = waiting[1:] if waiting[:1] == [text] else []
+        waiting = list(drafted)
+        for run in self._runs(committed[self._read :]):
+            if isinstance(run, int):
+                self.ids.append(run)
+                waiting = waiting[1:] if waiting[:1] == [run] else []
                 continue
-            while waiting and (piece := known.get(waiting[0])) and text.startswith(piece):
-                self.ids.append(waiting.pop(0))
-                text = text[len(piece) :]
-            if text:
-                self.ids += self._shared.draft.spell(text)
+            kept, rest = self._spelling_start(run, waiting)
+            self.ids += waiting[:kept]
+            waiting = waiting[kept:]
+            if rest:
+                self.ids += self._shared.draft.spell(rest)
                 waiting = []
         self._read = len(committed)
+
+    def _spelling_start(self, text: bytes, drafted: Sequence[int]) -> tuple[int, bytes]:
+        """How many of the `drafted` ids spell the start of the text, and the rest of the text."""
+        kept = 0
+        for token_id in drafted:
+            piece = self._shared.draft.texts.get(token_id)
+            if not piece or not text.startswith(piece):
+                break
+            text = text[len(piece) :]
+            kept += 1
+        return kept, text
 
     def _runs(self, ids: Sequence[int]) -> list[bytes | int]:
         """The text of `ids`, with the draft's ids of special tokens in between; special tokens that
         the draft lacks are left out."""
         runs: list[bytes | int] = []
-        for i in ids:
-            text = self._shared.target.texts.get(i)
+        for token_id in ids:
+            text = self._shared.target.texts.get(token_id)
             if text is None:
-                if i in self._shared.to_draft:
-                    runs.append(self._shared.to_draft[i])
+                if token_id in self._shared.to_draft:
+                    runs.append(self._shared.to_draft[token_id])
             elif runs and isinstance(runs[-1], bytes):
                 runs[-1] += text
             else:
@@ -87,29 +98,30 @@ class TranslatedDrafter(Drafter):
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         assert pair.shared is not None
         self._shared = pair.shared
-        self._pair, self._run = pair, run
+        self._pair = pair
+        self._run = run
         self.engine: Engine = make_engine(pair.draft_model, pair.draft_vocab)
-        self.form = self.engine.form
-        self._limit = context_length(pair.draft_model) or UNLIMITED
+        self.engine_name = self.engine.name
+        self._context = context_length(pair.draft_model) or UNLIMITED
         self._text = DraftText(pair, pair.shared, [])
         self._proposed: Tensor | None = None
 
     def prefill(self, ids: Sequence[int]) -> float:
         self._text = DraftText(self._pair, self._shared, ids)
-        read = self._text.ids[:-1]
-        return prefill(self.engine, read) if len(read) <= self._limit else 0.0
+        prefix = self._text.ids[:-1]
+        return prefill(self.engine, prefix) if len(prefix) <= self._context else 0.0
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        text, proposed = self._text.ids, [] if self._proposed is None else self._proposed.tolist()
+        proposed = [] if self._proposed is None else self._proposed.tolist()
+        self._proposed = None
+        text = self._text.ids
         known = len(text)
         self._text.extend(ids, proposed)
-        self._proposed = None
         # The last drafted token is never fed, so it may lie one past the context.
-        count = min(count, self._limit - len(text) + 1)
+        count = min(count, self._context - len(text) + 1)
         if count < 1:
             return None
-        pairs = enumerate(zip(proposed, text[known:], strict=False))
-        kept = next((i for i, (ours, new) in pairs if ours != new), len(proposed))
+        kept = _agreeing(proposed, text[known:])
         # At least one token is fed: the pass over it gives the first draft.
         self.engine.rollback(min(known + kept, self.engine.length, len(text) - 1))
         feed = host_ids(text[self.engine.length :]).to(self.engine.device)
@@ -117,12 +129,20 @@ class TranslatedDrafter(Drafter):
         return draft
 
     def step_cost(self) -> float:
-        return pass_cost(self._pair.draft_model, self.engine.form)
+        return pass_cost(self._pair.draft_model, self.engine.name)
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         """Up to `count` tokens to follow the committed `ids`, after feeding `feed`, and the ids of
         the draft that were drafted for them, int64 [m]."""
         raise NotImplementedError
+
+
+def _agreeing(proposed: Sequence[int], added: Sequence[int]) -> int:
+    """How many of the proposed ids stand in the text; all of them if none is contradicted."""
+    for index, (token_id, read) in enumerate(zip(proposed, added, strict=False)):
+        if token_id != read:
+            return index
+    return len(proposed)
 
 
 class TextDrafter(TranslatedDrafter):
@@ -131,36 +151,42 @@ class TextDrafter(TranslatedDrafter):
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         proposed: list[int] = []
         while len(proposed) < count:
-            row = self.engine.forward(feed, keep=1)
-            feed = greedy_ids(row)
+            logits = self.engine.forward(feed, keep=1)
+            feed = greedy_ids(logits)
             proposed.append(int(feed))
             if proposed[-1] not in self._shared.draft.texts:
                 break  # a special token: what could follow it is no text
-        found = self._encoded(ids, proposed)[:count]
-        return Draft.certain(found, self._run) if found else None, torch.tensor(proposed)
+        drafted = self._encoded(ids, proposed)[:count]
+        draft = Draft.certain(drafted, self._run) if drafted else None
+        return draft, torch.tensor(proposed)
 
     def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
         """The target's ids for what the draft proposes to follow the committed `ids`."""
         shared = self._shared
-        text = b"".join(shared.draft.texts.get(i, b"") for i in proposed)
-        found = self._aligned(ids[-TAIL:], text)
-        if found is None:
-            found = shared.target.spell(text)
-        end = shared.to_target.get(proposed[-1]) if proposed[-1] not in shared.draft.texts else None
-        return [i for i in found if i < self._run.vocab] + ([] if end is None else [end])
+        text = b"".join(shared.draft.texts.get(token_id, b"") for token_id in proposed)
+        encoded = self._encoded_after(ids[-TAIL:], text)
+        if encoded is None:
+            encoded = shared.target.spell(text)
+        drafted = [token_id for token_id in encoded if token_id < self._run.vocab]
+        last = proposed[-1]
+        if last not in shared.draft.texts and last in shared.to_target:
+            drafted.append(shared.to_target[last])
+        return drafted
 
-    def _aligned(self, tail: Sequence[int], text: bytes) -> list[int] | None:
+    def _encoded_after(self, tail: Sequence[int], text: bytes) -> list[int] | None:
         """The ids of `text` after `tail`; None where the tail would be cut otherwise, or
         a character is not whole."""
-        known, tokenizer = self._shared.target.texts, self._pair.tokenizer
-        if any(i not in known for i in tail):  # special tokens would be read as text
+        texts = self._shared.target.texts
+        if any(token_id not in texts for token_id in tail):  # special tokens would be read as text
             return None
         try:
-            whole = (b"".join(known[i] for i in tail) + text).decode()
+            whole = (b"".join(texts[token_id] for token_id in tail) + text).decode()
         except UnicodeDecodeError:
             return None
-        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
-        return list(ids[len(tail) :]) if list(ids[: len(tail)]) == list(tail) else None
+        ids = list(self._pair.tokenizer(whole, add_special_tokens=False)["input_ids"])
+        if ids[: len(tail)] != list(tail):
+            return None
+        return ids[len(tail) :]
 
 
 class SharedTokensDrafter(TranslatedDrafter):
@@ -174,26 +200,30 @@ class SharedTokensDrafter(TranslatedDrafter):
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         super().__init__(pair, run, target)
         pairs = torch.tensor(self._shared.pairs, device=self.engine.device)
-        self._ours, self._theirs = pairs.unbind(-1)  # int64 [shared], [shared]
+        self._target_ids, self._draft_ids = pairs.unbind(-1)  # int64 [shared], [shared]
         self._as_draft = torch.zeros(run.vocab, dtype=torch.long, device=self.engine.device)
-        self._as_draft[self._ours] = self._theirs
+        self._as_draft[self._target_ids] = self._draft_ids
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft, Tensor]:
-        run, device = self._run, self.engine.device
+        run = self._run
+        device = self.engine.device
         draws = uniforms(count, run.source).to(device)
-        drafted, rows, logits, proposed = [], [], [], []
+        drafted = []
+        q = []
+        step_logits = []
+        proposed = []
         for step in range(count):
-            own = self.engine.forward(feed, keep=1)  # [1, draft's vocabulary]
-            row = torch.full((1, run.vocab), -torch.inf, device=device)
-            row[:, self._ours] = own[:, self._theirs]
-            q, drawn = sample(row, run.settings, draws[step : step + 1])
+            draft_logits = self.engine.forward(feed, keep=1)  # [1, draft's vocabulary]
+            logits = torch.full((1, run.vocab), -torch.inf, device=device)
+            logits[:, self._target_ids] = draft_logits[:, self._draft_ids]
+            distribution, drawn = sample(logits, run.settings, draws[step : step + 1])
             feed = self._as_draft[drawn]
             drafted.append(drawn)
-            rows.append(q)
-            logits.append(row)
+            q.append(distribution)
+            step_logits.append(logits)
             proposed.append(feed)
-        given = torch.cat(drafted).to(run.device), torch.cat(rows).to(run.device)
-        return Draft(*given, logits), torch.cat(proposed)
+        draft = Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
+        return draft, torch.cat(proposed)
 
 
 def translated_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:

@@ -1,10 +1,10 @@
 """The engines that can hold a target, and how each is asked for log-probabilities after prefixes.
 
-vLLM: one request to `/completions` carries a prefix per wanted place, each a token longer than the
-one before, and asks for one token and its log-probabilities after each. The server's prefix cache
-then computes little more than the new tokens.
+vLLM: one request to `/completions` carries a prefix per wanted position, each a token longer than
+the one before, and asks for one token and its log-probabilities after each. The server's prefix
+cache then computes little more than the new tokens.
 
-llama.cpp's server: a request to its `/completion` carries a prompt per wanted place; it works on
+llama.cpp's server: a request to its `/completion` carries a prompt per wanted position; it works on
 them one after another in a slot, and its prompt cache leaves one new token for each. So a round of
 gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gained in speed.
 """
@@ -39,13 +39,16 @@ LEAST_TEMPERATURE = 0.01  # vLLM raises lower ones to it
 class Completions(TargetServer):
     """The model of one name on a server that speaks vLLM's completions."""
 
-    path, tokenizing = "completions", ("prompt", "add_special_tokens")
-    wanted = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
+    path = "completions"
+    text_field = "prompt"
+    special_tokens_field = "add_special_tokens"
+    gives_logprobs = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
 
     def lists(self, vocab: int, wanted: int) -> int:
-        for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
+        shorter = [length for length in LISTS if length < wanted]
+        for length in (wanted, *shorter):
             try:
-                return super().lists(vocab, listed)
+                return super().lists(vocab, length)
             except RefusedError as error:
                 refused = error
         raise PairError(str(refused))
@@ -57,30 +60,35 @@ class Completions(TargetServer):
                 "temperature to 0 for a greedy run."
             )
         answer = self._posted(self._draw_question(prefixes, wanted))
-        return self._drawn(answer, len(prefixes), wanted.tokens)
+        return self._drawn_tokens(answer, len(prefixes), wanted.tokens)
 
     def can_draw(self, vocab: int) -> bool:
         """Under a top-k of 1 at least one of two tokens has no probability, which no softmax of a
         whole vocabulary ever says. A repeated seed must draw the same token again."""
+        prefixes = [[0], [0, 0]]
         wanted = Wanted((0, 1), Settings(temperature=1.0, top_k=1), seed=1, tokens=2)
-        question = self._draw_question([[0], [0, 0]], wanted)
         try:
-            found = self._drawn(self.server.ask(self.path, question), 2, 2)
+            answer = self.server.ask(self.path, self._draw_question(prefixes, wanted))
+            by_prefix = self._drawn_tokens(answer, len(prefixes), wanted.tokens)
         except PairError:
             return False
-        return all(
-            drawn.p > 0.99 and drawn.asked.keys() >= {0, 1} and min(drawn.asked.values()) == 0.0
-            for after in found
-            for drawn in after
-        )
+        return all(_is_under_top_1(drawn) for tokens in by_prefix for drawn in tokens)
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
-        greedy = {"max_tokens": count, "temperature": 0.0, **PLAIN}
-        return {"model": self.model, "prompt": list(prompt), **greedy}
+        return {
+            "model": self.model,
+            "prompt": list(prompt),
+            "max_tokens": count,
+            "temperature": 0.0,
+            **PLAIN,
+        }
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
-        names = {"logprobs": listed, "return_tokens_as_token_ids": True}  # nosec B105
-        return self._body([list(ids) for ids in prefixes], 1) | names
+        return {
+            **self._body([list(ids) for ids in prefixes], 1),
+            "logprobs": listed,
+            "return_tokens_as_token_ids": True,  # nosec B105
+        }
 
     def _draw_question(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> dict[str, Any]:
         ids = sorted(set(wanted.asked)) or [0]  # an empty list would be no question at all
@@ -95,43 +103,57 @@ class Completions(TargetServer):
             "n": wanted.tokens,
         }
 
-    def _choices(self, answer: Any, count: int) -> list[dict[str, Any]]:
+    def _logprobs_of(self, answer: Any, count: int) -> list[dict[str, Any]]:
+        """What an answer says of the log-probabilities of its `count` texts, in order."""
         choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
         if len(choices) != count:
             raise ValueError
         return [choice["logprobs"] for choice in choices]
 
-    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
-        for said in self._choices(answer, count):
-            top = said["top_logprobs"][0]
+    def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        for logprobs in self._logprobs_of(answer, count):
+            top = logprobs["top_logprobs"][0]
             yield [_id(name) for name in top], list(top.values())
 
-    def _drawn(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
+    def _drawn_tokens(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
+        """The tokens that an answer brings, `count` of them for each prefix."""
         try:
-            found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
+            tokens = [_drawn(logprobs) for logprobs in self._logprobs_of(answer, prefixes * count)]
         except ANOTHER_FORM as error:
-            raise self._no_rows() from error
-        return [found[place * count : (place + 1) * count] for place in range(prefixes)]
+            raise self._no_logprobs() from error
+        return [tokens[begin : begin + count] for begin in range(0, prefixes * count, count)]
+
+
+def _is_under_top_1(drawn: Drawn) -> bool:
+    """Whether a token and the probabilities of the tokens 0 and 1 are those under a top-k of 1."""
+    return drawn.p > 0.99 and drawn.asked.keys() >= {0, 1} and min(drawn.asked.values()) == 0.0
 
 
 def _id(name: str) -> int:
+    """The id in the name of a token, such as "token_id:5"."""
     if not name.startswith(ID_MARK):
         raise ValueError
     return int(name[len(ID_MARK) :])
 
 
-def _one_drawn(said: dict[str, Any]) -> Drawn:
-    asked = {_id(name): _chance(value) for name, value in said["top_logprobs"][0].items()}
-    drawn = Drawn(_id(said["tokens"][0]), _chance(said["token_logprobs"][0]), asked)
+def _drawn(logprobs: dict[str, Any]) -> Drawn:
+    drawn = Drawn(
+        id=_id(logprobs["tokens"][0]),
+        p=_probability(logprobs["token_logprobs"][0]),
+        asked={
+            _id(name): _probability(logprob)
+            for name, logprob in logprobs["top_logprobs"][0].items()
+        },
+    )
     if not drawn.p > 0.0:
         raise ValueError
     return drawn
 
 
-def _chance(value: float) -> float:
-    if not value <= 1e-4:  # NaN, or no logarithm of a probability
+def _probability(logprob: float) -> float:
+    if not logprob <= 1e-4:  # NaN, or no logarithm of a probability
         raise ValueError
-    return math.exp(value) if value > NEVER else 0.0
+    return math.exp(logprob) if logprob > NEVER else 0.0
 
 
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
@@ -140,33 +162,45 @@ FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which
 class LlamaTarget(TargetServer):
     """The model on a server of llama.cpp, which does not draw."""
 
-    path, tokenizing = "/completion", ("content", "add_special")
-    wanted = "llama.cpp's server gives them (n_probs)"
+    path = "/completion"
+    text_field = "content"
+    special_tokens_field = "add_special"
+    gives_logprobs = "llama.cpp's server gives them (n_probs)"
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
-        greedy = {"temperature": 0.0, "cache_prompt": True}
-        return {"prompt": list(prompt), "n_predict": count, **greedy}
+        return {
+            "prompt": list(prompt),
+            "n_predict": count,
+            "temperature": 0.0,
+            "cache_prompt": True,
+        }
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
-        prompts = [list(ids) for ids in prefixes]
-        return {**self._body(prompts, 1), "n_probs": listed, "response_fields": FIELDS}
+        return {
+            **self._body([list(ids) for ids in prefixes], 1),
+            "n_probs": listed,
+            "response_fields": FIELDS,
+        }
 
-    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
-        places = sorted(_listed(answer), key=lambda one: int(one["index"]))
-        if len(places) != count:
+    def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        completions = sorted(_completions(answer), key=lambda completion: int(completion["index"]))
+        if len(completions) != count:
             raise ValueError
-        for one in places:
-            top = one["completion_probabilities"][0]["top_logprobs"]
-            yield [int(t["id"]) for t in top], [float(t["logprob"]) for t in top]
+        for completion in completions:
+            top = completion["completion_probabilities"][0]["top_logprobs"]
+            yield [int(token["id"]) for token in top], [float(token["logprob"]) for token in top]
 
-    def _worked(self, answer: Any) -> float | None:
+    def _worked_seconds(self, answer: Any) -> float | None:
+        milliseconds = []
         try:
-            told = [one["timings"] for one in _listed(answer)]
-            return sum(float(one["prompt_ms"]) + float(one["predicted_ms"]) for one in told) / 1000
+            for completion in _completions(answer):
+                timings = completion["timings"]
+                milliseconds.append(float(timings["prompt_ms"]) + float(timings["predicted_ms"]))
         except (KeyError, TypeError, ValueError):
             return None
+        return sum(milliseconds) / 1000
 
 
-def _listed(answer: Any) -> list[dict[str, Any]]:
+def _completions(answer: Any) -> list[dict[str, Any]]:
     """The answers to several prompts; the answer to a single one comes by itself."""
     return answer if isinstance(answer, list) else [answer]

@@ -1,7 +1,7 @@
 """Exact decoding from single draws of the target, where its whole distribution is not known.
 
-Of each place only p of the draft and a few tokens drawn from p are known, each with its own p. That
-is enough: a draft is judged by p / q, and norm(max(0, p - q)) is drawn from by rejection, with
+At each position only p of the draft and a few tokens drawn from p are known, each with its own p.
+That is enough: a draft is judged by p / q, and norm(max(0, p - q)) is drawn from by rejection, with
 draws from p as proposals. How likely a draft was to be kept (beta) and the residual itself remain
 unknown.
 """
@@ -14,14 +14,14 @@ from itertools import chain, islice, repeat
 import torch
 
 from ...core.numpy_path import NumpyPath
-from ...core.types import Draft, Floats, Judged, RunContext, Verdict
+from ...core.types import Draft, Floats, JudgedRound, RunContext, Verdict
 from .interface import Drawn, Wanted
 from .target import RemoteEngine
 
 MOST_TRIES = 2**16
 """Proposals after which rounding is held to have left no difference between p and q."""
 
-MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each place
+MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each position
 
 
 def decide_by_draws(
@@ -35,21 +35,21 @@ def decide_by_draws(
     """The token rule of `verdict.decided` without the target's distributions: how many drafts are
     kept, and the token that follows them.
 
-    p: the target's probability of each of the n drafts at its place. q: fp32 [n, vocab], the rows
-    that they were drawn from. u: [n] draws in [0, 1). draws: independent draws from p at a place
-    from 0 to n, without end. uniform: further draws in [0, 1).
+    p: the target's probability of each of the n drafts at its position. q: fp32 [n, vocab], the
+    rows that they were drawn from. u: [n] draws in [0, 1). draws: independent draws from p at a
+    position from 0 to n, without end. uniform: further draws in [0, 1).
 
     A draft is kept while u < p / q. After a refusal, y is drawn from p until one is kept, each with
     probability max(0, 1 - q(y) / p(y)): it then follows norm(max(0, p - q)) (von Neumann's
     rejection with p as the proposal, since p times this probability is max(0, p - q)). With all
     drafts kept, the next token is y. The text follows p exactly (Leviathan et al. 2022, arXiv
-    2211.17192, theorem 1). A place needs one draw in expectation: a refusal has probability
+    2211.17192, theorem 1). A position needs one draw in expectation: a refusal has probability
     1 - beta, and then 1 / (1 - beta) are needed. Where rounding leaves nothing of p above q, which
     `MOST_TRIES` refusals are taken for, y follows p, as in `views.residual`.
     """
     accepted = 0
-    for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
-        if not chance * q.item(place, token_id) < p[place]:
+    for position, (token_id, draw) in enumerate(zip(drafted, u, strict=True)):
+        if not draw * q.item(position, token_id) < p[position]:
             break
         accepted += 1
     proposals = draws(accepted)
@@ -73,33 +73,38 @@ class DrawnPath(NumpyPath):
         super().__init__(engine, run)
         self._server = engine
 
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         drafted = [] if draft is None else draft.ids.tolist()
         self._server.append([ids[-1], *drafted])
         lengths = range(len(ids), len(ids) + len(drafted) + 1)
-        first = [one for (one,) in self._server.drawn(lengths, self._wanted(drafted))]
+        first_draws = [tokens[0] for tokens in self._server.drawn(lengths, self._wanted(drafted))]
         u = self._source.numbers(len(drafted))
-        p = [place.asked[token_id] for place, token_id in zip(first, drafted, strict=False)]
-        known = torch.zeros(len(first), self._run.vocab)  # 0 where nothing is known
-        rows = known.numpy()
+        # One more position was drawn at than drafts are judged.
+        p_drafted = [
+            draw.asked[token_id] for draw, token_id in zip(first_draws, drafted, strict=False)
+        ]
+        known_p = torch.zeros(len(first_draws), self._run.vocab)  # 0 where nothing is known
+        rows = known_p.numpy()
         accepted, last = decide_by_draws(
-            p,
+            p_drafted,
             draft.q.numpy() if draft else rows[:0],
             drafted,
             u.tolist(),
-            lambda place: self._proposals(first[place], len(ids) + place),
+            lambda position: self._proposals(first_draws[position], len(ids) + position),
             lambda: float(self._source.numbers(1)[0]),
         )
-        for place, token_id in enumerate(drafted):
-            rows[place, token_id] = p[place]
+        for position, token_id in enumerate(drafted):
+            rows[position, token_id] = p_drafted[position]
         rows[accepted, last.id] = last.p
-        found = Verdict.on(len(drafted), accepted, last.id)
-        return Judged(draft, drafted, known, known, u, found, whole=False)
+        verdict = Verdict.on(len(drafted), accepted, last.id)
+        return JudgedRound(draft, drafted, known_p, known_p, u, verdict, p_is_complete=False)
 
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
+        """Draws from p after the first `length` tokens, without end."""
         yield first
         for count in chain(MORE, repeat(MORE[-1])):
             yield from self._server.drawn(range(length, length + 1), self._wanted((), count))[0]
 
     def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:
-        return Wanted(asked, self._run.settings, int(self._source.numbers(1)[0] * 2**53), count)
+        seed = int(self._source.numbers(1)[0] * 2**53)
+        return Wanted(asked, self._run.settings, seed, count)

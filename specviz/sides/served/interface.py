@@ -19,7 +19,7 @@ class Drawn(NamedTuple):
     """A token that the server drew after a prefix.
 
     p: its probability there. asked: the probability of each token that was asked about, by id. All
-    are after temperature, top-k and top-p.
+    probabilities are those after temperature, top-k and top-p.
     """
 
     id: int
@@ -28,8 +28,8 @@ class Drawn(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is drawn after each prefix: so many tokens, under the temperature, top-k and top-p
-    of the settings. asked: ids of tokens whose probabilities there are told."""
+    """What a server shall draw after each prefix: so many `tokens`, under the temperature, top-k
+    and top-p of the settings. asked: ids of tokens whose probabilities there it shall give."""
 
     asked: Sequence[int]
     settings: Settings
@@ -40,46 +40,58 @@ class Wanted(NamedTuple):
 class TargetServer:
     """A model on a server. What depends on its engine is in the classes below this one.
 
-    model: its name there. In `rows` and `draws`, `prefixes` are the first n, n + 1, ... tokens of
-    one text.
+    model: its name there. In `logprobs` and `draws`, `prefixes` are the first n, n + 1, ... tokens
+    of one text.
     """
 
-    path = ""  # where it is asked for log-probabilities
-    tokenizing = "", ""  # how its tokenizer calls a text, and the wish for special tokens
-    wanted = ""  # what its engine gives, for a sentence
+    path = ""
+    """Where it is asked for log-probabilities."""
+
+    text_field = ""
+    """The name of a text in requests to its tokenizer, and in its answers."""
+
+    special_tokens_field = ""
+    """The name of the wish for special tokens in these requests."""
+
+    gives_logprobs = ""
+    """How a server of this engine gives log-probabilities, for a sentence: "vLLM gives them"."""
 
     def __init__(self, server: Server, model: str) -> None:
-        self.server, self.model = server, model
-        self._exchanged, self._seconds = 0, 0.0
+        self.server = server
+        self.model = model
+        self._exchanged = 0  # bytes
+        self._seconds = 0.0
 
     def lists(self, vocab: int, wanted: int) -> int:
         """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
         of its answers. Raises `ServerError`, and `PairError` if they have another form."""
-        rows = self._read(
-            self.server.ask(self.path, self._question([[0], [0, 0]], wanted)), 2, vocab
-        )
-        found = int(torch.isfinite(rows).sum(-1).min())
-        return vocab if found >= vocab else min(wanted, found)
+        prefixes = [[0], [0, 0]]
+        answer = self.server.ask(self.path, self._question(prefixes, wanted))
+        logprobs = self._read(answer, len(prefixes), vocab)
+        listed = int(torch.isfinite(logprobs).sum(-1).min())
+        return vocab if listed >= vocab else min(wanted, listed)
 
-    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
+    def logprobs(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
         """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
         return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
 
-    def told(self) -> dict[str, Any]:
-        """What `rows` and `draws` have cost since the last call, as fields of a `Round`."""
-        found = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}
-        self._exchanged, self._seconds = 0, 0.0
-        return found
+    def round_fields(self) -> dict[str, Any]:
+        """What `logprobs` and `draws` have cost since the last call, as fields of a `Round`."""
+        fields = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}
+        self._exchanged = 0
+        self._seconds = 0.0
+        return fields
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
-        """What is wanted. Tokens after one prefix are independent; those after different ones need
-        not be. Raises `ServerError`, and `PairError` if the server cannot draw."""
+        """The tokens that are wanted, by prefix. Those after one prefix are independent; those
+        after different ones need not be. Raises `ServerError`, and `PairError` if the server cannot
+        draw."""
         raise PairError("this server does not tell the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:
-        """Whether it does. A server that speculates must not be asked: vLLM 0.32.0 has ended over
-        the question. Raises `ServerError`."""
+        """Whether `draws` works. A server that speculates must not be asked: vLLM 0.32.0 has ended
+        over the question. Raises `ServerError`."""
         return False
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
@@ -90,73 +102,81 @@ class TargetServer:
         so that the time between the first and the last of them says nothing.
         """
         body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
-        chunks = self.server.stream(self.path, body)
-        times = [at for at, chunk in chunks if chunk.get("choices") or chunk.get("content")]
-        if not times:
+        seconds = None
+        for at, chunk in self.server.stream(self.path, body):
+            if chunk.get("choices") or chunk.get("content"):
+                seconds = at
+        if seconds is None:
             raise PairError(f"{self.server.shown} streams nothing: its own speed is unknown.")
-        return count / times[-1]
+        return count / seconds
 
     def tokenize(self, text: str) -> list[int]:
         """The ids of a text without special tokens. Raises `ServerError`."""
-        body = dict(zip(self.tokenizing, (text, False), strict=True))
-        found = self._told("/tokenize", body, "tokens")
-        if not isinstance(found, list) or not all(type(one) is int for one in found):
+        body = {self.text_field: text, self.special_tokens_field: False}
+        ids = self._answered("/tokenize", body, "tokens")
+        if not isinstance(ids, list) or not all(type(token_id) is int for token_id in ids):
             raise PairError(self.server.rubbish())
-        return found
+        return ids
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises `ServerError`."""
-        return str(self._told("/detokenize", {"tokens": list(ids)}, self.tokenizing[0]))
+        return str(self._answered("/detokenize", {"tokens": list(ids)}, self.text_field))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         """What asks for `count` greedy tokens after a prompt, or after each of several."""
         raise NotImplementedError
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
-        """The same of one token, with the log-probabilities of the likeliest."""
+        """What asks for one token after each prefix, and the log-probabilities of the `listed`
+        likeliest."""
         raise NotImplementedError
 
-    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
-        """The listed ids and log-probabilities of each place. Raises `ANOTHER_FORM`."""
+    def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        """The listed ids and their log-probabilities after each prefix. Raises `ANOTHER_FORM`."""
         raise NotImplementedError
 
-    def _worked(self, answer: Any) -> float | None:
-        """Seconds that the server says it worked on an answer."""
+    def _worked_seconds(self, answer: Any) -> float | None:
+        """How long the server says that it worked on an answer."""
         return None
 
     def _posted(self, body: dict[str, Any]) -> Any:
+        """The answer, whose cost is counted for `round_fields`."""
         answer = self.server.post(self.path, body)
         self._exchanged += answer.sent + answer.received
-        self._seconds += self._worked(answer.value) or 0.0
+        self._seconds += self._worked_seconds(answer.value) or 0.0
         return answer.value
 
     def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
+        """The log-probabilities in an answer, as `logprobs` has them."""
         try:
-            rows = [_row(ids, values, vocab) for ids, values in self._tops(answer, count)]
+            listed = self._top_logprobs(answer, count)
+            rows = [_whole_row(ids, logprobs, vocab) for ids, logprobs in listed]
             return torch.from_numpy(np.stack(rows))
         except ANOTHER_FORM as error:
-            raise self._no_rows() from error
+            raise self._no_logprobs() from error
 
-    def _no_rows(self) -> PairError:
+    def _no_logprobs(self) -> PairError:
         return PairError(
             f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
-            f"a target needs them, as {self.wanted}."
+            f"a target needs them, as {self.gives_logprobs}."
         )
 
-    def _told(self, path: str, body: dict[str, Any], name: str) -> Any:
+    def _answered(self, path: str, body: dict[str, Any], field: str) -> Any:
+        """A field of the answer to a question about this model."""
         try:
-            return self.server.ask(path, {"model": self.model, **body})[name]
+            return self.server.ask(path, {"model": self.model, **body})[field]
         except ANOTHER_FORM as error:
             raise PairError(self.server.rubbish()) from error
 
 
-def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:
-    """fp32 [vocab] with `values` at `ids` and -inf elsewhere. Raises `ValueError` if nothing is
+def _whole_row(ids: Sequence[int], logprobs: Sequence[float], vocab: int) -> NDArray[np.float32]:
+    """fp32 [vocab] with `logprobs` at `ids` and -inf elsewhere. Raises `ValueError` if nothing is
     known or a value is NaN."""
     row = np.full(vocab, -np.inf, np.float32)
-    places, known = np.asarray(ids, np.int64), np.asarray(values, np.float32)
-    inside = (places >= 0) & (places < vocab)  # rows of padding are never drawn
-    row[places[inside]] = known[inside]
-    if not np.isfinite(row).any() or np.isnan(known).any():
+    columns = np.asarray(ids, np.int64)
+    values = np.asarray(logprobs, np.float32)
+    is_known = (columns >= 0) & (columns < vocab)  # ids of padding are never drawn
+    row[columns[is_known]] = values[is_known]
+    if not np.isfinite(row).any() or np.isnan(values).any():
         raise ValueError
     return row

@@ -40,9 +40,9 @@ class RemoteTarget(ModelElsewhere):
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. Passes are made by `RemoteEngine`. What the server can
-    do for the vocabulary is asked when a run first needs to know, and once. few: how many
-    log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
+    server: the model on its server. `RemoteEngine` makes its passes. What the server can do for the
+        vocabulary is asked when a run first needs to know, and once.
+    few: how many log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
     """
 
     training = False
@@ -50,11 +50,14 @@ class RemoteTarget(ModelElsewhere):
     dtype: Any = "unknown"
 
     def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
-        self.server, self.identity, self.vocab = server, identity, vocab
+        self.server = server
+        self.identity = identity
+        self.vocab = vocab
         self.few = server.lists(vocab, min(LISTED, vocab))
         self.name_or_path = server.model
         self.config: Any = PretrainedConfig()
-        self.config.vocab_size, self.config.max_position_embeddings = vocab, identity.context
+        self.config.vocab_size = vocab
+        self.config.max_position_embeddings = identity.context
         self.generation_config = GenerationConfig()
 
     @cached_property
@@ -98,8 +101,9 @@ class RemoteTarget(ModelElsewhere):
         )
 
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        room, rate = self.config.max_position_embeddings, None
-        if room is None or len(prompt_ids) + STREAMED <= room:
+        context = self.config.max_position_embeddings
+        rate = None
+        if context is None or len(prompt_ids) + STREAMED <= context:
             with suppress(PairError, ServerError):  # the race needs no stream
                 rate = self.server.streaming_rate(prompt_ids, STREAMED)
         return {"device": self.identity.software, "streaming_rate": rate}
@@ -110,13 +114,12 @@ class RemoteTarget(ModelElsewhere):
         Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
         many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
-        vocab, few = self.vocab, self.few
-        needed = min(settings.top_k or vocab, vocab)
-        if settings.greedy or needed <= few:
-            return few
+        needed = min(settings.top_k or self.vocab, self.vocab)
+        if settings.greedy or needed <= self.few:
+            return self.few
         most = self.listed
         if needed <= most:
-            return min(vocab, max(needed, min(LISTED, most)))
+            return min(self.vocab, max(needed, min(LISTED, most)))
         if self.draws and settings.rule == "token":
             return None
         raise PairError(
@@ -130,11 +133,12 @@ class RemoteTarget(ModelElsewhere):
 class RemoteEngine(OwnEngine):
     """A `RemoteTarget` that has read some tokens."""
 
-    form = SERVER
-    partial = True
+    name = SERVER
+    top_logprobs_only = True
 
     def __init__(self, target: RemoteTarget, vocab: int) -> None:
-        self._target, self._vocab = target, vocab
+        self._target = target
+        self._vocab = vocab
         self._ids: list[int] = []
         self._listed = LISTED
         self.device = target.device
@@ -151,9 +155,9 @@ class RemoteEngine(OwnEngine):
                 "a target on a server cannot draft with its first layers: choose another drafter."
             )
         self.append(ids.tolist())
-        server, lengths = self._target.server, range(self.length - keep + 1, self.length + 1)
-        rows = server.rows(self._prefixes(lengths), self._listed, self._vocab)
-        return rows if temperature == 1.0 else rows / torch.tensor(temperature)
+        prefixes = self._prefixes(range(self.length - keep + 1, self.length + 1))
+        logprobs = self._target.server.logprobs(prefixes, self._listed, self._vocab)
+        return logprobs if temperature == 1.0 else logprobs / torch.tensor(temperature)
 
     def append(self, ids: Sequence[int]) -> None:
         """Append `ids` to the cache without asking for their logits."""
@@ -167,7 +171,7 @@ class RemoteEngine(OwnEngine):
         # The server draws where it does not list as many log-probabilities as are needed.
         listed = self._target.listed_for(run.settings)
         self._listed = listed or LISTED
-        self.partial = self._listed < self._vocab
+        self.top_logprobs_only = self._listed < self._vocab
         if listed is not None:
             return NumpyPath(self, run)
         if run.decide is not None:
@@ -176,8 +180,8 @@ class RemoteEngine(OwnEngine):
 
         return DrawnPath(self, run)
 
-    def told(self) -> dict[str, Any]:
-        return self._target.server.told()
+    def round_fields(self) -> dict[str, Any]:
+        return self._target.server.round_fields()
 
     def rollback(self, length: int) -> None:
         del self._ids[length:]
@@ -194,19 +198,19 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
     server = Server(address)
     identity = identity_of(server, model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    form = LlamaTarget if identity.engine == LLAMA_CPP else Completions
-    target = RemoteTarget(form(server, model), identity, vocab)
+    adapter = LlamaTarget if identity.engine == LLAMA_CPP else Completions
+    target = RemoteTarget(adapter(server, model), identity, vocab)
     check_tokenizer(target.server, tokenizer, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target
 
 
 def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
-    """Raises `PairError` if the server splits or spells text otherwise than `tokenizer`."""
-    ours = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
-    ids = sorted(tokenizer.get_vocab().values())
-    same = server.tokenize(PROBE) == list(ours)
-    if not same or server.detokenize(ids) != tokenizer.decode(ids):
+    """Raise `PairError` if the server splits or spells text otherwise than `tokenizer`."""
+    probe_ids = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    splits_alike = server.tokenize(PROBE) == list(probe_ids)
+    all_ids = sorted(tokenizer.get_vocab().values())
+    if not splits_alike or server.detokenize(all_ids) != tokenizer.decode(all_ids):
         raise PairError(
             f"{server.model} on {server.server.shown} has another tokenizer than the "
             f"draft, whose vocabulary has {vocab} tokens: choose a draft of its family."

@@ -16,7 +16,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     """Block verification (Sun et al. 2024, arXiv 2403.10444, algorithm 2).
 
     Keeps all drafts up to the last one whose u is below its threshold (`block_numbers`), then
-    draws from norm(max(0, weight p - q)) of the next place. The text follows p exactly, and no
+    draws from norm(max(0, weight p - q)) at the next position. The text follows p exactly, and no
     other exact verdict keeps more in expectation. Nothing is carried to the next round.
     Arguments and result are those of `decide`.
     """
@@ -26,14 +26,14 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     from ...core.views import usable
 
     weight, threshold = block_numbers(p, q, drafted)
-    places = torch.arange(len(drafted) + 1, device=p.device)
-    accepted = (torch.cat([u.new_zeros(1), u < threshold]).bool() * places).amax()
-    row = accepted.unsqueeze(0)
-    before = torch.cat([weight.new_ones(1), weight]).index_select(0, row)
-    q_last = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, row)[0]
-    p_last = p.index_select(0, row)[0]
-    left = (before.float() * p_last - q_last).clamp_(min=0.0)
-    weights = torch.where(usable(left.sum()), left, p_last)
+    counts = torch.arange(len(drafted) + 1, device=p.device)
+    accepted = (torch.cat([u.new_zeros(1), u < threshold]).bool() * counts).amax()
+    position = accepted.unsqueeze(0)
+    before = torch.cat([weight.new_ones(1), weight]).index_select(0, position)
+    q_last = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, position)[0]
+    p_last = p.index_select(0, position)[0]
+    residual = (before.float() * p_last - q_last).clamp_(min=0.0)
+    weights = torch.where(usable(residual.sum()), residual, p_last)
     return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
 
 
@@ -42,24 +42,26 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
 
     weight: min(1, weight before * p / q) of the draft, from 1: p_i of the paper's algorithm 2.
     threshold: S / (S + 1 - weight), where S is the sum of max(0, weight p - q) over the vocabulary
-    at the next place: h_i of the paper. The last draft's is its weight, since nothing was drafted
-    behind it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64 [gamma].
+    at the next position: h_i of the paper. The last draft's is its weight, since nothing was
+    drafted behind it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64 [gamma].
     """
     import torch
 
     from ...core.verdicts import chances_of
 
-    p_drafted, q_drafted = chances_of(p, drafted), chances_of(q, drafted)
-    ratio = torch.where(q_drafted > 0, p_drafted / q_drafted, 0.0)  # 0 / 0 in a padded width
-    product, products = ratio.new_ones(()), []
-    for one in ratio.unbind():
-        product = (product * one).clamp(max=1.0)
+    p_drafted = chances_of(p, drafted)
+    q_drafted = chances_of(q, drafted)
+    ratios = torch.where(q_drafted > 0, p_drafted / q_drafted, 0.0)  # 0 / 0 in a padded width
+    product = ratios.new_ones(())
+    products = []
+    for ratio in ratios.unbind():
+        product = (product * ratio).clamp(max=1.0)
         products.append(product)
-    weight = torch.stack(products) if products else ratio
+    weight = torch.stack(products) if products else ratios
     # A row of zeros behind the last draft makes its threshold the same formula.
-    after = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
-    left = (weight.float().unsqueeze(-1) * p[1:] - after).clamp_(min=0.0)
-    mass = left.sum(-1, dtype=torch.float64)  # S
+    q_next = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
+    residual = (weight.float().unsqueeze(-1) * p[1:] - q_next).clamp_(min=0.0)
+    mass = residual.sum(-1, dtype=torch.float64)  # S
     short = 1.0 - weight
     # 0 / 0 where the weight is 1 and the next p and q agree: the next draft is then kept anyway.
     threshold = torch.where(mass + short > 0, mass / (mass + short), 1.0)
@@ -67,19 +69,20 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
 
 
 def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """The numbers of block verification."""
+    """What its cards show of block verification: `block_numbers` by name."""
     weight, threshold = block_numbers(p, q, drafted)
     return {"weight": weight, "threshold": threshold}
 
 
-def left_of_block(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+def after_block(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
     """What block verification draws a correction from."""
     from ...core.views import residual
 
-    if not place:
-        return residual(p[place], q[place])
-    weight = block_numbers(p, q, drafted)[0][place - 1]
-    return residual(weight.float() * p[place], q[place], p[place])
+    if position == 0:
+        return residual(p[0], q[0])
+    weight, _ = block_numbers(p, q, drafted)
+    weighted_p = weight[position - 1].float() * p[position]
+    return residual(weighted_p, q[position], p[position])
 
 
 BLOCK = VerdictKind(
@@ -100,5 +103,5 @@ BLOCK = VerdictKind(
     weighted=True,
     together=True,
     numbers=block_shown,
-    after=left_of_block,
+    after=after_block,
 )

@@ -28,24 +28,25 @@ def decide_exact_match(
     last = uniforms(1, source)
     judged = torch.isfinite(u)
     draws = torch.cat([torch.where(judged, u.double(), last), last])
-    own = draw(p, draws)  # [gamma + 1]
-    accepted = ((own[:-1] == drafted) & judged).long().cumprod(0).sum()
-    return torch.stack([accepted, own.index_select(0, accepted.unsqueeze(0))[0]])
+    drawn = draw(p, draws)  # [gamma + 1]
+    accepted = ((drawn[:-1] == drafted) & judged).long().cumprod(0).sum()
+    return torch.stack([accepted, drawn.index_select(0, accepted.unsqueeze(0))[0]])
 
 
 def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """How likely a draft was to be the target's own draw."""
+    """What its cards show of exact match: how likely a draft was to be the target's own draw."""
     return {"chance": (p[: len(drafted)] * q).sum(-1)}
 
 
-def left_of_exact_match(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
-    """The target's own draws, but for the one that would have kept the draft."""
+def after_exact_match(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
+    """What a correction is drawn from: p without the rejected token."""
     import torch
 
     from ...core.views import residual
 
-    at = drafted[place : place + 1]
-    return residual(p[place], torch.zeros_like(p[place]).scatter(0, at, 1.0))
+    rejected = drafted[position : position + 1]
+    one_hot = torch.zeros_like(p[position]).scatter(0, rejected, 1.0)
+    return residual(p[position], one_hot)
 
 
 EXACT_MATCH = VerdictKind(
@@ -63,5 +64,5 @@ EXACT_MATCH = VerdictKind(
     beta="mean probability that the rule accepts a draft",
     chance=True,
     numbers=exact_match_shown,
-    after=left_of_exact_match,
+    after=after_exact_match,
 )

@@ -48,7 +48,7 @@ def typical_thresholds(p: Tensor) -> Tensor:
 
 
 def typical_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """The thresholds of typical acceptance, and the q of all that is above them."""
+    """What its cards show of typical acceptance: the thresholds, and the q of all above them."""
     import torch
 
     judged = p[: len(drafted)]

@@ -8,15 +8,14 @@ llama.cpp's server sends a chunk per token, with the drafted and accepted tokens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...remote.identity import Identity
 from ...remote.wire import ANOTHER_FORM, Server
 from ...settings import Settings
-from .steps import Counts, Step, Word
+from .steps import Counts, Step, StreamedToken
 
 Prompt: TypeAlias = str | Sequence[int]
 """A text, or token ids."""
@@ -29,19 +28,28 @@ RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 
 
 class WatchedEngine:
-    """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
-    otherwise a chunk is taken as a step. path: where it is asked. reader: reads one of its streams.
-    tokenizing: how its tokenizer calls a text, and the wish for special tokens. texts: of all
-    tokens that are whole characters, by id, where chunks do not tell them."""
+    """A serving engine.
 
-    steps_told = False
+    model: its name there.
+    tells_steps: whether its chunks tell their steps; otherwise a chunk is taken as a step.
+    path: where it is asked.
+    reader: reads one of its streams.
+    text_field, special_tokens_field: the names of a text, and of the wish for special tokens, in
+        requests to its tokenizer.
+    texts: of all tokens that are whole characters, by id, where chunks do not tell them.
+    """
+
+    tells_steps = False
     path: str
     reader: type[Reader]
-    tokenizing: tuple[str, str]
+    text_field: str
+    special_tokens_field: str
     texts: Mapping[int, str] = {}
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
-        self.server, self.model, self.identity = server, model, identity
+        self.server = server
+        self.model = model
+        self.identity = identity
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
         """The body that asks for a stream. Raises `SettingsError` for a setting that this engine
@@ -59,20 +67,24 @@ class WatchedEngine:
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         """The ids of a text as the engine reads it; empty if it does not tell."""
-        body = dict(zip(self.tokenizing, (text, special), strict=True))
+        body = {"model": self.model, self.text_field: text, self.special_tokens_field: special}
         try:
-            found = self.server.ask("/tokenize", {"model": self.model, **body})["tokens"]
-            return found if all(type(one) is int for one in found) else []
+            ids = self.server.ask("/tokenize", body)["tokens"]
+            return ids if all(type(token_id) is int for token_id in ids) else []
         except (PairError, RuntimeError, KeyError, TypeError):
             return []
 
 
 class Reader:
-    """Makes steps of the chunks of one stream, in order. ended: why the text ended, and counts: of
-    all verify steps, once a chunk has told them."""
+    """Makes steps of the chunks of one stream, in order.
+
+    ended: why the text ended, once a chunk has told it. counts: of all verify steps, likewise.
+    """
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
-        self._server, self._known, self._most = engine.server, engine.texts, settings.max_new_tokens
+        self._server = engine.server
+        self._texts = engine.texts
+        self._max_new_tokens = settings.max_new_tokens
         self._count = 0  # tokens so far
         self.ended: EndReason | None = None
         self.counts: Counts | None = None
@@ -92,16 +104,16 @@ class Reader:
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         raise NotImplementedError
 
-    def _full(self) -> EndReason:
+    def _limit_reason(self) -> EndReason:
         """Why a text ended that no token ended."""
-        return "length" if self._count >= self._most else "context"
+        return "length" if self._count >= self._max_new_tokens else "context"
 
 
 class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
     string: a token's text is then the vocabulary's."""
 
-    _lag = ""  # told by tokens, but not yet by the server
+    _ahead = ""  # what tokens were given already, and the server has not sent yet
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         choices = chunk.get("choices")
@@ -109,55 +121,79 @@ class VllmReader(Reader):
             self.counts = counts_in(chunk) or self.counts
             return []
         choice = choices[0]
-        ids, text, reason = choice.get("token_ids"), choice["text"], choice.get("finish_reason")
-        if ids is None:
+        sent_ids = choice.get("token_ids")
+        text = str(choice["text"] or "")
+        if sent_ids is None:
             raise ServerError(
                 f"{self._server.shown} streams no token ids: watch vLLM from 0.11 on, or "
                 "llama.cpp's server."
             )
-        ids, before = [int(one) for one in ids], self._count
+        ids = [int(token_id) for token_id in sent_ids]
+        is_first = self._count == 0
         self._count += len(ids)
-        texts, self._lag = spread(ids, str(text or ""), self._lag, self._known)
-        if reason is not None:
-            by_text = isinstance(choice.get("stop_reason"), str)
-            self.ended = self._full() if reason == "length" else "stop" if by_text else "eos"
-        words = [Word(*one, at) for one in zip(ids, texts, strict=True)]
-        if before:
-            return [Step(words)] if words else []
+        texts, self._ahead = spread(ids, text, self._ahead, self._texts)
+        if choice.get("finish_reason") is not None:
+            self.ended = self._reason(choice)
+        tokens = [
+            StreamedToken(token_id, token_text, at)
+            for token_id, token_text in zip(ids, texts, strict=True)
+        ]
+        if not tokens:
+            return []
+        if not is_first:
+            return [Step(tokens)]
         # The first token comes from reading the prompt, without any drafts.
-        first, others = words[:1], words[1:]
-        return [Step(one, *told) for one, told in ((first, (0, 0)), (others, ())) if one]
+        steps = [Step(tokens[:1], 0, 0)]
+        if tokens[1:]:
+            steps.append(Step(tokens[1:]))
+        return steps
+
+    def _reason(self, choice: Mapping[str, Any]) -> EndReason:
+        """Why the text ended with this chunk's choice."""
+        if choice["finish_reason"] == "length":
+            return self._limit_reason()
+        return "stop" if isinstance(choice.get("stop_reason"), str) else "eos"
 
 
 def spread(
-    ids: Sequence[int], text: str, lag: str, known: Mapping[int, str]
+    ids: Sequence[int], text: str, ahead: str, known: Mapping[int, str]
 ) -> tuple[list[str], str]:
-    """The texts of tokens whose text came together, and the lag after them.
+    """The texts of tokens whose text came together, and what they are ahead of it.
 
-    lag: what earlier tokens were given ahead of the server's text. known: texts by id. All texts
+    ahead: what earlier tokens were given ahead of the server's text. known: texts by id. All texts
     together are the server's, but for what it holds back; where the texts of single tokens do not
     make it up, the last one gets it whole.
     """
-    expected = lag + "".join(known.get(one, BROKEN) for one in ids)
+    expected = ahead + "".join(known.get(token_id, BROKEN) for token_id in ids)
     if BROKEN not in expected and expected.startswith(text):
-        return [known[one] for one in ids], expected[len(text) :]
-    return [""] * (len(ids) - 1) + [text.removeprefix(lag)] * bool(ids), ""
+        return [known[token_id] for token_id in ids], expected[len(text) :]
+    if not ids:
+        return [], ""
+    return [*[""] * (len(ids) - 1), text.removeprefix(ahead)], ""
 
 
 def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     """The counts of all verify steps in a stream's last chunk, if they are there."""
-    told = (chunk.get("metrics") or {}).get("speculative_decoding")
-    if not isinstance(told, Mapping):
+    metrics = (chunk.get("metrics") or {}).get("speculative_decoding")
+    if not isinstance(metrics, Mapping):
         return None
-    lists: list[Any] = [told.get(name) for name in ("per_step_drafted", "per_step_accepted")]
-    whole = all(isinstance(one, list) and all(type(n) is int for n in one) for one in lists)
-    return Counts(*lists) if whole else None
+    drafted = metrics.get("per_step_drafted")
+    accepted = metrics.get("per_step_accepted")
+    if not _are_counts(drafted) or not _are_counts(accepted):
+        return None
+    return Counts(drafted, accepted)
+
+
+def _are_counts(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(count) is int for count in value)
 
 
 class VllmEngine(WatchedEngine):
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
-    path, tokenizing = "completions", ("prompt", "add_special_tokens")
+    path = "completions"
+    text_field = "prompt"
+    special_tokens_field = "add_special_tokens"
     reader = VllmReader
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
@@ -165,7 +201,8 @@ class VllmEngine(WatchedEngine):
         self.texts = self._vocabulary()
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
-        return super().question(prompt, settings) | {
+        return {
+            **super().question(prompt, settings),
             "model": self.model,
             "max_tokens": settings.max_new_tokens,
             "top_k": settings.top_k or -1,
@@ -181,18 +218,39 @@ class VllmEngine(WatchedEngine):
         tell. It is asked before any clock runs, since chunks tell only the text of all their
         tokens."""
         mark = self.tokenize(MARK, special=False)
-        texts: dict[int, str] = {}
-        for block in range(MOST_BLOCKS if mark else 0):
+        if not mark:
+            return {}
+        vocabulary: dict[int, str] = {}
+        for block in range(MOST_BLOCKS):
             ids = range(block * BLOCK, (block + 1) * BLOCK)
-            marked = [part for one in ids for part in (*mark, one)] + mark
-            body = {"model": self.model, "tokens": marked}
-            with suppress(PairError, RuntimeError, *ANOTHER_FORM):
-                _, *found, _ = self.server.ask("/detokenize", body)["prompt"].split(MARK)
-                if len(found) == len(ids) and any(found):
-                    texts |= {one: text for one, text in zip(ids, found, strict=True) if text}
-                    continue
-            break
-        return {one: text for one, text in texts.items() if BROKEN not in text}
+            texts = self._texts_of(ids, mark)
+            if not any(texts):
+                break
+            vocabulary |= dict(zip(ids, texts, strict=True))
+        return {
+            token_id: text for token_id, text in vocabulary.items() if text and BROKEN not in text
+        }
+
+    def _texts_of(self, ids: Sequence[int], mark: Sequence[int]) -> list[str]:
+        """The text of each of `ids`; none at all if the server does not give them. mark: the ids of
+        `MARK`, which parts them."""
+        marked = [*mark]
+        for token_id in ids:
+            marked += [token_id, *mark]
+        body = {"model": self.model, "tokens": marked}
+        try:
+            parts = self.server.ask("/detokenize", body)["prompt"].split(MARK)
+        except (PairError, RuntimeError, *ANOTHER_FORM):
+            return []
+        texts: list[str] = parts[1:-1]
+        return texts if len(texts) == len(ids) else []
+
+
+class _Totals(NamedTuple):
+    """Tokens of a text that were drafted so far, and that were accepted."""
+
+    drafted: int
+    accepted: int
 
 
 class LlamaReader(Reader):
@@ -200,51 +258,67 @@ class LlamaReader(Reader):
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
-        self._words: list[Word] = []  # of the step that is coming
+        self._tokens: list[StreamedToken] = []  # of the step that is coming
         self._step: object = None  # the same for all its tokens
-        self._so_far = self._before = (0, 0)  # drafted and accepted with this step, and before it
+        # Of the text with this step, and of the text before it.
+        self._total = _Totals(drafted=0, accepted=0)
+        self._total_before = self._total
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
-        ids = [int(one) for one in chunk["tokens"]]
-        text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
-        timings = chunk.get("timings") or {}
-        ids = [*[UNKNOWN_ID] * max(0, count - self._count - len(ids)), *ids]
+        sent_ids = [int(token_id) for token_id in chunk["tokens"]]
+        text = str(chunk["content"])
+        count = int(chunk["tokens_predicted"])
+        not_sent = max(0, count - self._count - len(sent_ids))
+        ids = [*[UNKNOWN_ID] * not_sent, *sent_ids]
         self._count = max(count, self._count)
         if chunk["stop"]:
-            ends: dict[object, EndReason] = {"limit": self._full(), "word": "stop"}
-            self.ended = ends.get(chunk.get("stop_type"), "eos")
+            self.ended = self._reason(chunk)
         if not ids:
             return []
+        timings = chunk.get("timings") or {}
         # Until something was drafted the counts are left out.
-        names = "draft_n", "draft_n_accepted"
-        drafted, accepted = (
-            int(timings.get(name, so_far)) for name, so_far in zip(names, self._so_far, strict=True)
+        total = _Totals(
+            drafted=int(timings.get("draft_n", self._total.drafted)),
+            accepted=int(timings.get("draft_n_accepted", self._total.accepted)),
         )
-        step: object = drafted, accepted, timings.get("predicted_ms")
+        step: object = (total, timings.get("predicted_ms"))
         if chunk["stop"] and self._step is not None:
             step = self._step  # the last chunk's time is that of the whole text
-        done = [] if step == self._step else self.rest()
-        self._step, self._so_far = step, (drafted, accepted)
-        texts = [""] * (len(ids) - 1) + [text]
-        self._words += [Word(*one, at) for one in zip(ids, texts, strict=True)]
-        is_whole = len(self._words) > accepted - self._before[1]
-        return [*done, *(self.rest() if is_whole else [])]
+        steps = [] if step == self._step else self.rest()
+        self._step = step
+        self._total = total
+        for token_id in ids[:-1]:
+            self._tokens.append(StreamedToken(token_id, "", at))
+        self._tokens.append(StreamedToken(ids[-1], text, at))
+        if len(self._tokens) > total.accepted - self._total_before.accepted:
+            steps += self.rest()
+        return steps
+
+    def _reason(self, chunk: Mapping[str, Any]) -> EndReason:
+        """Why the text ended with this chunk."""
+        if chunk.get("stop_type") == "limit":
+            return self._limit_reason()
+        return "stop" if chunk.get("stop_type") == "word" else "eos"
 
     def rest(self) -> list[Step]:
-        words, self._words = self._words, []
-        if not words:
+        tokens = self._tokens
+        self._tokens = []
+        if not tokens:
             return []
-        drafted, accepted = (now - was for now, was in zip(self._so_far, self._before, strict=True))
-        self._before = self._so_far
-        adds_up = 0 <= accepted <= drafted and len(words) <= accepted + 1
-        return [Step(words, drafted, accepted) if adds_up else Step(words)]
+        drafted = self._total.drafted - self._total_before.drafted
+        accepted = self._total.accepted - self._total_before.accepted
+        self._total_before = self._total
+        adds_up = 0 <= accepted <= drafted and len(tokens) <= accepted + 1
+        return [Step(tokens, drafted, accepted) if adds_up else Step(tokens)]
 
 
 class LlamaEngine(WatchedEngine):
     """A model on llama.cpp's server."""
 
-    steps_told = True
-    path, tokenizing = "/completion", ("content", "add_special")
+    tells_steps = True
+    path = "/completion"
+    text_field = "content"
+    special_tokens_field = "add_special"
     reader = LlamaReader
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
@@ -252,7 +326,8 @@ class LlamaEngine(WatchedEngine):
             raise SettingsError(
                 f"llama.cpp takes seeds below {RANDOM_SEED}: choose a smaller seed."
             )
-        return super().question(prompt, settings) | {
+        return {
+            **super().question(prompt, settings),
             "n_predict": settings.max_new_tokens,
             "top_k": settings.top_k,
             "repeat_penalty": 1.0,

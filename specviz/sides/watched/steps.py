@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ...core.events import UNKNOWN_ID, Outcome, Round, Token
 from ...lanes import BASELINE, Lane
 
 
-class Word(NamedTuple):
+class StreamedToken(NamedTuple):
     """A token of a stream. at: seconds from the request to its arrival."""
 
     id: int
@@ -22,7 +21,7 @@ class Step(NamedTuple):
     """One step of an engine: its tokens, and how many it drafted and accepted; None if the server
     does not tell. Where the text ended, there are fewer tokens than accepted + 1."""
 
-    words: Sequence[Word]
+    tokens: Sequence[StreamedToken]
     drafted: int | None = None
     accepted: int | None = None
 
@@ -38,13 +37,14 @@ def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
     """The rounds of a lane's steps, as they come; in the baseline, one for each token. The clock
     begins when the first tokens come."""
     if lane == BASELINE:
-        steps = (Step([word]) for step in steps for word in step.words)
-    begun: float | None = None  # seconds after the request
+        steps = (Step([token]) for step in steps for token in step.tokens)
+    began: float | None = None  # seconds after the request
     before = 0.0
     for index, step in enumerate(steps):
-        at = step.words[-1].at
-        begun = at if begun is None else begun
-        clock = max(before, at - begun)
+        at = step.tokens[-1].at
+        if began is None:
+            began = at
+        clock = max(before, at - began)
         drafted, last = _tokens(step, lane)
         yield Round(
             lane=lane,
@@ -55,30 +55,31 @@ def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
             verify_seconds=0.0,
             overhead_seconds=clock - before,
             clock=clock,
-            wall=clock + begun,
+            wall=clock + began,
         )
         before = clock
 
 
 def _tokens(step: Step, lane: Lane) -> tuple[list[Token], Token | None]:
-    """The drafted tokens of a step, and the last that it emitted."""
-    words, drafted, accepted = step
+    """The drafted tokens of a step, and the last that it emitted; None if the text ended before."""
+    tokens, drafted, accepted = step
     if lane == BASELINE:
-        return [], _token(words[0], "bonus")
+        return [], _token(tokens[0], "bonus")
     if drafted is None or accepted is None:
-        return [_token(word, "accepted") for word in words[:-1]], _token(words[-1], "untold")
-    kept = [_token(word, "accepted") for word in words[:accepted]]
-    is_cut = len(words) <= accepted
-    rejected = not is_cut and accepted < drafted
-    rest: list[Outcome] = ["ignored"] * (drafted - len(kept))
-    rest[: int(rejected)] = ["rejected"] * rejected
-    own: Outcome = "corrected" if rejected else "bonus"
-    unseen = [Token(UNKNOWN_ID, "", outcome) for outcome in rest]
-    return [*kept, *unseen], None if is_cut else _token(words[accepted], own)
+        return [_token(token, "accepted") for token in tokens[:-1]], _token(tokens[-1], "untold")
+    kept = [_token(token, "accepted") for token in tokens[:accepted]]
+    ignored = Token(UNKNOWN_ID, "", "ignored")
+    if len(tokens) <= accepted:
+        return [*kept, *[ignored] * (drafted - len(kept))], None
+    if accepted >= drafted:
+        return kept, _token(tokens[accepted], "bonus")
+    rejected = Token(UNKNOWN_ID, "", "rejected")
+    not_judged = [ignored] * (drafted - accepted - 1)
+    return [*kept, rejected, *not_judged], _token(tokens[accepted], "corrected")
 
 
-def _token(word: Word, outcome: Outcome) -> Token:
-    return Token(word.id, word.text, outcome)
+def _token(token: StreamedToken, outcome: Outcome) -> Token:
+    return Token(token.id, token.text, outcome)
 
 
 def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
@@ -89,51 +90,74 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
     step emits what it accepted and one token more; only the last may have been cut off. Chunks that
     came late may hold several steps.
     """
-    sizes = [accepted + 1 for accepted in counts.accepted]
-    if len(counts.drafted) != len(sizes) or any(
-        not 0 <= size - 1 <= drafted for size, drafted in zip(sizes, counts.drafted, strict=True)
-    ):
+    if not _are_possible(counts):
         return None
-    first, words = chunks[0], [word for chunk in chunks[1:] for word in chunk.words]
-    if sizes and sum(sizes[:-1]) < len(words) <= sum(sizes):
-        ends = list(accumulate(sizes))
-        parts = [words[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-        told = [Step(*one) for one in zip(parts, counts.drafted, counts.accepted, strict=True)]
+    sizes = [accepted + 1 for accepted in counts.accepted]
+    tokens = [token for chunk in chunks[1:] for token in chunk.tokens]
+    if sizes and sum(sizes[:-1]) < len(tokens) <= sum(sizes):
+        steps = _cut(tokens, counts)
     else:
         # Steps without drafts, of which n-grams have many, are not counted.
-        places = _only_places([len(chunk.words) for chunk in chunks[1:]], sizes)
-        if places is None:
+        matches = _only_match([len(chunk.tokens) for chunk in chunks[1:]], sizes)
+        if matches is None:
             return None
-        told = [
-            Step(chunk.words, 0, 0)
-            if place is None
-            else Step(chunk.words, counts.drafted[place], counts.accepted[place])
-            for chunk, place in zip(chunks[1:], places, strict=True)
-        ]
-    return [Step(first.words, 0, 0), *told]
+        steps = []
+        for chunk, index in zip(chunks[1:], matches, strict=True):
+            if index is None:
+                steps.append(Step(chunk.tokens, 0, 0))
+            else:
+                steps.append(Step(chunk.tokens, counts.drafted[index], counts.accepted[index]))
+    return [Step(chunks[0].tokens, 0, 0), *steps]
 
 
-def _only_places(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None] | None:
-    """Which of `sizes` each chunk is, None for a step without drafts; None if there is no way or
-    more than one. The last chunk may be shorter than its size."""
+def _are_possible(counts: Counts) -> bool:
+    """Whether every step accepted no more than it drafted."""
+    if len(counts.drafted) != len(counts.accepted):
+        return False
+    pairs = zip(counts.accepted, counts.drafted, strict=True)
+    return all(0 <= accepted <= drafted for accepted, drafted in pairs)
+
+
+def _cut(tokens: Sequence[StreamedToken], counts: Counts) -> list[Step]:
+    """The steps of tokens that follow one another, each with as many as it emitted."""
+    steps = []
+    begin = 0
+    for drafted, accepted in zip(counts.drafted, counts.accepted, strict=True):
+        end = begin + accepted + 1
+        steps.append(Step(tokens[begin:end], drafted, accepted))
+        begin = end
+    return steps
+
+
+def _only_match(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None] | None:
+    """Of each chunk, the index of its step in `sizes`, or None if that was one without drafts.
+
+    lengths: tokens of the chunks; the last one may be shorter than its step. Returns None if the
+    chunks cannot be matched with the steps, or in more than one way.
+    """
     last = len(lengths) - 1
-    # By the number of steps before a chunk, the ways on from it, each as (place, the way after it):
-    # two are enough to know that there is more than one.
+    # From the last chunk back: by how many steps came before a chunk, the ways to match it and what
+    # follows. Each way is (index, the way after it), as a chain. Two are enough to know that there
+    # is more than one.
     ways: dict[int, list[Any]] = {len(sizes): [()]}
     for chunk in range(last, -1, -1):
-        before: dict[int, list[Any]] = {}
+        ways_before: dict[int, list[Any]] = {}
         for step in range(len(sizes) + 1):
-            plain = ways.get(step, []) if lengths[chunk] == 1 else []
             size = sizes[step] if step < len(sizes) else 0
             fits = lengths[chunk] == size or (chunk == last and lengths[chunk] < size)
-            drafted = ways.get(step + 1, []) if fits else []
-            before[step] = [*((None, way) for way in plain), *((step, way) for way in drafted)][:2]
-        ways = before
-    found = ways.get(0, [])
-    if len(found) != 1:
+            matched: list[Any] = []
+            if lengths[chunk] == 1:
+                matched += [(None, way) for way in ways.get(step, [])]
+            if fits:
+                matched += [(step, way) for way in ways.get(step + 1, [])]
+            ways_before[step] = matched[:2]
+        ways = ways_before
+    whole_ways = ways.get(0, [])
+    if len(whole_ways) != 1:
         return None
-    places, way = [], found[0]
+    matches = []
+    way = whole_ways[0]
     while way:
-        place, way = way
-        places.append(place)
-    return places
+        index, way = way
+        matches.append(index)
+    return matches

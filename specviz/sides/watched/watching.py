@@ -46,30 +46,37 @@ def watch(
     generator ends the request; so does sending it True after an event, which yields the `End`.
     """
     settings = served_settings(settings)
-    engines = {SPECULATIVE: watched} | ({BASELINE: alone} if alone else {})
+    engines = {SPECULATIVE: watched}
+    if alone:
+        engines[BASELINE] = alone
     for engine in engines.values():
-        engine.question(prompt, settings)
+        engine.question(prompt, settings)  # raises if the engine lacks a setting
         tells_steps(engine, settings)
-    ids = watched.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
-    shown = prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
+    if isinstance(prompt, str):
+        prompt_text = prompt
+        prompt_ids = watched.tokenize(prompt)
+    else:
+        prompt_text = " ".join(map(str, prompt))
+        prompt_ids = list(prompt)
     lanes = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
     counted = None
-    is_stopped = yield _header(engines, shown, ids, settings)
-    for lane, one in lanes.items():
+    is_stopped = yield _header(engines, prompt_text, prompt_ids, settings)
+    for name, lane in lanes.items():
         if is_stopped:
             break
-        before = counters(watched.server, watched.model) if lane == SPECULATIVE else None
-        with closing(one.rounds(prompt)) as rounds:
-            for r in rounds:
-                is_stopped = yield r
+        before = counters(watched.server, watched.model) if name == SPECULATIVE else None
+        with closing(lane.rounds(prompt)) as rounds:
+            for round_ in rounds:
+                is_stopped = yield round_
                 if is_stopped:
                     break
-        if lane == SPECULATIVE and not is_stopped:
+        if name == SPECULATIVE and not is_stopped:
             counted = moved(before, counters(watched.server, watched.model))
-    found = None
+    agreements = None
     if alone and settings.greedy:
-        found = {SPECULATIVE: agreement_of(*(one.emitted for one in lanes.values()))}
-    yield End({lane: one.reason for lane, one in lanes.items()}, found, counted)
+        agreement = agreement_of(lanes[SPECULATIVE].emitted, lanes[BASELINE].emitted)
+        agreements = {SPECULATIVE: agreement}
+    yield End({name: lane.reason for name, lane in lanes.items()}, agreements, counted)
 
 
 def served_settings(settings: Settings) -> Settings:
@@ -90,7 +97,9 @@ class _Lane:
     text ended."""
 
     def __init__(self, engine: WatchedEngine, lane: Lane, settings: Settings) -> None:
-        self._engine, self._lane, self._settings = engine, lane, settings
+        self._engine = engine
+        self._lane = lane
+        self._settings = settings
         self._steps: list[Step] = []  # so far
         self.emitted: list[Round] = []
         self.reason: EndReason = "stopped"
@@ -101,10 +110,10 @@ class _Lane:
             self.reason = "length"
             return
         reader = self._engine.reader(self._engine, self._settings)
-        with closing(self._coming(prompt, reader)) as coming:
-            for one in rounds_of(coming, self._lane):
-                self.emitted.append(one)
-                yield one
+        with closing(self._streamed_steps(prompt, reader)) as steps:
+            for round_ in rounds_of(steps, self._lane):
+                self.emitted.append(round_)
+                yield round_
         if reader.ended is None:
             raise ServerError(
                 f"{self._engine.server.shown} ended its stream in mid-answer: see its log."
@@ -112,13 +121,15 @@ class _Lane:
         self.reason = reader.ended
         if not (reader.counts and self._steps) or self._lane == BASELINE:
             return
-        if told := reconciled(self._steps, reader.counts):
-            self.emitted = list(rounds_of(told, self._lane))
+        steps_with_counts = reconciled(self._steps, reader.counts)
+        if steps_with_counts:
+            self.emitted = list(rounds_of(steps_with_counts, self._lane))
             yield from self.emitted
 
-    def _coming(self, prompt: Prompt, reader: Reader) -> Generator[Step]:
+    def _streamed_steps(self, prompt: Prompt, reader: Reader) -> Generator[Step]:
         """The steps as they come."""
-        engine, body = self._engine, self._engine.question(prompt, self._settings)
+        engine = self._engine
+        body = engine.question(prompt, self._settings)
         with closing(engine.server.stream(engine.path, body)) as chunks:
             for at, chunk in chunks:
                 for step in reader.read(chunk, at):
@@ -130,18 +141,20 @@ class _Lane:
 def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
     """Let an engine write a few tokens, which also warms it up; returns whether it tells what each
     of its steps drafts. Raises `ServerError`."""
-    few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
-    reader = engine.reader(engine, few)
-    for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few)):
+    few_tokens = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
+    reader = engine.reader(engine, few_tokens)
+    for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few_tokens)):
         reader.read(chunk, at)
-    return engine.steps_told or reader.counts is not None
+    return engine.tells_steps or reader.counts is not None
 
 
 def _header(
     engines: dict[Lane, WatchedEngine], prompt: str, ids: Sequence[int], settings: Settings
 ) -> Header:
-    watched, alone = engines[SPECULATIVE], engines.get(BASELINE)
+    watched = engines[SPECULATIVE]
     versions = {"specviz": __version__, "python": platform.python_version()}
+    if BASELINE in engines:
+        versions["baseline"] = engines[BASELINE].identity.software
     return Header(
         prompt=prompt,
         prompt_ids=tuple(ids),
@@ -156,7 +169,7 @@ def _header(
         },
         device=watched.identity.software,
         dtype="unknown",
-        versions=versions | ({"baseline": alone.identity.software} if alone else {}),
+        versions=versions,
         threads=0,
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         prefill_seconds={lane: {} for lane in engines},
@@ -198,15 +211,16 @@ def load_watched(spec: WatchedSpec, asked: Any = None) -> Watched:
     Raises `PairError` and `ServerError`."""
     if asked is not None and asked.on_progress is not None:
         asked.on_progress(Progress("asking the server of the target"))
-    addresses = [one for one in (spec.engine, spec.alone) if one is not None]
-    engines = [recognised(server_address(one.url), one.model) for one in addresses]
-    alone = engines[1] if engines[1:] else None
-    if alone is not None and alone.identity.speculates:
+    stream = recognised(server_address(spec.engine.url), spec.engine.model)
+    if spec.alone is None:
+        return Watched(stream.model, stream)
+    alone = recognised(server_address(spec.alone.url), spec.alone.model)
+    if alone.identity.speculates:
         raise PairError(
             f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
             "so start it without speculation."
         )
-    return Watched(engines[0].model, engines[0], alone)
+    return Watched(stream.model, stream, alone)
 
 
 def recognised(address: ServerAddress, model: str) -> WatchedEngine:
@@ -214,4 +228,5 @@ def recognised(address: ServerAddress, model: str) -> WatchedEngine:
     does not have it."""
     server = Server(address)
     identity = identity_of(server, model)
-    return (LlamaEngine if identity.engine == LLAMA_CPP else VllmEngine)(server, model, identity)
+    engine_class = LlamaEngine if identity.engine == LLAMA_CPP else VllmEngine
+    return engine_class(server, model, identity)

@@ -1,0 +1,125 @@
+"""How other engines are told what to draft: the parts of their commands that drafters share.
+
+`DrafterKind.deployed` puts them together for its own drafter, and `measure.sweep.deploy` asks it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from shlex import quote
+from typing import Protocol, TypeAlias
+
+EngineTexts: TypeAlias = dict[str, tuple[str, str]]
+"""By engine, "" for all others: what to paste, empty if the engine cannot do it, and a note."""
+
+
+class ModelFiles(Protocol):
+    """Where a model is: `measure.sweep.types.Place`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def gguf(self) -> str | None: ...
+
+    @property
+    def package(self) -> str: ...
+
+    @property
+    def repository(self) -> str: ...
+
+    @property
+    def is_file(self) -> bool: ...
+
+
+class Deployed(Protocol):
+    """The row of a sweep that is deployed: `measure.sweep.types.Configuration`."""
+
+    @property
+    def gamma(self) -> int: ...
+
+    @property
+    def policy(self) -> str: ...
+
+    @property
+    def temperature(self) -> float: ...
+
+
+class Machine(Protocol):
+    """Where it was measured, and with which models: `measure.sweep.types.Machine`."""
+
+    @property
+    def target_files(self) -> ModelFiles: ...
+
+    @property
+    def draft_files(self) -> ModelFiles: ...
+
+    @property
+    def exit_layers(self) -> int | None: ...
+
+
+def loaded(model: ModelFiles) -> str:
+    """The arguments with which transformers loads a model."""
+    if model.gguf is None or not model.is_file:
+        return repr(model.name)
+    path = Path(model.gguf)
+    return f"{str(path.parent)!r}, gguf_file={path.name!r}"
+
+
+def generate(row: Deployed, drafts: str) -> str:
+    """The call of transformers' `generate`. drafts: its arguments for the drafts."""
+    if row.temperature == 0.0:
+        sampling = "do_sample=False"
+    else:
+        sampling = f"do_sample=True, temperature={row.temperature:g}"
+    return f"model.generate(**inputs, {drafts}, {sampling})"
+
+
+def for_vllm(row: Deployed, machine: Machine, config: dict[str, object]) -> str:
+    """The command of vLLM's server. config: of the speculation, without the number of drafts."""
+    whole_config = {"num_speculative_tokens": row.gamma, **config}
+    target = quote(machine.target_files.name)
+    return f"vllm serve {target} --speculative-config {quote(json.dumps(whole_config))}"
+
+
+def for_sglang(row: Deployed, machine: Machine, algorithm: str) -> str:
+    """The command of SGLang's server. algorithm: of the speculation, with its options."""
+    # The tokens of a pass: the drafts, and the committed one before them.
+    return (
+        f"python -m sglang.launch_server --model-path {quote(machine.target_files.name)} "
+        f"--speculative-algorithm {algorithm} "
+        f"--speculative-num-draft-tokens {row.gamma + 1}"
+    )
+
+
+def for_llama_cpp(machine: Machine, speculation: str) -> str:
+    """The command of llama.cpp's server. speculation: its options."""
+    return f"llama-server -m {gguf_file(machine.target_files, 'target.gguf')} {speculation}"
+
+
+def gguf_file(model: ModelFiles, placeholder: str) -> str:
+    """The GGUF file of a model for a shell."""
+    return quote(model.gguf or placeholder)
+
+
+def gguf_note(*models: ModelFiles) -> str:
+    """Which GGUF files are still to be had, and where others are."""
+    notes: list[str] = []
+    missing = [model.name for model in models if model.gguf is None]
+    if missing:
+        files = "GGUF files" if len(missing) > 1 else "a GGUF file"
+        notes.append(f"It needs {files} of {' and '.join(missing)}.")
+    for model in models:
+        if model.package:
+            notes.append(f"{model.gguf} lies in the package {model.package}.")
+        if model.repository:
+            notes.append(f"{model.gguf} lies in {model.repository} on the hub.")
+    return " ".join(notes)
+
+
+def tokenizer_note(machine: Machine) -> str:
+    """What vLLM also needs for a file that somebody named; empty for other models."""
+    if machine.target_files.is_file:
+        return "With a GGUF file it wants --tokenizer and the original model's id."
+    return ""

@@ -1,0 +1,87 @@
+"""Weights of GGUF files, read in a thread while the modules of their models are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+from tiny_files import tiny_file
+
+from specviz import load_pair
+from specviz.errors import PairError
+from specviz.pairs import memory, packed_weights
+from specviz.pairs.gguf import GgufHeader, read_gguf
+from specviz.pairs.packed_weights import PackedWeights, ReadAhead, read_weights
+from specviz.pairs.progress import Progress
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """As transformers has it while it makes a model; it holds in all threads."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("kept", [None, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
+def test_weights_are_the_same_whatever_is_made_meanwhile(
+    tmp_path: Path, kind: str, kept: torch.dtype | None
+) -> None:
+    header = read_gguf(tiny_file(tmp_path, kind).path)
+    alone = read_weights(header, "it", kept)
+    with default_dtype(torch.bfloat16), ReadAhead(free=10**9) as ahead:
+        ahead.begin(header, "it", kept, None)
+        beside = ahead.weights(header, "it", kept, None)
+    assert beside.digest == alone.digest
+    for name, (packed_as, data) in alone.tensors.items():
+        assert beside.tensors[name].packed_as == packed_as
+        assert beside.tensors[name].data.dtype == data.dtype
+        assert torch.equal(beside.tensors[name].data, data)
+
+
+def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -> None:
+    header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
+    ended = Event()
+    seen: list[float | None] = []
+
+    def on_progress(progress: Progress) -> None:
+        seen.append(progress.fraction)
+        ended.set()
+
+    with pytest.raises(CancelledError):
+        read_weights(header, "it", None, on_progress, ended)
+    assert len(seen) <= 2
+
+
+def test_no_weight_is_read_before_there_is_known_to_be_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    read: list[Path] = []
+
+    def noted(header: GgufHeader, *rest: Any) -> PackedWeights:
+        read.append(header.path)
+        return read_weights(header, *rest)
+
+    monkeypatch.setattr(packed_weights, "read_weights", noted)
+    load_pair(f"{path}+{path}")
+    assert set(read) == {path}
+    read.clear()
+    monkeypatch.setattr(memory, "free_ram", lambda: 1000)
+    with pytest.raises(PairError, match="not enough memory"):
+        load_pair(f"{path}+{path}")
+    assert read == []
