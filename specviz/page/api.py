@@ -57,7 +57,7 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, own: str) ->
         Until then there are values with a "status". lanes: as in `race`."""
         yield from collected(_states(runs, own, values))
 
-    def doctor(pair: str = own) -> dict[str, Any]:
+    def doctor(pair: str = own) -> Any:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
         return examiner.examine(asked_pair(pair, own=own))

@@ -119,6 +119,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert header["drafts"]["speculative"]["name"] == folders["draft"].name
 
     # Counts, of this text alone: the page keeps no runs to read. A long greedy text repeats itself.
+    visitor.prompt('"My dear Watson," said Holmes,')
     visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 96)
     visitor.page.get_by_role("radio", name="Counts").click()
