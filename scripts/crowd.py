@@ -15,7 +15,6 @@ import asyncio
 import gzip
 import json
 import random
-import re
 import statistics
 import sys
 import time
@@ -34,33 +33,27 @@ FULL = "runs are waiting already"
 ACTIONS = {"run": 30, "stop": 10, "leave": 20, "ask": 20, "": 20}
 """What visitors do on the page, and of how many in a hundred."""
 
+RUNS = "gradio_api/call/run"
 PAUSE = 0.05  # seconds between two requests of a stranger
 EXPECTED = {200, 400, 413, 429, 503}
 BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 
 
 class Crowd:
-    """What all share: the HTTP client, the page's config, and what was met.
+    """What all share: the HTTP client, what the page offers, and what was met.
 
     counts, errors, waits: of visitors. statuses, failures: of strangers.
     """
 
-    def __init__(self, client: httpx.AsyncClient, config: dict[str, Any], tokens: int) -> None:
-        self.client, self.tokens = client, tokens
+    def __init__(self, client: httpx.AsyncClient, offer: dict[str, Any], tokens: int) -> None:
+        self.client = client
         self.counts: Counter[str] = Counter()
         self.errors: list[str] = []
         self.waits: defaultdict[str, list[float]] = defaultdict(list)
         self.statuses: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
-        named = {one["api_name"]: one for one in config["dependencies"]}
-        self.start, self.halt = named["start"], named["halt"]
-        parts = {one["id"]: one["props"] for one in config["components"]}
-        self.values = [parts[part].get("value") for part in self.start["inputs"]]
-        labels = [parts[part].get("label") for part in self.start["inputs"]]
-        self.length = labels.index("Length")
-        self.player = next(key for key, one in parts.items() if one.get("elem_id") == "player")
-        mount = str(parts[self.player]["js_on_load"])
-        self.recordings = re.findall(r'gradio_api/file=[^"]+\.json\.gz', mount)
+        self.wish = {**offer["defaults"], "max_new_tokens": tokens}
+        self.recordings = list(offer["recordings"].values())
 
     async def watch(self, action: Awaitable[None]) -> None:
         """Wait for what a visitor does; its failure is an error."""
@@ -77,7 +70,7 @@ class Visitor:
 
     def __init__(self, crowd: Crowd, chance: random.Random) -> None:
         self.crowd, self.chance = crowd, chance
-        self.session = uuid4().hex[:11]
+        self.session = uuid4().hex
         # As a proxy on this machine would: each visitor has a share of the page.
         address = ".".join(str(chance.randrange(256)) for _ in range(3))
         self.headers = {"X-Forwarded-For": f"10.{address}"}
@@ -115,8 +108,7 @@ class Visitor:
     async def ask(self) -> None:
         """Ask the server a question of the player that is not about a live run."""
         began = time.perf_counter()
-        question = {"data": {"run": "", "seq": 0}, "fn_name": "missed"}
-        answer = await self._post("component_server", component_id=self.crowd.player, **question)
+        answer = await self._post("ask/missed", {"run": "", "seq": 0})
         missed = answer.json()
         self.crowd.waits["question"].append(time.perf_counter() - began)
         if missed != []:
@@ -128,12 +120,11 @@ class Visitor:
 
         stops: after three deltas, ask twice that it stop.
         """
-        values = list(self.crowd.values)
-        values[0] = self.chance.choice(PROMPTS)
-        values[self.crowd.length] = self.crowd.tokens
+        prompt = self.chance.choice(PROMPTS)
+        wish = {**self.crowd.wish, "prompt": prompt, "session": self.session}
         began, heard, expected, over = time.perf_counter(), Counter[str](), 0, False
-        await self._join(self.crowd.start, values)
-        async for text in self._values():
+        begun = await self._post(RUNS, {"data": [json.dumps(wish)]})
+        async for text in self._values(begun.json()["event_id"]):
             delta = json.loads(text)
             if delta["next"] < expected:
                 continue
@@ -149,38 +140,26 @@ class Visitor:
             elif refusal:
                 self.crowd.errors.append(refusal)
             if stops and heard["event"] == 3 and not over:
-                await asyncio.gather(*(self._join(self.crowd.halt, []) for _ in range(2)))
+                stop = {"session": self.session}
+                await asyncio.gather(*(self._post("ask/stop", stop) for _ in range(2)))
         return over
 
-    async def _values(self) -> AsyncIterator[str]:
-        """The new values of the player, which come as whole ones or as changes of Gradio's."""
-        address = f"/gradio_api/queue/data?session_hash={self.session}"
+    async def _values(self, event: str) -> AsyncIterator[str]:
+        """The deltas of a run."""
+        kind = ""
+        address = f"/{RUNS}/{event}"
         async with self.crowd.client.stream("GET", address, headers=self.headers) as response:
             async for line in response.aiter_lines():
-                if not line.startswith("data:"):
-                    continue
-                message = json.loads(line[5:])
-                kind, output = message["msg"], message.get("output")
-                if kind == "close_stream":
-                    return
-                if kind == "process_completed" and not message["success"]:
-                    self.crowd.errors.append(f"an event failed: {output}")
-                if kind not in ("process_generating", "process_completed"):
-                    continue
-                value = (output.get("data") or [None])[0]
-                if isinstance(value, list):
-                    whole = [new for action, path, new in value if action == "replace" and not path]
-                    value = whole[-1] if whole else None
-                if isinstance(value, str):
-                    yield value
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: ") and kind == "generating":
+                    for text in json.loads(line.removeprefix("data: ")):
+                        yield text
+                elif line.startswith("data: ") and kind == "error":
+                    self.crowd.errors.append(f"an event failed: {line}")
 
-    async def _join(self, event: dict[str, Any], values: list[Any]) -> None:
-        await self._post("queue/join", data=values, fn_index=event["id"])
-
-    async def _post(self, endpoint: str, **body: Any) -> httpx.Response:
-        asked = {**body, "session_hash": self.session}
-        address = f"/gradio_api/{endpoint}"
-        answer = await self.crowd.client.post(address, json=asked, headers=self.headers)
+    async def _post(self, address: str, asked: dict[str, Any]) -> httpx.Response:
+        answer = await self.crowd.client.post(f"/{address}", json=asked, headers=self.headers)
         return answer.raise_for_status()
 
     async def _get(self, address: str) -> bytes:
@@ -192,12 +171,12 @@ async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
     """Send something that the page never sends; the status of the answer."""
     name = f"{chance.randrange(2**40):x}"
     event = {"fn_index": 0, "session_hash": name}
-    question = {"component_id": crowd.player, "session_hash": name, "fn_name": "missed"}
     asked: tuple[tuple[str, Any], ...] = (
         ("/gradio_api/call/v2/generate", {"prompt": PROMPTS[0], "max_new_tokens": 512}),
         ("/gradio_api/queue/join", {**event, "data": []}),
         ("/gradio_api/queue/join", {**event, "data": [["x"] * 1000]}),
-        ("/gradio_api/component_server", {**question, "data": {"seq": name}}),
+        ("/gradio_api/call/run", {"data": [name]}),
+        ("/ask/missed", {"seq": name}),
         ("/files/trace", BOMB),
     )
     path, body = chance.choice(asked)
@@ -226,7 +205,9 @@ async def crowd_figures(
     # The server closes idle connections after five seconds, so they are not reused after two.
     limits = httpx.Limits(max_connections=4 * (visitors + strangers), keepalive_expiry=2.0)
     async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, limits=limits) as client:
-        crowd = Crowd(client, (await client.get("/config")).json(), tokens)
+        page = (await client.get("/")).text
+        offer = json.loads(page.split('id="offer">')[1].split("</script>")[0])
+        crowd = Crowd(client, offer, tokens)
         deadline = time.monotonic() + seconds
         turns = takewhile(lambda n: n < times if only else time.monotonic() < deadline, count())
         chances = [random.Random(f"{seed} {number}") for number in range(visitors)]

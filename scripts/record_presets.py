@@ -13,8 +13,8 @@ from pathlib import Path
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.core.threads import leave_one_to_the_page, spare_threads
 from specviz.environment import BUILTIN
-from specviz.page.look import RECORDINGS
-from specviz.page.player import QUESTIONS, Preset, folder_of, presets_of
+from specviz.page.offer import QUESTIONS, Preset, folder_of, presets_of
+from specviz.page.public import RECORDINGS
 from specviz.runs.recording import file_summary
 
 PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b-bf16")

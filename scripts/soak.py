@@ -71,10 +71,8 @@ def main() -> int:
     from specviz.serve import start_page
 
     worker, page = start_page()
-    from specviz.page import launch_options
-
-    _, url, _ = page.launch(quiet=True, prevent_thread_lock=True, **launch_options())
-    figures = soaked(page, url.rstrip("/"), SHORT if options.short else Plan())
+    page.serve(quiet=True)
+    figures = soaked(page, page.url.rstrip("/"), SHORT if options.short else Plan())
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
     _print(figures)
@@ -85,7 +83,7 @@ def main() -> int:
 
 def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     """Run both parts; returns their results, the counts before and after, and all problems."""
-    from specviz.page.look import SESSIONS
+    from specviz.page.server import SESSIONS
 
     few: dict[str, Any] = {"url": url, "visitors": 6, "tokens": 4}
     many = {"url": url, "visitors": plan.visitors, "strangers": plan.strangers}
@@ -128,7 +126,7 @@ def census(page: Any, steady: int) -> Census:
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline:
         # Only then, as to look through all objects takes a fifth of a second of a processor.
-        if not _streams(page) and not page._queue.event_ids_to_events:
+        if not _streams(page) and not _events(page):
             now = _census(page)
             if not now["generators"]:
                 break
@@ -146,12 +144,18 @@ def census(page: Any, steady: int) -> Census:
 
 
 def _streams(page: Any) -> list[Any]:
-    return [one for one in page.app.iterators.values() if one is not None]
+    return [one for one in page.iterators.values() if one is not None]
+
+
+def _events(page: Any) -> int:
+    """Requests for results that Gradio still knows, and sessions of which it keeps something."""
+    queue = page.get_blocks()._queue
+    return len(queue.event_ids_to_events) + len(queue.pending_messages_per_session)
 
 
 def _census(page: Any) -> Census:
     """server, worker: resident memory in MiB, without freed memory that the allocator keeps in the
-    server. events: requests for results that Gradio still knows. runs: those that have not ended.
+    server. events: what `_events` counts. runs: those that have not ended.
     """
     from specviz.page.jobs import Run
 
@@ -172,7 +176,7 @@ def _census(page: Any) -> Census:
         "processes": len(children),
         "generators": len(ours),
         "streams": len(_streams(page)),
-        "events": len(page._queue.event_ids_to_events),
+        "events": _events(page),
         "runs": len(runs),
     }
 

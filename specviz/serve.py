@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .environment import on_zerogpu
 from .errors import SettingsError
@@ -21,6 +21,9 @@ from .pairs.table import first_pair, operator_pairs
 from .variables import DRAIN_SECONDS, LOG, check_variables
 from .worker.client import ProcessWorker, Worker, end_processes
 
+if TYPE_CHECKING:
+    from .page import Page
+
 log = logging.getLogger(__name__)
 
 HOST = "GRADIO_SERVER_NAME"
@@ -28,8 +31,8 @@ PORT = "GRADIO_SERVER_PORT"
 """Gradio's own variables. It would take another port than the one that was asked for."""
 
 
-def start_page() -> tuple[Worker, Any]:
-    """The models' worker, started, and the page that asks it: Gradio's `Blocks`, not yet launched.
+def start_page() -> tuple[Worker, Page]:
+    """The models' worker, started, and the page that asks it, which is not served yet.
 
     To be called in the main thread, before Gradio or torch is imported: both read variables of the
     environment then. Raises `SettingsError` for a variable that is not valid or an address that is
@@ -52,32 +55,26 @@ def start_page() -> tuple[Worker, Any]:
     return worker, build_page(worker, pair=pair, doctor=worker if on_zerogpu() else None)
 
 
-def launch(page: Any) -> None:
+def launch(page: Page) -> None:
     """Serve the page until SIGTERM or Ctrl-C. To be called in the main thread.
 
     After SIGTERM no run begins, the current one has `SPECVIZ_DRAIN_SECONDS` to end, and then this
     returns. Ctrl-C ends everything at once. Raises `SettingsError` if the address is taken.
     """
-    from .page import close_page, drain, launch_options
+    from .page import drain
 
     # Only this kind of queue may be used by a signal's handler.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda number, _: signals.put(number))
     host, port = address()
     try:
-        page.launch(
-            server_name=host,
-            server_port=port,
-            prevent_thread_lock=True,
-            quiet=LOG.read() == "json",
-            **launch_options(),
-        )
+        page.serve(server_name=host, server_port=port, quiet=LOG.read() == "json")
     except OSError as error:
         if "empty port" not in str(error):
             raise
         raise _taken(port) from None
     adopt_libraries()
-    log.info("the page is served at %s", page.local_url)
+    log.info("the page is served at %s", page.url)
     try:
         signals.get()
         drain(page.runs, DRAIN_SECONDS.read())
@@ -85,7 +82,7 @@ def launch(page: Any) -> None:
         pass
     finally:
         end_processes()
-        close_page(page)
+        page.close()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -53,11 +53,15 @@ def test_a_port_that_is_taken_is_an_error(
 def test_a_port_that_is_taken_meanwhile_is_one_too(
     taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gradio as gr
+    from specviz.core.race import race
+    from specviz.page import Page
+    from specviz.page.queue import RunQueue
+    from specviz.worker.client import LocalWorker
 
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(taken))
     monkeypatch.setattr("specviz.serve.signal.signal", lambda *_: None)
-    with gr.Blocks() as page, pytest.raises(serve.SettingsError, match="is taken"):
+    page = Page(RunQueue(LocalWorker(lambda *_: None, race)))
+    with pytest.raises(serve.SettingsError, match="is taken"):
         serve.launch(page)
 
 

@@ -1,11 +1,8 @@
 // What keys and buttons do.
 
-import { controlsFor } from "specviz/run/address.js";
-import { closable, closest, find, once, pause } from "specviz/dom/dom.js";
+import { closable, closest, find, once } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
 import { pairBeside } from "specviz/run/controls.js";
-
-const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
@@ -79,17 +76,15 @@ function actionsOn(page, closes) {
     slow() { view.slowDown(explain); },
     async compare() { if (!stage.isGuessing) (await compared()).open(page.runs); },
     choose() { choosing.open(); },
-    run() { session.awaitRun(); },
-    adopt() { shell.adopt(); },
+    adopt() { page.controls?.adopt(session.controls); },
   };
 }
 
-// The buttons around the player. Gradio may build its own anew, so the page listens for them.
+// The buttons in and around the player.
 /** @type {(page: PageParts, actions: Actions) => void} */
 function listenToPage(page, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
   const buttons = {
-    "#run": actions.run,
     ".preset": (button) => choosePreset(page, button.textContent.trim()),
     "[data-explain]": actions.explain,
     "[data-compare]": actions.compare,
@@ -109,11 +104,9 @@ function listenToPage(page, actions) {
 
 // Show a preset's recording, if there is one, and say why the preset is there.
 /** @type {(page: PageParts, name: string) => Promise<void>} */
-async function choosePreset({ config, address, notice, session, stage }, name) {
+async function choosePreset({ address, config, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
   if (session.busy || !preset) return;
-  const settings = address.naming;
-  address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
   const isShown = session.recordings.has(name) && await session.showNamed(name);
   const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
@@ -127,14 +120,9 @@ function otherPair({ trace, differences }, config, pair) {
 }
 
 // Run what the page's controls say, with another gamma.
-/** @type {(page: PageParts, gamma: number) => Promise<void>} */
-async function runWith({ address, notice, session, shell }, gamma) {
+/** @type {(page: PageParts, gamma: number) => void} */
+function runWith({ controls, session, shell }, gamma) {
   if (session.busy) return;
-  shell.setGamma(gamma);
-  const until = performance.now() + SETTING_TAKES;
-  while (address.settings.gamma !== gamma && performance.now() < until) {
-    await pause(20);
-  }
-  if (address.settings.gamma === gamma) shell.run();
-  else notice.show(`γ could not be set: choose ${gamma} in the settings and press Run.`, true);
+  controls?.write({ gamma });
+  shell.run();
 }

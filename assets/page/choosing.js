@@ -6,8 +6,6 @@ import { kept, SWEEP } from "specviz/dom/kept.js";
 const NOT_FETCHED = "This view could not be fetched from the server; try again.";
 
 export class Choosing {
-  /** @type {Value[] | null} what the controls should hold next, if the view wants that */
-  wanted = null;
   #page;
   #view = once(() => this.#fetch());
 

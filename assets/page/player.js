@@ -2,10 +2,9 @@
 // told of each other: what is shown (session), how (view), and what a visitor can do (actions).
 
 import { wireActions } from "specviz/actions.js";
-import { Address, usualTemperature } from "specviz/run/address.js";
+import { Address } from "specviz/run/address.js";
 import { Choosing } from "specviz/choosing.js";
-import { drafterControl } from "specviz/run/controls.js";
-import { closest, find, findAll } from "specviz/dom/dom.js";
+import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
@@ -15,32 +14,27 @@ import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { ReadingMode } from "specviz/race/reading.js";
 import { newest } from "specviz/run/pick.js";
-import { signsIn } from "specviz/words/markdown.js";
-import { signsText } from "specviz/words/words.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
-import { withFiles } from "specviz/run/recordings.js";
 import { Shell } from "specviz/shell.js";
 import { View } from "specviz/view.js";
 
 /**
- * What Gradio gives to a component: `watch` calls back when a property has changed.
  * @typedef {object} Mounting
  * @property {HTMLElement} element
- * @property {{ value: string | null }} props  the value is the newest delta
- * @property {(name: string, changed: () => void) => void} watch
  * @property {Server} server
  * @property {Config} config
+ * @property {(page: PageParts) => void} [connect]  makes the controls of a page that has some
  */
 
 /**
- * Bring the component to life.
+ * Bring the player to life.
  * @param {Mounting} mounting
  */
-export function mount({ element, props, watch, server, config }) {
+export function mount({ element, server, config, connect }) {
   learn(config.vocabulary);
   const root = find(element, "[data-player]");
-  const page = partsOf(root, withFiles(server, config.files), config);
+  const page = partsOf(root, server, config);
   const { address, session, shell, stage, view } = page;
   wireActions(page);
   window.specviz = handles(page);
@@ -50,8 +44,7 @@ export function mount({ element, props, watch, server, config }) {
   }
   if (address.asked.theme) shell.setTheme(address.asked.theme);
   if (address.asked.stage) stage.set(true);
-  watch("value", () => session.receive(props.value));
-  session.receive(props.value);
+  connect?.(page);
   view.draw();
   root.dataset.ready = "true";
   session.open();
@@ -92,7 +85,7 @@ function partsOf(root, server, config) {
   return page;
 }
 
-// What tools may read of the player, and what Gradio's controls tell it.
+// What tools may read of the player.
 /** @param {PageParts} page */
 function handles(page) {
   const { session, timeline } = page;
@@ -110,73 +103,5 @@ function handles(page) {
     finished(lane) { return shown().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },
     get events() { return timeline.events.length; },
-    ...told(page),
-  };
-}
-
-// What Gradio's controls tell the player, and ask of it.
-/** @param {PageParts} page */
-function told({ config, address, session, shell, view, choosing, notice }) {
-  const names = ["prompt", ...Object.keys(config.defaults)];
-  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
-  let lanesBefore = /** @type {Value} */ (config.defaults.lanes ?? null);
-  // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
-  function begin(/** @type {string} */ pair) {
-    const own = /** @type {Record<string, Value>} */ ({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] });
-    choosing.wanted = names.map((name) => own[name] ?? null);
-    shell.adopt();
-  }
-  const signs = () => (address.settings.chat === "literal" ? [] : signsIn(String(address.state.values[0] ?? "")));
-  document.addEventListener("click", (event) => { // Gradio may make the button anew
-    if (closest(event, "#signs")) notice.show(signsText(signs()));
-  });
-  return {
-    /** What the controls should hold when the page opens. */
-    filled: () => (given = address.state.values),
-    /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
-    opened() {
-      shell.summarise(address);
-      shell.markSigns(signs());
-      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in address.asked.settings);
-      if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
-    },
-    /** @param {Value[]} values of the controls, which have changed */
-    changed(values) {
-      const { chosen, state } = address;
-      const isGiven = values[0] === given[0]; // by no hand
-      const isTyped = !isGiven && values.every((value, i) => (value === state.values[i]) !== (names[i] === "prompt"));
-      address.change({ values });
-      if (chosen && isTyped && !address.preset) begin(String(address.settings.pair));
-      shell.summarise(address);
-      shell.markSigns(signs());
-      view.compareControls();
-    },
-    // Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
-    // begins with the pair's own drafter.
-    paired(/** @type {string} */ pair, /** @type {string} */ drafter) {
-      const isGiven = given[names.indexOf("pair")] === pair && given[names.indexOf("drafter")] === drafter;
-      return drafterControl(pair, isGiven || !config.drafters[pair] ? drafter : null, config);
-    },
-    /** Another drafter is chosen, perhaps by a preset that knows nothing of the pair. */
-    drafted(/** @type {string} */ pair, /** @type {string} */ drafter) {
-      const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
-      return isOffered ? null : drafterControl(pair, drafter, config);
-    },
-    /**
-     * Other lanes are chosen, by hand: the temperature with which they begin, unless somebody has set another.
-     * @type {(lanes: string, temperature: number) => Value}
-     */
-    compared(lanes, temperature) {
-      const before = usualTemperature(lanesBefore, config);
-      lanesBefore = lanes;
-      return temperature === before ? usualTemperature(lanes, config) : temperature;
-    },
-    // What the controls should hold to be those of the shown run, or of a row of a sweep.
-    /** @param {Value[]} values  what they hold */
-    adopted(values) {
-      const controls = choosing.wanted ?? session.controls;
-      choosing.wanted = null;
-      return (given = values.map((value, i) => controls[i] ?? value));
-    },
   };
 }

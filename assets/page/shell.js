@@ -41,34 +41,13 @@ export class Shell {
     press("#run");
   }
 
-  /** Write into Gradio's control as a visitor would. @param {number} gamma */
-  setGamma(gamma) {
-    const box = document.querySelector("#panel input[type=number][aria-label*='γ']");
-    if (!(box instanceof HTMLInputElement)) return;
-    box.value = String(gamma);
-    for (const name of ["input", "blur"]) box.dispatchEvent(new Event(name, { bubbles: true }));
-  }
-
   stop() {
     press("#stop");
   }
 
-  /** Set the controls to those of the shown run. */
-  adopt() {
-    press("#adopt");
-  }
-
-  /** Examine the pair that the controls name; their panel opens if there is something to tell against it. */
-  examine() {
-    const report = document.querySelector("#doctor");
-    const read = new MutationObserver(() => {
-      const verdict = report?.querySelector("p:is(.good, .warning, .stop)");
-      if (!verdict) return;
-      read.disconnect();
-      if (!this.#isPanelOpen && !verdict.matches(".good") && matchMedia(WIDE).matches) this.#togglePanel();
-    });
-    if (report) read.observe(report, { childList: true, subtree: true });
-    press("#examine");
+  /** Show the settings, if they stand beside the player. */
+  openPanel() {
+    if (!this.#isPanelOpen && matchMedia(WIDE).matches) this.#togglePanel();
   }
 
   /** @param {number} number from 1 */

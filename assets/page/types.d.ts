@@ -222,8 +222,27 @@ interface DifferenceResult {
   reasons: string[];
 }
 
+/** What the doctor says of a pair, as specviz/page/doctor.py tells it. */
+interface DoctorReport {
+  verdict: "good" | "warning" | "stop";
+  summary: string;
+  findings: { level: "good" | "warning" | "stop"; topic: string; sentence: string }[];
+  fetch: string | null; // the command that fetches the pair's files, if they are not here
+  drafters: string[]; // that the pair offers, its default first
+  models: string; // the pair without the form of its weights
+}
+
+/** What becomes of a run. */
+interface RunNews {
+  received(delta: string): void;
+  refused(sentence: string): void;
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
+  run?(asked: Record<string, Value>, news: RunNews): Promise<void>;
+  stop?(asked: { session: string }): Promise<void>;
+  examine?(naming: Record<string, Value>): Promise<DoctorReport | { error: string }>;
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(file: Blob): Promise<{ trace?: FiledTrace; error?: string }>;
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
@@ -246,7 +265,7 @@ interface SamplingWish {
   draws: number;
 }
 
-// What Python hands to the page: specviz/page/player.py, or specviz/runs/html.py for a run that
+// What Python hands to the page: specviz/page/offer.py, or specviz/runs/html.py for a run that
 // was taken away.
 
 type Value = string | number | null; // of a control
@@ -292,8 +311,24 @@ interface Vocabulary {
   lanes: Record<string, { label: string }>;
 }
 
+/** A control of the settings panel, as specviz/page/controls.py describes it. */
+interface ControlWords {
+  name: string;
+  kind: "list" | "choice" | "range" | "number" | "text";
+  label: string;
+  info?: string;
+  folded?: boolean; // among the advanced ones
+  choices?: [label: string, value: string][];
+  limits?: [number, number];
+  step?: number;
+  longest?: number; // characters
+  placeholder?: string;
+}
+
 interface Config {
   vocabulary: Vocabulary;
+  questionsAt: string; // address below which the page asks the server
+  controls: ControlWords[]; // in the order of the panel
   served?: boolean; // by a server that can run the race
   plotly?: string; // address of Plotly's script; a small player has none
   figures?: RunFigures; // of the run in a page of its own
@@ -469,8 +504,16 @@ type ReadingMode = import("specviz/race/reading.js").ReadingMode;
 type Place = import("specviz/words/reasons.js").Place;
 
 /** The parts of the page, as player.js makes them; each is given those that it needs. */
+/** The controls of a page that has some. */
+interface PageControls {
+  readonly values: Value[];
+  write(values: Record<string, Value>): void;
+  adopt(wanted: Value[]): void;
+}
+
 interface PageParts {
   root: HTMLElement; // the player
+  controls?: PageControls;
   server: Server;
   config: Config;
   address: Address;

@@ -1,4 +1,4 @@
-"""The Gradio page: it draws traces and decodes nothing."""
+"""The page, served by Gradio in server mode: it draws traces and decodes nothing."""
 
 from unittest.mock import patch
 
@@ -6,8 +6,7 @@ from unittest.mock import patch
 with patch("inspect.getfile", side_effect=OSError):
     import gradio  # noqa: F401
 
-from .delivery import close_page, drain
-from .layout import build_page
-from .look import launch_options
+from .delivery import drain
+from .server import Page, build_page
 
-__all__ = ["build_page", "close_page", "drain", "launch_options"]
+__all__ = ["Page", "build_page", "drain"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -10,11 +11,8 @@ from inspect import Parameter
 from typing import Any, get_type_hints
 from uuid import uuid4
 
-import gradio as gr
-
 from ..core.events import Event, Round
 from ..core.registry import swept_drafters
-from ..errors import SpecvizError
 from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings
@@ -29,9 +27,10 @@ from .controls import (
 )
 from .delivery import states
 from .doctor import Doctor
+from .endpoints import Endpoints
+from .failures import sentence
 from .jobs import Run
 from .queue import RunQueue
-from .security.blocks import sentence
 from .sweeps import asked_request, sweep_of, sweeps_allowed
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
@@ -43,9 +42,8 @@ Values = Iterator[dict[str, Any]]
 States = Generator[dict[str, Any], None, None]
 
 
-def add_api(runs: RunQueue, examiner: Doctor, own: str) -> dict[str, inspect.Signature]:
-    """Add the endpoints to the current page; returns their parameters by name. own: the pair that
-    the page was started with."""
+def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, own: str) -> None:
+    """Add the endpoints for programs. own: the pair that the page was started with."""
 
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
@@ -59,30 +57,18 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> dict[str, inspect.Sig
         Until then there are values with a "status". lanes: as in `race`."""
         yield from collected(_states(runs, own, values))
 
-    def doctor(pair: str = own) -> dict[str, Any]:
+    def doctor(pair: str = own) -> Any:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
-        try:
-            return examiner.examine(asked_pair(pair, own=own))
-        except SpecvizError as error:
-            raise sentence(str(error)) from None
+        return examiner.examine(asked_pair(pair, own=own))
 
-    signature = signature_of(own)
-    for endpoint in (generate, race):
-        # Gradio reads both, and shows them to programs.
-        endpoint.__signature__ = signature  # type: ignore[attr-defined]
-        hints = {name: one.annotation for name, one in signature.parameters.items()}
-        endpoint.__annotations__ = {**hints, "return": Values}
-        gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
-    gr.api(doctor, concurrency_limit=EXAMINATIONS)
-    programs = {
-        "generate": signature,
-        "race": signature,
-        "doctor": inspect.signature(doctor, eval_str=True),
-    }
+    racing = signature_of(own)
+    places = asyncio.Semaphore(RUNS)
+    endpoints.add(generate, signature=racing, places=places)
+    endpoints.add(race, signature=racing, places=places)
+    endpoints.add(doctor, places=asyncio.Semaphore(EXAMINATIONS))
     if sweeps_allowed():
-        programs["sweep"] = _add_sweep(runs, own)
-    return programs
+        _add_sweep(endpoints, runs, own)
 
 
 def signature_of(own: str) -> inspect.Signature:
@@ -106,19 +92,18 @@ def signature_of(own: str) -> inspect.Signature:
 
 
 def _states(runs: RunQueue, own: str, values: tuple[Any, ...]) -> States:
-    """The states of the run that a program asks for. Raises `gr.Error` with a sentence."""
+    """The states of the run that a program asks for. Raises `SpecvizError`, or `gr.Error` with a
+    sentence."""
     bound = signature_of(own).bind(*values)
     bound.apply_defaults()
     asked = bound.arguments
     prompt, pair, stop, others = map(asked.pop, ("prompt", "pair", "stop", "lanes"))
-    try:
-        settings = checked_settings({**asked, "stop": stop or ()})
-        lanes = checked_others(settings, others)
-        # Each run has a session of its own, because a program may ask for several at a time.
-        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own=own)
-        run = Run(session, pair, checked_prompt(prompt), settings, lanes)
-    except SpecvizError as error:
-        raise sentence(str(error)) from None
+    settings = checked_settings({**asked, "stop": stop or ()})
+    lanes = checked_others(settings, others)
+    # Each run has a session of its own, because a program may ask for several at a time.
+    session = f"api-{uuid4().hex}"
+    pair = asked_pair(pair, own=own)
+    run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     yield from _without_errors(states(runs, run))
 
 
@@ -182,7 +167,7 @@ def collected(stream: States) -> Values:
     }
 
 
-def _add_sweep(runs: RunQueue, own: str) -> inspect.Signature:
+def _add_sweep(endpoints: Endpoints, runs: RunQueue, own: str) -> None:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
@@ -206,16 +191,12 @@ def _add_sweep(runs: RunQueue, own: str) -> inspect.Signature:
         }
         yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
 
-    gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
-    return inspect.signature(sweep, eval_str=True)
+    endpoints.add(sweep, places=asyncio.Semaphore(1))
 
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
-    try:
-        name = asked_pair(pair, own=own)
-        job = sweep_of(name, asked_request(asked, name))
-    except SpecvizError as error:
-        raise sentence(str(error)) from None
+    name = asked_pair(pair, own=own)
+    job = sweep_of(name, asked_request(asked, name))
     with closing(_without_errors(states(runs, job))) as stream:
         for state in stream:
             progress = job.progress

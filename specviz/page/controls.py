@@ -1,14 +1,10 @@
-"""The settings that the page offers, and the settings panel with one Gradio control for each."""
+"""The settings that the page offers, and the controls that a browser makes of them."""
 
 from __future__ import annotations
 
-from abc import ABCMeta
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import gradio as gr
-from gradio.component_meta import ComponentMeta
+from typing import Any
 
 from ..core.registry import drafters, verdicts
 from ..errors import PromptError, SettingsError
@@ -19,8 +15,8 @@ from ..settings import Settings
 from ..several import beside, parsed_lane
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
-from .choices import OTHER, listed_drafters, pair_choices
-from .look import IN_BROWSER
+from ..worker.tasks import Host
+from .choices import listed_drafters, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -168,98 +164,71 @@ def checked_prompt(prompt: object) -> str:
     return prompt
 
 
-def summary_of(settings: dict[str, Any]) -> str:
-    """The settings that matter most. The page's JavaScript writes the same text."""
-    temperature = f"T {settings['temperature']:g}" if settings["temperature"] else "greedy"
-    return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
+FOLDED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
+"""The settings that are folded away, by their field, beside lanes and weights."""
+
+BIT_CHOICES = {"Usual": "usual", "16 bits": "bfloat16", "8": "8bit", "4": "4bit"}
 
 
-ADVANCED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
-"""The settings that are folded away, by their field, beside weights, lanes and memory."""
+def controls_of(pair: str, machine: Host | None) -> list[dict[str, Any]]:
+    """The controls of the page in their order, as the browser makes them: `controls/controls.js`.
 
-Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
-
-
-@dataclass(frozen=True, slots=True)
-class Controls:
-    """The panel's components. naming: those that choose a pair, in the order of the arguments of
-    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. lanes: the
-    one for `COMPARED`."""
-
-    naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
-    settings: dict[str, Control]
-    lanes: gr.Radio
-
-
-def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
-    """The panel's components, inside the current layout, and where the doctor's report goes."""
-    chosen, target, draft = _naming(pair)
-    report = gr.HTML(elem_id="doctor", apply_default_css=False, js_on_load=None)
-    usual, offered = defaults_of(pair), listed_drafters(pair)
-    plain = {
-        name: _control(one, usual[name]) for name, one in OFFERED.items() if name not in ADVANCED
-    }
-    drafter = plain["drafter"]
-    if offered and isinstance(drafter, gr.Radio):
-        drafter.choices = [*drafter_choices(offered)]
-    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
-        folded = {name: _control(OFFERED[name], usual[name]) for name in ADVANCED}
-        lanes = gr.Radio(
-            list(COMPARED.items()),
-            value="one",
-            label="Lanes with drafts",
-            info="One, or up to three side by side that differ in this.",
-        )
-        weights = gr.Radio(
-            [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
-            value="usual",
-            label="Weights",
-            info="Fewer bits take less memory; the text may be another.",
-        )
-    settings = {name: {**plain, **folded}[name] for name in OFFERED}
-    return Controls((chosen, target, draft, weights), settings, lanes), report
-
-
-def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:
-    chosen = gr.Dropdown(
-        pair_choices(pair, None),
-        value=pair,
-        label="Pair",
-        info="A target and a draft. Run loads them.",
+    Each has a name, a label, a kind and what its kind needs. pair: that the page was started with.
+    machine: None while it is not known yet.
+    """
+    pairs = dict(pair_choices(pair, machine))
+    listed = listed_drafters(pair)
+    settings = [_control(name, setting) for name, setting in OFFERED.items()]
+    if listed is not None:
+        for control in settings:
+            if control["name"] == "drafter":
+                control["choices"] = drafter_choices(listed)
+    lanes = Setting(
+        "Lanes with drafts",
+        "One, or up to three side by side that differ in this.",
+        choices=COMPARED,
     )
-    with gr.Column(visible=False, elem_id="other-pair") as other:
-        target = _model("Target", "owner/model, or a folder")
-        draft = _model("Draft", "the same, or empty for none")
-    shown = f"(pair) => ({{ __type__: 'update', visible: pair === '{OTHER}' }})"
-    chosen.change(None, chosen, other, js=shown, **IN_BROWSER)
-    return chosen, target, draft
+    weights = Setting(
+        "Weights",
+        "Fewer bits take less memory; the text may be another.",
+        choices=BIT_CHOICES,
+    )
+    return [
+        {
+            "name": "pair",
+            "kind": "list",
+            "label": "Pair",
+            "info": "A target and a draft. Run loads them.",
+            "choices": list(pairs.items()),
+        },
+        _model("target", "Target", "owner/model, or a folder"),
+        _model("draft", "Draft", "the same, or empty for none"),
+        *(control for control in settings if not control["folded"]),
+        *(control for control in settings if control["folded"]),
+        {**_control("lanes", lanes), "folded": True},
+        {**_control("weights", weights), "folded": True},
+    ]
 
 
-def _model(label: str, placeholder: str) -> gr.Textbox:
-    return gr.Textbox(label=label, placeholder=placeholder, max_length=MOST_NAME)
+def _model(name: str, label: str, placeholder: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "text",
+        "label": label,
+        "placeholder": placeholder,
+        "longest": MOST_NAME,
+    }
 
 
-class _Unwritten(ComponentMeta):
-    """Gradio's own writes a file of types beside each module that has a component."""
-
-    def __new__(cls, *values: Any) -> type:
-        return ABCMeta.__new__(cls, *values)
-
-
-class _Choice(gr.Radio, metaclass=_Unwritten):
-    """The browser narrows its choices by the pair, of which the server hears only later:
-    `checked_settings` says what is wrong."""
-
-    is_template = True
-
-    def preprocess(self, payload: Any) -> Any:
-        return payload
-
-
-def _control(setting: Setting, value: Any) -> Control:
-    texts: dict[str, Any] = {"label": setting.label, "info": setting.info}
+def _control(name: str, setting: Setting) -> dict[str, Any]:
+    control: dict[str, Any] = {
+        "name": name,
+        "label": setting.label,
+        "info": setting.info,
+        "folded": name in FOLDED,
+    }
     if setting.choices:
-        return _Choice(list(setting.choices.items()), value=value, **texts)
-    if setting.limits and setting.step:
-        return gr.Slider(*setting.limits, value, step=setting.step, **texts)
-    return gr.Number(value, precision=0, **texts)
+        return {**control, "kind": "choice", "choices": list(setting.choices.items())}
+    if setting.step:
+        return {**control, "kind": "range", "limits": setting.limits, "step": setting.step}
+    return {**control, "kind": "number", "limits": setting.limits}

@@ -17,6 +17,7 @@ import orjson
 
 from ..errors import SettingsError, SpecvizError
 from ..runs.trace import event_dict, round_values
+from .failures import PageQuestion
 from .jobs import GRACE, Job, Run
 from .queue import RunQueue
 
@@ -94,11 +95,10 @@ def finished_run(runs: RunQueue, asked: dict[str, Any]) -> Run | None:
     return run if isinstance(run, Run) else None
 
 
-def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that tell the news of a run again, or of another job, end jobs, and say
-    how far the page's own pair is loaded."""
+def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
+    """The questions for the news of a run, or of another job, and how far the page's own pair is
+    loaded; and those that end jobs."""
 
-    # Functions and not methods, because Gradio marks them; it passes exactly one argument.
     def missed(asked: dict[str, Any]) -> list[str] | None:
         run, since = runs.job(str(asked["run"])), int(asked["seq"])
         if not isinstance(run, Run):
@@ -117,10 +117,13 @@ def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
         if job is not None:
             runs.cancel(job)
 
+    def stop(asked: dict[str, Any]) -> None:
+        runs.stop(str(asked["session"]))
+
     def loading(_: dict[str, Any]) -> dict[str, Any]:
         return {"over": True} if runs.load is None else runs.load.state()
 
-    return [missed, ask_job, end_job, loading]
+    return [missed, ask_job, end_job, stop, loading]
 
 
 def drain(runs: RunQueue, seconds: float) -> None:
@@ -138,9 +141,3 @@ def _wait_while(holds: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while holds() and time.monotonic() < deadline:
         time.sleep(_STEP)
-
-
-def close_page(page: Any) -> None:
-    """Close Gradio's server, also if visitors keep connections open."""
-    page.server.config.timeout_graceful_shutdown = 1
-    page.close(verbose=False)

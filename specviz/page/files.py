@@ -20,7 +20,7 @@ from ..logs import SECRETS
 from ..runs.recording import PROMPT_FILES
 from ..worker.client import command_of
 from ..worker.failures import FAILED
-from .look import static_url
+from .public import RECORDINGS_AT
 from .sweeps import taken_prompts
 
 log = logging.getLogger(__name__)
@@ -123,4 +123,4 @@ def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
     found = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
     names = [name for name in first if name in found]
     names += [name for name in found if name not in names]
-    return {name: static_url(found[name]) for name in names}
+    return {name: RECORDINGS_AT + found[name].name for name in names}

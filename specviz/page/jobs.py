@@ -13,7 +13,7 @@ from ..core.events import End, EndReason, Event, Header, Round
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 from ..worker.tasks import READING, RaceTask, Task
-from .security.requests import noted_client
+from .security.requests import CLIENT
 
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
@@ -42,7 +42,7 @@ class Job:
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
-        self.client = noted_client()
+        self.client = CLIENT.get()
         self.task = task
         self.length = 1
         self.number = 0

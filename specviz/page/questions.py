@@ -3,7 +3,7 @@ or a bug?", which scores the place of a difference again, and "Run it again"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,7 @@ from ..settings import RANGES
 from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
 from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
 from .delivery import begun, finished_run
+from .failures import PageQuestion
 from .jobs import RunQuestion
 from .queue import RunQueue
 
@@ -32,8 +33,8 @@ TOO_LONG = "this run is longer than this page allows: use {} on your own machine
 NOT_PARTED = "both lanes wrote the same text: there is no difference to explain."
 
 
-def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that begin a job about a run. pair: the pair for visitors without a
+def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
+    """The questions that begin a job about a run. pair: the pair for visitors without a
     run, who have no session yet."""
 
     def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ job in the queue, which comes and goes in pieces and keeps what it has found."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -26,6 +26,7 @@ from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt
 from .delivery import begun
+from .failures import PageQuestion
 from .jobs import Job
 from .queue import RunQueue
 
@@ -88,8 +89,8 @@ def choose_config(own: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, An
     }
 
 
-def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server function that begins a sweep. own: the pair that the page was started with."""
+def choosing_functions(runs: RunQueue, own: str) -> list[PageQuestion]:
+    """The question that begins a sweep. own: the pair that the page was started with."""
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])

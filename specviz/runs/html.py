@@ -27,7 +27,9 @@ from .palette import PALETTE
 from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
-SERVED = "choose"  # the room that needs a server: a run as one file has none of it
+SERVED = ("specviz/choose/", "specviz/controls/", "specviz/page.js")
+"""The modules that need a server: a run as one file has none of them."""
+
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 _SETTINGS_BUTTON = re.compile(r"<button[^>]*data-toggle-panel.*?</button>")
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
@@ -57,6 +59,8 @@ CONFIG: dict[str, Any] = {
     "limits": {},
     "choices": {},
     "pairs": {},
+    "controls": [],
+    "questionsAt": "",
     "drafters": {},
     "presets": [],
     "questions": [],
@@ -115,7 +119,7 @@ if (read("plotly") !== "") {
   const script = new Blob([await unpacked(read("plotly")).blob()], { type: "text/javascript" });
   config.plotly = URL.createObjectURL(script);
 }
-mount({ element: document.body, props: { value: null }, watch() {}, server: {}, config });
+mount({ element: document.body, server: {}, config });
 """
 
 
@@ -135,7 +139,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
     scripts = {
         name: f"data:text/javascript;base64,{_base64(path.read_bytes())}"
         for name, path in modules().items()
-        if not name.startswith(f"specviz/{SERVED}/")
+        if not name.startswith(SERVED)
     }
     import_map = _json({"imports": scripts})
     config = CONFIG | {"vocabulary": vocabulary()}
@@ -226,7 +230,7 @@ def imports() -> dict[str, set[str]]:
     return {name: set(_IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
 
 
-def first_modules(start: str = "specviz/player.js") -> list[Path]:
+def first_modules(start: str = "specviz/page.js") -> list[Path]:
     """The files that the page needs before it can show anything."""
     paths = modules()
     graph = imports()
@@ -234,9 +238,3 @@ def first_modules(start: str = "specviz/player.js") -> list[Path]:
     for name in needed:  # which grows
         needed += sorted(graph[name] - set(needed))
     return [paths[name] for name in needed]
-
-
-def served_map(folder: str) -> str:
-    """The import map of a page on a server. folder: the address of `PAGE`, with a stroke at its
-    end, as seen from the page."""
-    return _json({"imports": {"specviz/": f"./{folder}"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from toy_models import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.core.events import Event  # noqa: E402
-from specviz.page import build_page, launch_options, layout  # noqa: E402
+from specviz.page import build_page, live  # noqa: E402
 from specviz.page.delivery import deltas  # noqa: E402
 from specviz.page.jobs import Run  # noqa: E402
 from specviz.page.queue import RunQueue  # noqa: E402
@@ -67,8 +68,7 @@ def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
 
 
 if __name__ == "__main__":
-    layout.deltas = lossy
+    live.deltas = lossy
     # Without recordings: a page that waits for its first run.
-    build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").launch(
-        quiet=True, **launch_options()
-    )
+    build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").serve(quiet=True)
+    signal.pause()

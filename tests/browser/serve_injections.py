@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from toy_models import llama, relative  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
-from specviz.page import build_page, launch_options  # noqa: E402
+from specviz.page import build_page  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
 
@@ -35,4 +36,5 @@ def hostile_pair(*_: object) -> Pair:
 if __name__ == "__main__":
     worker = LocalWorker(hostile_pair, race)
     page = build_page(worker, recordings=NOWHERE, doctor=worker)
-    page.launch(quiet=True, **launch_options())
+    page.serve(quiet=True)
+    signal.pause()

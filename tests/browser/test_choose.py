@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import expect
-from visitor import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
 
@@ -106,7 +106,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     page.wait_for_selector(OVER)
     expect(page.locator("tbody tr")).to_have_count(4)
     page.keyboard.press("Escape")
-    page.wait_for_function("!location.search.includes('view=choose')")
+    wait_for(page, "!location.search.includes('view=choose')")
     page.keyboard.press("d")
     expect(page.locator(OVER)).to_be_visible()
 
@@ -148,7 +148,7 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
     page.keyboard.press("d")
     visitor.button("Race with these settings").click()
     expect(page.locator("dialog.sv-choose")).to_be_hidden()
-    page.wait_for_function("window.specviz.trace?.header")
+    wait_for(page, "window.specviz.trace?.header")
     visitor.state("ended")
     settings = page.evaluate("window.specviz.trace.header.settings")
     assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)

@@ -20,7 +20,7 @@ from filed import settings, tokens
 from forked_page import forked_page
 from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
-from visitor import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 from specviz import Trace
 from specviz.errors import TraceError
@@ -201,9 +201,7 @@ def test_files_their_names_and_every_text_in_them(
     for trace in hostile_traces:
         open_file(visitor, next(names), orjson.dumps(trace))
         prompt = trace["header"]["prompt"]
-        visitor.page.wait_for_function(
-            "(text) => window.specviz.trace?.header.prompt === text", arg=prompt
-        )
+        wait_for(visitor.page, "(text) => window.specviz.trace?.header.prompt === text", arg=prompt)
         visitor.page.locator("[data-scrub]").press("End")
         look_around(visitor)
     badge = visitor.page.locator("[data-badge]").inner_text()
@@ -343,7 +341,7 @@ def test_the_sign_in_page_works_under_the_policy(browser: Browser) -> None:
         visitor.page.goto(address)
         visitor.page.get_by_label("username").fill("somebody")
         visitor.page.get_by_label("password").fill("sesame")
-        visitor.page.get_by_role("button", name="Login").click()
+        visitor.page.get_by_role("button", name="Sign in").click()
         visitor.page.wait_for_selector("[data-player][data-ready]")
         assert not [one for one in visitor.problems if "Content Security" in one]
         context.close()

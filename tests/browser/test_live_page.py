@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from filed import legend_counts
 from playwright.sync_api import expect
-from visitor import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
@@ -102,7 +102,7 @@ def check_fits(visitor: Visitor) -> None:
     """No screen scrolls sideways, and none of a computer does at all."""
     for width, height in ((1440, 900), (390, 844), (1366, 650)):
         visitor.page.set_viewport_size({"width": width, "height": height})
-        visitor.page.wait_for_function(FITS, arg=width > 1000)
+        wait_for(visitor.page, FITS, arg=width > 1000)
 
 
 def test_keys_play_step_and_stay_silent_while_typing(visitor: Visitor) -> None:
@@ -213,13 +213,11 @@ def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
 
 def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visitor: Visitor) -> None:
     visitor.settings()
-    visitor.page.get_by_label("Pair", exact=True).click()
-    options = visitor.page.get_by_role("option")
+    options = visitor.page.get_by_label("Pair", exact=True).locator("option")
     expect(options.filter(has_text="Built-in pair")).to_have_count(1)
     expect(options.filter(has_text="GB")).not_to_have_count(0, timeout=PATIENCE)
     expect(options.filter(has_text="too large here")).not_to_have_count(0)
     expect(options.filter(has_text="Another pair")).to_have_count(0)
-    visitor.page.keyboard.press("Escape")
 
 
 def test_a_prompt_of_ones_own_begins_with_the_pairs_own_drafter(visitor: Visitor) -> None:
@@ -261,5 +259,5 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
 
     visitor.prompt("the mat")
     visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_function("window.specviz.trace?.header.prompt === 'the mat'")
+    wait_for(visitor.page, "window.specviz.trace?.header.prompt === 'the mat'")
     visitor.state("ended")

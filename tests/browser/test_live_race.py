@@ -10,7 +10,7 @@ import pytest
 from filed import LEGEND, emitted, legend_counts
 from playwright.sync_api import expect
 from serve import UNHURRIED
-from visitor import PATIENCE, Visit, Visitor, headline_of, two_places
+from visitor import PATIENCE, Visit, Visitor, headline_of, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
@@ -143,8 +143,8 @@ def test_run_again_replaces_a_run_that_is_under_way(visitor: Visitor) -> None:
     visitor.prompt("the mat")
     # Stop stands where Run was. By itself the first run would take longer than this waits.
     visitor.page.get_by_label("Prompt", exact=True).press("Enter")
-    visitor.page.wait_for_function(
-        "window.specviz.trace?.header.prompt === 'the mat'", timeout=PATIENCE / 2
+    wait_for(
+        visitor.page, "window.specviz.trace?.header.prompt === 'the mat'", timeout=PATIENCE / 2
     )
     visitor.state("ended")
     trace = visitor.trace()

@@ -9,7 +9,7 @@ import pytest
 from forked_page import ForkedPage
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
-from visitor import PATIENCE, Visitor
+from visitor import PATIENCE, Visitor, wait_for
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 
@@ -36,7 +36,7 @@ def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor
     visitor.set("number input for Length", 400)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
-    page.wait_for_function("window.specviz.trace?.rounds.length > 20")
+    wait_for(page, "window.specviz.trace?.rounds.length > 20")
     server.kill()
     expect(notice).to_contain_text("connection to the server was lost", timeout=PATIENCE)
     visitor.state("error")
@@ -44,7 +44,10 @@ def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor
     assert kept > 20
 
     server.start()
-    # Gradio loads the page anew once it has found the server.
+    expect(notice).to_contain_text("The server is back", timeout=PATIENCE)
+    assert len(visitor.trace()["rounds"]) == kept
+    page.reload()
+    visitor.ready()
     expect(notice).to_contain_text("loaded anew", timeout=PATIENCE)
     expect(page.locator("[data-lane=baseline] [data-index]").first).to_be_visible()
     assert len(visitor.trace()["rounds"]) == kept

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from forked_page import forked_page
 from playwright.sync_api import expect
-from visitor import PATIENCE, Visit
+from visitor import PATIENCE, Visit, wait_for
 
 from specviz.runs.recording import read_recording
 
@@ -58,7 +58,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     other.page.locator("[data-open]").set_input_files(
         {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
     )
-    other.page.wait_for_function("window.specviz.trace?.header.settings.drafter === 'last-token'")
+    wait_for(other.page, "window.specviz.trace?.header.settings.drafter === 'last-token'")
     expect(other.lane("speculative")).to_contain_text("last-token")
     other.page.locator("[data-scrub]").fill("99999")
     drafted = other.lane("speculative").locator("[data-outcome=rejected]")

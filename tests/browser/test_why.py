@@ -9,7 +9,7 @@ import pytest
 from filed import emitted
 from playwright.sync_api import expect
 from reference_costs import explain
-from visitor import PATIENCE, Visit, Visitor, headline_of
+from visitor import PATIENCE, Visit, Visitor, headline_of, wait_for
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
@@ -103,7 +103,7 @@ def test_every_outcome_has_its_sentence(visitor: Visitor, width: int, height: in
             title = visitor.page.locator(".sv-card-title small")
             assert title.inner_text().endswith(f", place {fell + 1}")
             expect(visitor.page.locator(".sv-card-numbers")).not_to_contain_text("min(1")
-        visitor.page.wait_for_function(INSIDE)  # where it stays once the page has scrolled
+        wait_for(visitor.page, INSIDE)  # where it stays once the page has scrolled
         listed = visitor.page.locator(".sv-card-lists ol")
         wanted = [token.top_q, token.top_p, token.top_residual]
         assert listed.count() == sum(bool(choices) for choices in wanted)

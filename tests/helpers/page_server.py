@@ -19,7 +19,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 from toy_models import byte_level, llama, relative
 
 from specviz import Pair, race
-from specviz.page import build_page, launch_options
+from specviz.page import Page, build_page
 from specviz.worker.client import LocalWorker
 
 JSON = {"Content-Type": "application/json"}
@@ -39,11 +39,19 @@ class Answer(NamedTuple):
 
 
 class Site:
-    """A running page. `config` is what its browser side is told."""
+    """A running page. cookie: with which requests come, if that of a visitor who has signed in."""
 
-    def __init__(self, page: Any, host: str, port: int) -> None:
+    def __init__(self, page: Page, host: str, port: int) -> None:
         self.page, self.host, self.port = page, host, port
         self.url = f"http://{host}:{port}"
+        self.cookie = ""
+
+    def sign_in(self, name: str, password: str) -> None:
+        """From now on requests come from somebody who has entered these."""
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = self.post("/login", f"username={name}&password={password}".encode(), form)
+        assert answer.status == 200, answer
+        self.cookie = answer.headers["set-cookie"].split(";")[0]
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -58,6 +66,8 @@ class Site:
             usual = JSON if raw is not None else {}
             for name, value in (usual if headers is None else headers).items():
                 connection.putheader(name, value)
+            if self.cookie:
+                connection.putheader("Cookie", self.cookie)
             connection.endheaders(raw)
             got = connection.getresponse()
             return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
@@ -88,7 +98,7 @@ class Site:
 
         # A collection of all that the tests hold takes 0.2 seconds, and is not a visitor's doing.
         gc.freeze()
-        loop = self.page.server.servers[0].get_loop()
+        loop = self.page.get_blocks().server.servers[0].get_loop()
         turning = asyncio.run_coroutine_threadsafe(turn(), loop)
         try:
             yield found
@@ -97,11 +107,14 @@ class Site:
             turning.result(30)
             gc.unfreeze()
 
-    def question(self, name: str, data: Any, **fields: Any) -> Answer:
-        """Ask a server function of the player."""
-        player = next(one for one in self.page.blocks.values() if one.elem_id == "player")
-        asked = {"data": data, "component_id": player._id, "fn_name": name, "session_hash": "s"}
-        return self.post("/gradio_api/component_server", {**asked, **fields})
+    def question(self, name: str, asked: Any) -> Answer:
+        """Ask what the page asks."""
+        return self.post(f"/ask/{name}", asked)
+
+    def offer(self) -> Any:
+        """What the page offers, as its HTML has it."""
+        page = self.get("/").body.decode()
+        return json.loads(page.split('id="offer">')[1].split("</script>")[0])
 
     def file(self, form: str, raw: bytes) -> Answer:
         """Have a file read."""
@@ -129,22 +142,16 @@ def toy_pair(*_: Any) -> Pair:
 
 @contextmanager
 def served(
-    load: Any = toy_pair, race: Any = race, doctor: Any = None, **options: Any
+    load: Any = toy_pair, race: Any = race, doctor: Any = None, recordings: Path = NOWHERE
 ) -> Iterator[Site]:
     """A page with these models, for as long as the block runs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     doctor = doctor or LocalWorker(load, race)
-    page = build_page(LocalWorker(load, race), recordings=NOWHERE, doctor=doctor)
-    page.launch(
-        prevent_thread_lock=True,
-        quiet=True,
-        server_name="127.0.0.1",
-        server_port=port,
-        **{**launch_options(), **options},
-    )
+    page = build_page(LocalWorker(load, race), recordings=recordings, doctor=doctor)
+    page.serve(server_name="127.0.0.1", server_port=port, quiet=True)
     try:
         yield Site(page, "127.0.0.1", port)
     finally:
-        page.close(verbose=False)
+        page.close()

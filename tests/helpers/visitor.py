@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, expect
 
 from specviz import Trace, compute_metrics
 from specviz.runs.uncertainty import uncertainty
@@ -44,6 +46,18 @@ def speedup_of(trace: Trace) -> float:
     speedup = compute_metrics(trace).speedup
     assert speedup is not None
     return speedup
+
+
+def wait_for(page: Page, holds: str, arg: Any = None, timeout: float = PATIENCE) -> None:
+    """Wait until this holds in the page. Playwright's own way compiles it inside of the page, which
+    the page's policy forbids."""
+    deadline = time.monotonic() + timeout / 1000
+    while True:
+        with suppress(Error):  # another page has come meanwhile
+            if page.evaluate(holds, arg):
+                return
+        assert time.monotonic() < deadline, f"this did not come: {holds}"
+        page.wait_for_timeout(25)
 
 
 class Visitor:
@@ -110,13 +124,9 @@ class Visitor:
     def unfold(self) -> None:
         """Open the settings panel and its advanced part."""
         self.settings()
-        part = self.page.locator("#advanced > button")
-        if "open" not in (part.get_attribute("class") or ""):
-            part.click()
-            # Gradio makes the controls in it now, and gives them their values some frames later,
-            # over a number that is there by then.
-            for _ in range(4):
-                self.drawn()
+        part = self.page.locator("#advanced")
+        if part.get_attribute("open") is None:
+            part.locator("summary").click()
 
     def prompt(self, text: str) -> None:
         self.page.get_by_label("Prompt", exact=True).fill(text)
@@ -132,9 +142,7 @@ class Visitor:
         first event has come, the page shows the one before."""
         self.page.evaluate("window.before = window.specviz.trace")
         button.click()
-        self.page.wait_for_function(
-            "window.specviz.trace && window.specviz.trace !== window.before"
-        )
+        wait_for(self.page, "window.specviz.trace && window.specviz.trace !== window.before")
         self.page.evaluate(FRAMES)
 
     def trace(self) -> dict[str, Any]:

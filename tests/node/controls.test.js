@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { controlsOf, differences, pairBeside } from "specviz/run/controls.js";
+import { worstFirst } from "specviz/controls/doctor.js";
+import { controlsOf, differences, drafterControl, keptDrafter, pairBeside } from "specviz/run/controls.js";
 
 const OWN = "/models/large.gguf+/models/small.gguf";
 const config = {
@@ -63,4 +64,25 @@ test("another pair is called by its models", () => {
   assert.deepEqual(said(header("Other-2B", null), named), { target: "pair other" });
   assert.equal(pairBeside(header("Tiny", null), { ...config, pairs: { tiny: { target: ["Tiny", null] } } }), "another pair: Tiny pair");
   assert.equal(pairBeside(header("Unknown", null), config), "another pair: Unknown");
+});
+
+test("models that are named begin with their own drafter, and other weights of them change no choice", () => {
+  const named = { drafter: "ngram", pair: "other", models: "a/b+c/d", before: "a/b+none", isByHand: true };
+  assert.equal(keptDrafter(named), null);
+  assert.equal(keptDrafter({ ...named, before: "a/b+c/d" }), "ngram");
+  assert.equal(keptDrafter({ ...named, isByHand: false }), "ngram"); // an address may name a drafter as well
+  assert.equal(keptDrafter({ ...named, pair: "listed" }), "ngram");
+});
+
+test("a pair's drafters are offered, and one of them is chosen", () => {
+  const labels = [["Draft model", "model"], ["n-grams", "ngram"], ["None", "none"]];
+  const some = { drafterLabels: labels, drafters: { small: ["ngram", "none"], unknown: null } };
+  assert.deepEqual(drafterControl("small", "model", some), { choices: labels.slice(1), value: "ngram" });
+  assert.equal(drafterControl("small", "none", some).value, "none");
+  assert.deepEqual(drafterControl("unknown", "model", some), { choices: labels, value: "model" });
+});
+
+test("of a report the worst is told first", () => {
+  const told = ["good", "stop", "warning", "good"].map((level, place) => ({ level, place }));
+  assert.deepEqual(worstFirst(told).map(({ place }) => place), [1, 2, 0, 3]);
 });

@@ -388,8 +388,10 @@ def test_the_doctor_reads_no_folder_that_is_not_offered(client: Client) -> None:
             client.predict(pair, api_name="/doctor")
 
 
-def test_events_of_the_page_are_not_for_programs(site: Site) -> None:
-    for name in ("start", "halt", "examine", "list_pairs"):
+def test_events_of_the_page_are_not_for_programs(site: Site, client: Client) -> None:
+    with pytest.raises(ValueError, match="api_name"):
+        client.predict("{}", api_name="/run")
+    for name in ("start", "halt", "examine", "v2/run"):
         answer = site.post(f"/gradio_api/call/{name}", {"data": []})
         assert answer.status in (400, 404) and answer.json["detail"].endswith(".")
 

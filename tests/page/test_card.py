@@ -1,26 +1,25 @@
-"""What a link to the page shows: ours, never the template's, and never a forged address."""
+"""What a link to the page shows: ours, and never a forged address."""
 
 from __future__ import annotations
 
 import pytest
+from page_server import NOWHERE
 
-from specviz.page.security.answers import DESCRIPTION, PICTURE, TITLE, address_of, our_page
+from specviz.page.document import DESCRIPTION, TITLE, address_of, index_html
+from specviz.page.offer import offer_of, presets_of
+from specviz.page.public import PICTURE
 
-TEMPLATE = b"""<html><head><meta property="og:title" content="Gradio" />
-<meta
-  property="og:image"
-  content="https://example.org/header.jpg"
-/><meta name="twitter:creator" content="@Gradio" /><title>specviz</title></head></html>"""
+OFFER = offer_of("builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None)
 
 
 def test_the_card_is_ours() -> None:
-    page = our_page(TEMPLATE, "https://race.example", "x").decode()
-    assert "Gradio" not in page and "header.jpg" not in page and "<title>specviz" in page
+    page = index_html(OFFER, "https://race.example")
+    assert "radio.app" not in page and "<title>specviz" in page
     assert f'<meta property="og:title" content="{TITLE}">' in page
     assert f'<meta property="og:description" content="{DESCRIPTION}">' in page
-    picture = f"https://race.example/gradio_api/file={PICTURE}"
-    assert (f'<meta property="og:image" content="{picture}">' in page) == PICTURE.is_file()
-    assert "og:image" not in our_page(TEMPLATE, None, "x").decode()
+    picture = '<meta property="og:image" content="https://race.example/page/race.png">'
+    assert (picture in page) == PICTURE.is_file()
+    assert "og:image" not in index_html(OFFER, None)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +37,15 @@ def test_an_address_is_a_host_and_nothing_else(host: str, address: str | None) -
     assert address_of(scope) == address
 
 
-def test_module_names_stand_before_all_scripts_and_behind_the_base() -> None:
-    template = (
-        b'<html><head>\n<meta charset="utf-8" />\n<base href="./" />\n<script>1</script></head>'
-    )
-    page = our_page(template, None, "x").decode()
-    places = [page.index(part) for part in ("<base", "importmap", "isTimer", ">1</script>")]
+def test_module_names_stand_before_all_modules() -> None:
+    page = index_html(OFFER, None)
+    places = [page.index(part) for part in ('"importmap"', "modulepreload", 'type="module"')]
     assert places == sorted(places)
+
+
+def test_no_text_of_the_offer_can_end_its_element() -> None:
+    presets = presets_of("builtin")
+    hostile = "</script><script>alert(1)</script>@tools@card"
+    page = index_html({**OFFER, "pairs": {hostile: {}}}, None)
+    assert "alert(1)</script>" not in page and page.count("sv-tools") == 1
+    assert presets[0].prompt.replace('"', "&quot;").replace("'", "&#x27;") in page

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gradio as gr
 import pytest
 
-from specviz.core.registry import drafter_names
-from specviz.errors import PairError
+from specviz.errors import PairError, SpecvizError
+from specviz.page import doctor
 from specviz.page.choices import (
     OTHER,
     chosen_pair,
@@ -21,8 +20,8 @@ from specviz.page.choices import (
     pair_choices,
     pair_models,
 )
-from specviz.page.controls import defaults_of, make_controls
-from specviz.page.doctor import Doctor, connect_doctor, report_html
+from specviz.page.controls import defaults_of
+from specviz.page.doctor import Doctor, doctor_questions
 from specviz.pairs.table import named_pairs
 from specviz.worker.tasks import ExamineTask, Host
 
@@ -89,38 +88,23 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
     assert chosen_pair("owner/model+none", "", "", own="builtin") == "owner/model+none"
 
 
-def examining(known: dict[str, list[str]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The events that examine a pair which a visitor chose, and one that an address names, where
-    the doctor knows these drafters by pair."""
+def examining(known: dict[str, list[str]]) -> Callable[[dict[str, str]], dict[str, Any]]:
+    """The question about a pair, where the doctor knows these drafters by pair."""
 
     def run(task: ExamineTask) -> Iterator[Any]:
         yield {"verdict": "good", "summary": "", "findings": [], "drafters": known[task.pair]}
 
-    worker = SimpleNamespace(run=run, close=lambda: None)
-    with gr.Blocks() as page:
-        controls, report = make_controls("builtin")
-        connect_doctor(Doctor(worker), "builtin", gr.Button(), controls, report)  # type: ignore[arg-type]
-    chosen, named = (one.fn for one in page.fns.values() if one.fn is not None)
-    return chosen, named
-
-
-def test_a_late_answer_about_another_pair_narrows_no_choice() -> None:
-    """Whoever goes on to a pair that is not examined has its drafters at the end."""
-    chosen, _ = examining({})
-    for pair, offered in (("builtin", listed_drafters("builtin")), (OTHER, drafter_names())):
-        *_, (told, drafter, _) = chosen(pair, "", "", "usual", "head", "")
-        values = {value for _, value in drafter["choices"]}
-        assert told == "" and values == set(offered) and "value" not in drafter
+    worker: Any = SimpleNamespace(run=run, close=lambda: None)
+    (examine,) = doctor_questions(Doctor(worker), "builtin")
+    return lambda naming: examine({"target": "", "draft": "", "weights": "usual", **naming})
 
 
 def test_of_a_pair_that_must_be_fetched_the_page_says_how() -> None:
     """Nothing of its files can be read before, so the doctor is not asked."""
-    chosen, _ = examining({})
-    *_, (told, drafter, _) = chosen("qwen2.5-coder-1.5b", "", "", "usual", "ngram", "")
-    assert "1.6 GB" in told and "<code>python -m specviz fetch qwen2.5-coder-1.5b</code>" in told
-    assert {value for _, value in drafter["choices"]} == {"model", "ngram", "suffix"} | {
-        *("early-exit", "none")
-    }
+    told = examining({})({"pair": "qwen2.5-coder-1.5b"})
+    assert "1.6 GB" in told["summary"] and told["verdict"] == "warning"
+    assert told["fetch"] == "python -m specviz fetch qwen2.5-coder-1.5b"
+    assert set(told["drafters"]) == {"model", "ngram", "suffix", "early-exit", "none"}
 
 
 def test_a_pair_of_this_machine_offers_only_the_drafters_that_it_has(tmp_path: Path) -> None:
@@ -147,27 +131,26 @@ def test_a_pair_of_this_machine_offers_only_the_drafters_that_it_has(tmp_path: P
     assert listed_drafters("no pair") is None
 
 
-def test_models_that_are_named_begin_with_their_own_drafter(
+def test_of_models_that_are_named_the_page_hears_their_drafters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     alone, both = ["ngram", "early-exit", "none"], ["model", "ngram", "none"]
-    chosen, named = examining({"a/b+none": alone, "a/b+c/d": both, "a/b+c/d@4bit": both})
-    *_, (_, drafter, last) = chosen(OTHER, "a/b", "", "usual", "model", "")
-    assert drafter["value"] == "ngram"  # the target alone has no draft model
-    *_, (_, drafter, last) = chosen(OTHER, "a/b", "c/d", "usual", "ngram", last)
-    assert drafter["value"] == "model"
-    *_, (_, drafter, last) = chosen(OTHER, "a/b", "c/d", "4bit", "ngram", last)
-    assert "value" not in drafter, "other weights of the same models change no choice"
-    *_, (_, drafter, _) = named(OTHER, "a/b", "c/d", "usual", "ngram", "")
-    assert "value" not in drafter, "an address may name a drafter as well"
+    examine = examining({"a/b+none": alone, "a/b+c/d": both, "a/b+c/d@4bit": both})
+    told = examine({"pair": OTHER, "target": "a/b"})
+    assert (told["models"], told["fetch"]) == ("a/b+none", None)
+    assert told["drafters"][0] == "ngram" and "model" not in told["drafters"]
+    told = examine({"pair": OTHER, "target": "a/b", "draft": "c/d"})
+    assert (told["drafters"], told["models"]) == (both, "a/b+c/d")
+    told = examine({"pair": OTHER, "target": "a/b", "draft": "c/d", "weights": "4bit"})
+    assert told["models"] == "a/b+c/d", "other weights of the same models change no choice"
+    with pytest.raises(PairError, match="Name a target"):
+        examine({"pair": OTHER})
 
 
-def test_a_report_is_text_with_the_worst_first() -> None:
-    findings = [
-        {"level": "good", "topic": "size", "sentence": "fine."},
-        {"level": "stop", "topic": "name", "sentence": "<img src=x onerror=alert(1)>"},
-    ]
-    html = report_html({"verdict": "stop", "summary": "<b>no</b>", "findings": findings})
-    assert "<img" not in html and "<b>no" not in html
-    assert html.index("&lt;img") < html.index("fine.")
+def test_no_more_visitors_wait_for_the_doctor_than_there_are_threads_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "MOST_WAITING", 0)
+    with pytest.raises(SpecvizError, match="choose this one again"):
+        examining({})({"pair": "builtin"})

@@ -17,9 +17,9 @@ from specviz import Settings, Trace, race
 from specviz.core.engine_choice import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
+from specviz.page.failures import answering
 from specviz.page.questions import NOT_PARTED, TOO_LONG, question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.security.blocks import answering
 from specviz.worker.client import LocalWorker
 
 

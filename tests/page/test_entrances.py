@@ -99,7 +99,7 @@ def fields_of(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-FUNCTIONS = {
+QUESTIONS = {
     "missed": ("run", "seq"),
     "begin_sweep": ("naming", "prompts", "drafters", "gammas", "temperatures", "length", "seconds"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
@@ -107,19 +107,41 @@ FUNCTIONS = {
     "begin_rerun": ("run", "trace"),
     "ask_job": ("id",),
     "end_job": ("id",),
+    "stop": ("session",),
     "loading": ("id",),
+    # Without a wrong pair, the doctor would examine the right one every time.
+    "examine": ("target", "draft", "weights"),
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_server_functions(site: Site, name: str) -> None:
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions(site: Site, name: str) -> None:
     @examples(COUNT)
-    @given(asked=st.one_of(fields_of(*FUNCTIONS[name]), VALUES))
+    @given(asked=st.one_of(fields_of(*QUESTIONS[name]), VALUES))
     def check(asked: Any) -> None:
-        body = {"data": asked, "fn_name": name, "session_hash": "x", "component_id": player}
-        check_question(site.post("/gradio_api/component_server", dumped(body)))
+        check_question(site.post(f"/ask/{name}", dumped(asked)))
 
-    player = next(one._id for one in site.page.blocks.values() if one.elem_id == "player")
+    check()
+
+
+def test_no_question_is_left_out(site: Site) -> None:
+    paths = [route.path for route in site.page.routes if hasattr(route, "path")]
+    assert {path[5:] for path in paths if path.startswith("/ask/")} == set(QUESTIONS)
+
+
+def test_wishes_for_a_run(site: Site) -> None:
+    """What the page sends in one text: anything else is told as one sentence."""
+    usual = {"session": "odd", "prompt": "the cat", "pair": "builtin", "lanes": "one"}
+
+    @examples(COUNT)
+    @given(wish=st.one_of(fields_of("session", "prompt", "pair", "lanes", *NAMES[2:]), VALUES))
+    def check(wish: Any) -> None:
+        asked = json.dumps({**usual, **wish} if isinstance(wish, dict) else wish)
+        begun = site.post("/gradio_api/call/run", {"data": [asked]})
+        check_answer(begun)
+        if begun.status == 200:
+            check_stream(site, f"/gradio_api/call/run/{begun.json['event_id']}")
+
     check()
 
 
@@ -147,9 +169,9 @@ def test_envelopes(site: Site, path: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("path", ["component_server", "queue/join", "call/v2/race", "login"])
+@pytest.mark.parametrize("path", ["ask", "queue/join", "call/v2/race", "login"])
 def test_bytes_that_are_no_json(site: Site, path: str) -> None:
-    where = "/login" if path == "login" else f"/gradio_api/{path}"
+    where = {"login": "/login", "ask": "/ask/missed"}.get(path, f"/gradio_api/{path}")
 
     @examples(COUNT)
     @given(raw=st.binary(max_size=200), kind=st.sampled_from(["application/json", "text/x"]))
@@ -194,7 +216,7 @@ def check_stream(site: Site, path: str) -> None:
 
 
 def test_events_of_the_page_by_number(site: Site) -> None:
-    events = len(site.page.fns)
+    events = len(site.page.guard.programs)
     numbers = st.integers(-2, events + 2)
     plain = st.one_of(SCALARS, st.lists(TEXTS, max_size=3))
     turn = iter(range(10**9))
@@ -277,16 +299,30 @@ def test_files(site: Site, packed: bool, tmp_path_factory: Any) -> None:
     check()
 
 
+def wish_of(site: Site) -> dict[str, Any]:
+    """What the page would send for a run, as it begins."""
+    return {"session": "by hand", "prompt": "the cat", **site.offer()["defaults"]}
+
+
+def run_of(site: Site, wish: Any) -> str:
+    """All that comes of a wish for a run."""
+    begun = site.post("/gradio_api/call/run", {"data": [json.dumps(wish)]})
+    assert begun.status == 200, begun
+    return site.get(f"/gradio_api/call/run/{begun.json['event_id']}").body.decode()
+
+
 def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
     """A caller's mistake is called one: "not your fault" would send them looking elsewhere."""
-    number = next(n for n, one in site.page.fns.items() if one.name == "start")
-    for data in ([], ["the cat"], [None] * 40):
-        session = f"short{len(data)}"
-        site.post(
-            "/gradio_api/queue/join", {"fn_index": number, "session_hash": session, "data": data}
-        )
-        said = site.get(f"/gradio_api/queue/data?session_hash={session}").body.decode()
+    for wish in ({}, {"prompt": "the cat"}, [], 7, {**wish_of(site), "pair": "nobody/nothing"}):
+        said = run_of(site, wish)
         assert NOT_OURS in said or "is no text" in said or "not offered" in said
+        assert FAILED not in said
+    for data in ([], [None] * 40, [7], ["no JSON"]):
+        begun = site.post("/gradio_api/call/run", {"data": data})
+        said = begun.body.decode()
+        if begun.status == 200:
+            said = site.get(f"/gradio_api/call/run/{begun.json['event_id']}").body.decode()
+        assert NOT_OURS in said or "is missing" in said or "at most" in said
         assert FAILED not in said
     for name, asked in (("missed", {"run": "", "seq": "x"}), ("ask_job", {})):
         answer = site.question(name, asked)
@@ -294,11 +330,7 @@ def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
 
 
 def test_a_prompt_by_hand_meets_the_limit_of_the_page(site: Site) -> None:
-    number, start = next((n, one) for n, one in site.page.fns.items() if one.name == "start")
-    usual = [block.value for block in start.inputs]
-    body = {"fn_index": number, "session_hash": "long", "data": ["x" * 9000, *usual[1:]]}
-    site.post("/gradio_api/queue/join", body)
-    said = site.get("/gradio_api/queue/data?session_hash=long").body.decode()
+    said = run_of(site, {**wish_of(site), "prompt": "x" * 9000})
     assert "use up to 8000" in said and "rounds" not in said
 
 

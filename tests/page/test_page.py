@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import gradio as gr
 import pytest
 from filed import tokens
+from page_server import NOWHERE
 from toy_models import llama, pair_of, relative
 
 from scripts.record_presets import PAIRS, recorded_of
@@ -23,12 +23,12 @@ from specviz.page.controls import (
     DEFAULTS,
     LIMITS,
     checked_settings,
+    controls_of,
     defaults_of,
-    make_controls,
 )
 from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
-from specviz.page.player import presets_of
+from specviz.page.offer import offer_of, presets_of
 from specviz.page.queue import RunQueue
 from specviz.runs.trace import SCHEMA, event_dict
 from specviz.settings import CHOICES as ALL_CHOICES
@@ -323,9 +323,21 @@ def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
 def test_a_drafter_may_come_before_the_server_knows_the_pair() -> None:
     """A link names a pair and its drafter: whoever runs it at once is not refused by the choices
     of the pair that the page began with."""
-    with gr.Blocks():
-        drafter = make_controls("smollm2-135m")[0].settings["drafter"]
-    assert "model" not in [value for _, value in drafter.choices]
-    assert drafter.preprocess("model") == "model" and drafter.get_block_name() == "radio"
+    offered = {control["name"]: control for control in controls_of("smollm2-135m", None)}
+    assert "model" not in [value for _, value in offered["drafter"]["choices"]]
+    assert checked_settings({**DEFAULTS, "drafter": "model"}).drafter == "model"
     with pytest.raises(SettingsError, match="drafter"):
-        checked_settings({**DEFAULTS, "drafter": drafter.preprocess("modem")})
+        checked_settings({**DEFAULTS, "drafter": "modem"})
+
+
+def test_every_setting_has_one_control_with_the_value_that_the_page_begins_with() -> None:
+    offer = offer_of("builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None)
+    names = [control["name"] for control in offer["controls"]]
+    assert sorted(names) == sorted(offer["defaults"])
+    for control in offer["controls"]:
+        usual = offer["defaults"][control["name"]]
+        if "choices" in control:
+            assert usual in [value for _, value in control["choices"]], control["name"]
+        elif "limits" in control:
+            assert control["limits"][0] <= usual <= control["limits"][1], control["name"]
+    assert json.loads(json.dumps(offer)) is not None

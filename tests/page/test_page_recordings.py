@@ -18,8 +18,8 @@ from scripts.record_presets import MOST, PAIRS, recorded_of
 from specviz import Trace
 from specviz.page import files as reading
 from specviz.page.files import FileReader, find_recordings
-from specviz.page.look import RECORDINGS
-from specviz.page.player import QUESTIONS, folder_of, presets_of
+from specviz.page.offer import QUESTIONS, folder_of, presets_of
+from specviz.page.public import RECORDINGS
 from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))

@@ -21,7 +21,7 @@ from specviz.core.engine_choice import eager_only
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
-from specviz.page.player import QUESTIONS, folder_of
+from specviz.page.offer import QUESTIONS, folder_of
 from specviz.page.questions import read_run
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import spread, uncertainty

@@ -13,6 +13,7 @@ from specviz.runs.html import PAGE, first_modules, imports
 # what wires the rooms together. Types, which no browser reads, may come from anywhere.
 ROOMS = [
     ".",
+    "controls",
     "choose",
     "stage",
     "compare",

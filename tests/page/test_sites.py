@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from page_server import Site, served
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
 from scripts.browsers import chromium
 from specviz.page.probes import HEALTH
 from specviz.page.security.addresses import Sites
-from specviz.page.security.answers import security_headers, strict_cookie
+from specviz.page.security.answers import security_headers
+from specviz.page.security.password import Password
 from specviz.page.security.requests import Refused
 
 FRIEND = "https://friend.example"
@@ -91,7 +93,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
         page.goto(own + HEALTH)  # an address of this site that asks for nothing more by itself
         page.evaluate(SIGN_IN, own)
         assert page.evaluate(RUN, own) is True
-        begun = site.page._queue.events_recorded
+        begun = site.page.get_blocks()._queue.events_recorded
         for other in ("evil.example", "evil.page.example", "page.example", "127.0.0.1"):
             page.goto(f"http://{other}:{elsewhere}/")
             assert page.title() == "another site"
@@ -99,7 +101,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
         # A name that now leads here is no name of this page.
         answer = page.goto(f"http://rebound.example:{site.port}/")
         assert answer.status == 403 and "SPECVIZ_ORIGINS" in answer.text()
-        assert site.page._queue.events_recorded == begun
+        assert site.page.get_blocks()._queue.events_recorded == begun
     finally:
         context.close()
 
@@ -122,7 +124,7 @@ def test_a_site_that_the_operator_names_may_use_the_page(site: Site) -> None:
     ask = {"Origin": FRIEND, "Access-Control-Request-Method": "POST"}
     allowed = site.ask("OPTIONS", "/gradio_api/call/generate", headers=ask)
     assert allowed.status == 204 and "POST" in allowed.headers["access-control-allow-methods"]
-    read = site.get("/theme.css", {"Origin": FRIEND})
+    read = site.get("/style.css", {"Origin": FRIEND})
     assert read.status == 200
     for answer in (allowed, read):
         assert answer.headers["access-control-allow-origin"] == FRIEND
@@ -177,17 +179,19 @@ def test_behind_a_proxy_the_page_is_the_name_that_visitors_see() -> None:
 @pytest.mark.parametrize(
     ("framed", "https", "expected"),
     [
-        (False, False, b"a=b; SameSite=lax; Secure"),
-        (True, True, b"a=b; SameSite=None; Secure"),
+        (False, False, "HttpOnly; Path=/; SameSite=lax"),
+        (False, True, "HttpOnly; Path=/; SameSite=lax; Secure"),
+        # A browser sends none to a frame over plain HTTP.
+        (True, False, "HttpOnly; Path=/; SameSite=lax"),
+        (True, True, "HttpOnly; Path=/; SameSite=none; Secure"),
     ],
 )
 def test_a_cookie_goes_to_other_sites_only_in_their_frames(
-    framed: bool, https: bool, expected: bytes
+    framed: bool, https: bool, expected: str
 ) -> None:
-    given = b"a=b; SameSite=None; Secure"
-    assert strict_cookie(given, framed=framed, https=https) == expected
-    plain = strict_cookie(b"a=secure; SameSite=lax", framed=framed, https=https)
-    assert plain == b"a=secure; SameSite=lax" + (b"; Secure" if https else b"")
+    response = Response()
+    Password("somebody", "sesame", is_framed=framed).sign_in(response, https=https)
+    assert response.headers["set-cookie"].split("; ", 1)[1] == expected
 
 
 def test_a_space_serves_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +202,7 @@ def test_a_space_serves_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert admitted(space, host=own) and admitted(space, host=own, origin=f"https://{own}")
     assert admitted(space, host=own, origin="https://huggingface.co")
     assert not admitted(space, host=own, origin="https://evil.hf.space")
-    policy = security_headers("x", space.frames)["content-security-policy"]
+    policy = security_headers(frames=space.frames)["content-security-policy"]
     assert policy.endswith("frame-ancestors 'self' https://*.hf.space https://huggingface.co")
 
 

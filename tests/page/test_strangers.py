@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import socket
 import threading
 import time
-from asyncio import Queue as AsyncQueue
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gradio.queueing import Queue
-from gradio.server_messages import ProcessCompletedMessage
 from page_server import Answer as Got
 from page_server import Site, served
 from waiting import until
 
 from specviz import race
-from specviz.page.security import answers, blocks
+from specviz.page.security import answers, sessions
 from specviz.page.security.answers import LOST, Answer
-from specviz.page.security.blocks import HeardQueue
 from specviz.page.security.requests import with_id
 from specviz.runs.recording import MOST_UNPACKED
 from specviz.variables import MOST_PER_CLIENT
@@ -62,8 +58,19 @@ def site() -> Iterator[Site]:
 def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No stranger of an earlier test is remembered in the next one."""
     yield
-    for session in list(site.page._queue._silent):
-        site.page._queue._forget(session)
+    known = site.page.guard.sessions
+    loop = site.page.get_blocks().server.servers[0].get_loop()
+    for name in list(known._sessions):
+        loop.call_soon_threadsafe(known.forget, name)
+    assert until(lambda: not known.unfinished and nothing_is_kept(site))
+
+
+def nothing_is_kept(site: Site) -> bool:
+    """Whether neither the page nor Gradio knows an event or its results."""
+    queue = site.page.get_blocks()._queue
+    known = site.page.guard.sessions
+    kept = (queue.event_ids_to_events, queue.pending_messages_per_session)
+    return not any((*kept, queue.pending_event_ids_session, known._sessions, known._events))
 
 
 def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
@@ -101,9 +108,9 @@ def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
 LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside of JSON
 
 
-@pytest.mark.parametrize("path", ["/gradio_api/component_server", "/files/html"])
+@pytest.mark.parametrize("path", ["/ask/missed", "/files/html"])
 def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> None:
-    kind = "application/json" if "api" in path else "application/octet-stream"
+    kind = "application/json" if "ask" in path else "application/octet-stream"
     body = LARGEST[: MOST_UNPACKED if kind != "application/json" else None]
     site.file("html", b"{}")  # the reading process is there
 
@@ -135,20 +142,20 @@ def read(site: Site, begun: Got) -> str:
 def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, before = site.page._queue, PACED.begun
+    before = PACED.begun
+    known = site.page.guard.sessions
     begun = [begin(site, f"10.0.{number}.1") for number in range(25)]
     assert read(site, begun[-1]).startswith("event: complete")
     # The server forgets a stream just after its last word.
-    assert until(lambda: len(queue.event_ids_to_events) == 24)
+    assert until(lambda: known.unfinished == 24)
     assert PACED.begun == before + 1
-    monkeypatch.setattr(blocks, "PATIENCE", 0.1)
+    monkeypatch.setattr(sessions, "PATIENCE", 0.1)
     late = begin(site, "10.0.0.2").json["event_id"]
-    assert until(lambda: late not in queue.event_ids_to_events)
+    assert until(lambda: late not in known._events)
     assert LOST in site.get(f"/gradio_api/call/generate/{late}").body.decode()
     assert all(read(site, one).startswith("event: complete") for one in begun[:-1])
-    for held in (queue.event_ids_to_events, queue.pending_messages_per_session, queue._silent):
-        assert until(lambda held=held: not held)
-    assert not queue.pending_event_ids_session and PACED.begun == before + 25
+    assert until(lambda: nothing_is_kept(site))
+    assert PACED.begun == before + 25
 
 
 def test_one_client_has_a_share_of_the_events(site: Site) -> None:
@@ -162,52 +169,48 @@ def test_one_client_has_a_share_of_the_events(site: Site) -> None:
 
 
 def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MOST_EVENTS", 10)
+    monkeypatch.setattr(sessions, "MOST_EVENTS", 10)
     last: list[str] = []
     runs = [begin(site, f"10.2.0.{number}", tokens=120) for number in range(2)]
     visitors = at_once([lambda one=one: last.append(read(site, one)) for one in runs])
     number = 0
     while number < 30 or any(visitor.is_alive() for visitor in visitors):
         number += 1
-        asked = {"data": [], "fn_index": 0, "session_hash": f"new{number}"}
+        asked = {"data": ["no pair"], "fn_index": 2, "session_hash": f"new{number}"}
         site.post("/gradio_api/queue/join", asked, from_address(f"10.3.{number % 250}.1"))
-        assert len(site.page._queue.event_ids_to_events) <= 10
+        assert site.page.guard.sessions.unfinished <= 10
     assert [one.split("\n")[0] for one in last] == ["event: complete"] * 2
-
-
-def test_what_nobody_reads_takes_no_more_than_some_bytes(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that opens a stream and takes nothing of it loses it first."""
-    monkeypatch.setattr(blocks, "MOST_UNREAD", 100)
-    queue = HeardQueue(Queue(True, 1, 1, None, site.page))
-    message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
-
-    async def send() -> None:
-        for session, count in (("prompt", 3), ("slow", 300)):
-            queue.pending_messages_per_session[session] = AsyncQueue()
-            event = SimpleNamespace(session_hash=session, alive=True, _id=session)
-            with queue.listening(session):
-                for _ in range(count):
-                    queue.send_message(event, message)  # type: ignore[arg-type]
-                    inboxes = queue.pending_messages_per_session.values()
-                    assert sum(one.qsize() for one in inboxes) <= 100
-                queue.pending_event_ids_session[session] = {session}
-
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, send()).result()
-    assert list(queue.pending_messages_per_session) == ["prompt"]
 
 
 def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a page keeps what the last crowd sent for as long as it is idle."""
-    monkeypatch.setattr(blocks, "PATIENCE", 0.1)
-    queue = site.page._queue
+    monkeypatch.setattr(sessions, "PATIENCE", 0.1)
     for number in range(5):
         begin(site, f"10.6.{number}.1")
-    assert until(lambda: not (queue.event_ids_to_events or queue.pending_messages_per_session))
+    assert until(lambda: nothing_is_kept(site))
+
+
+def test_whoever_leaves_amid_a_run_ends_it_and_leaves_nothing(site: Site) -> None:
+    begun = begin(site, "10.7.0.1", tokens=400)
+    before = PACED.over
+    with socket.create_connection((site.host, site.port)) as plug:
+        path = f"/gradio_api/call/generate/{begun.json['event_id']}"
+        plug.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        while b"event: generating" not in plug.recv(65536):
+            pass
+    assert until(lambda: PACED.over == before + 1)
+    assert until(lambda: nothing_is_kept(site))
+
+
+def test_many_events_at_once_hold_no_thread_and_keep_nobody_out(site: Site) -> None:
+    """An event that waits for its reader has a place in Gradio, and there are enough of them."""
+    silent = [begin(site, f"10.8.{number}.1") for number in range(100)]
+    assert {one.status for one in silent} == {200}
+    began = time.monotonic()
+    assert read(site, begin(site, "10.9.0.1")).startswith("event: complete")
+    assert time.monotonic() - began < sessions.PATIENCE / 2
 
 
 def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +220,7 @@ def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(60)
 
     async def stream() -> Any:
-        answer = Answer(with_id({"type": "http", "scheme": "http", "headers": []}), never, ())
+        answer = Answer(with_id({"type": "http", "scheme": "http", "headers": []}), never, {})
         answer._started = True
         await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
         return await answer.watched(never)()

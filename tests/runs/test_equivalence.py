@@ -19,10 +19,10 @@ from specviz.inspect.prove import draw_continuations
 from specviz.lanes import LANES
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions
+from specviz.page.failures import answering
 from specviz.page.jobs import Run
 from specviz.page.questions import question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.security.blocks import answering
 from specviz.worker.client import LocalWorker
 
 SETTINGS = Settings(gamma=3, temperature=1.0, seed=3, max_new_tokens=8)

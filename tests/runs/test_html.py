@@ -16,10 +16,10 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.files import FileReader
-from specviz.page.look import RECORDINGS
+from specviz.page.public import RECORDINGS
 from specviz.runs.charts import all_figures
 from specviz.runs.charts_page import charts_html
-from specviz.runs.html import embedded_html, imports, standalone_html
+from specviz.runs.html import SERVED, embedded_html, imports, standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
 
@@ -62,7 +62,7 @@ def test_every_module_is_inside_under_the_name_that_others_import() -> None:
     found = re.search(r'<script type="importmap">(.*?)</script>', page)
     assert found
     packed = json.loads(found.group(1))["imports"]
-    mine = {name: others for name, others in imports().items() if "/choose/" not in name}
+    mine = {name: others for name, others in imports().items() if not name.startswith(SERVED)}
     assert packed.keys() == mine.keys()
     for name, others in mine.items():
         assert others <= packed.keys(), name

@@ -1,7 +1,7 @@
 // The view "Choose": which drafter, which gamma, is it worth it. It lies over the whole page.
 
 import { controlsFor, queryOf } from "specviz/run/address.js";
-import { element, find, pause } from "specviz/dom/dom.js";
+import { element, find } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/recordings.js";
 import { Advice, worded } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
@@ -10,8 +10,6 @@ import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
 import { plural } from "specviz/words/words.js";
 
-const SETTING_TAKES = 5000; // ms
-const NOT_SET = "The settings could not be set: choose them in the settings and press Run.";
 const BUSY = "The settings are set: press Run once this run is over.";
 const FRAME = `
   <header class="sc-head">
@@ -184,18 +182,12 @@ export class ChooseView {
     return controlsFor({ preset: null, prompt: String(address.state.values[0]), settings }, config);
   }
 
-  /** Race with a row of the sweep, once the controls hold it. @param {Configuration} best */
-  async #use(best) {
-    const { address, choosing, notice, session, shell } = this.#page;
-    const wanted = this.#valuesFor(best);
-    const isHeld = () => wanted.every((value, i) => value == null || value === address.state.values[i]);
-    choosing.wanted = wanted;
+  /** Race with a row of the sweep, which the controls then say. @param {Configuration} best */
+  #use(best) {
+    const { controls, notice, session, shell } = this.#page;
     this.#dialog.close();
-    shell.adopt();
-    const until = performance.now() + SETTING_TAKES;
-    while (!isHeld() && performance.now() < until) await pause(20);
-    if (!isHeld()) notice.show(NOT_SET, true);
-    else if (session.busy) notice.show(BUSY);
+    controls?.adopt(this.#valuesFor(best));
+    if (session.busy) notice.show(BUSY);
     else shell.run();
   }
 

@@ -1,5 +1,4 @@
-// What this tab keeps when the page is loaded anew (Gradio does so by itself once it has found the server
-// again), and what this browser remembers for another visit. Storage may be forbidden, and too small.
+// What this tab keeps when the page is loaded anew, and what this browser remembers for another visit. Storage may be forbidden, and too small.
 
 export const SWEEP = "specviz-sweep";
 

@@ -38,7 +38,7 @@ export function readAddress(search, config) {
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
     reading: take("reading", (mode) => ["marks", "text"].includes(mode)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
-    view: query.get("view"), // Gradio has views of its own
+    view: query.get("view"),
   };
   return { ...asked, settings, wrong };
 }

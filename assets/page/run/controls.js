@@ -132,7 +132,21 @@ function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
 export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
   const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
   const value = drafter !== null && offered.includes(drafter) ? drafter : offered[0];
-  return { __type__: "update", choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
+  return { choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
+}
+
+/**
+ * Which drafter stays chosen, if the pair has it, when the doctor has looked at models; null where the
+ * pair's own begins. Only models that a hand has just named begin anew: other weights of the same are none.
+ * @param {object} found
+ * @param {string} found.drafter  that is chosen
+ * @param {string} found.pair
+ * @param {string} found.models  that were examined
+ * @param {string} found.before  that were examined before
+ * @param {boolean} found.isByHand  whether a hand has chosen them, and not an address
+ */
+export function keptDrafter({ drafter, pair, models, before, isByHand }) {
+  return isByHand && pair === OTHER && models !== before ? null : drafter;
 }
 
 /** @param {Settings} settings */

@@ -13,9 +13,6 @@ const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
 const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
-// Gradio asks as often, and loads the page anew when the server answers, which would end a run that
-// somebody had started meanwhile.
-const RELOAD_WITHIN = 5000; // ms
 const CROWDED = "The server is busy: your run is in line.";
 const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
@@ -47,6 +44,7 @@ export class Session {
   #on;
   #store;
   #lost = false; // the connection, while a run was under way
+  #refusals = 0; // runs that the server has not taken
   #showings = 0; // a recording that arrives after something else was shown is not shown
 
   /**
@@ -148,7 +146,7 @@ export class Session {
    * @param {string | null} [name] of the recording
    */
   show(trace, origin = "RECORDED", name = null) {
-    const { address, shell, timeline } = this.#page;
+    const { address, controls, shell, timeline } = this.#page;
     this.#showings += 1;
     if (this.busy) {
       this.busy = false;
@@ -163,7 +161,7 @@ export class Session {
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
-    if (origin.includes(FROM_FILE)) shell.adopt(); // prompt and settings of a run that is opened again
+    if (origin.includes(FROM_FILE)) controls?.adopt(this.controls); // prompt and settings of a run that is opened again
   }
 
   /**
@@ -185,12 +183,20 @@ export class Session {
 
   /** Whoever pressed Run gets an answer, even from a server that has gone. */
   async awaitRun() {
-    const before = this.run;
+    const { run: before } = this;
+    const refusals = this.#refusals;
+    const isAwaited = () => this.run === before && this.#refusals === refusals;
     await pause(CROWDED_AFTER);
-    if (this.run !== before) return;
+    if (!isAwaited()) return;
     this.#page.notice.wait(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#page.notice.wait(SLOW); });
-    if (!isThere && this.run === before) this.#reconnect();
+    const isThere = await this.#isServerThere(() => { if (isAwaited()) this.#page.notice.wait(SLOW); });
+    if (!isThere && isAwaited()) this.#reconnect();
+  }
+
+  /** The server has not taken a run. @param {string} sentence */
+  refuse(sentence) {
+    this.#refusals += 1;
+    this.#page.notice.show(sentence, true);
   }
 
   #begin() {
@@ -245,7 +251,6 @@ export class Session {
     this.#lost = true;
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
-    await pause(RELOAD_WITHIN);
     if (this.run === before && !this.busy) this.#page.notice.show(BACK);
   }
 

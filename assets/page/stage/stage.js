@@ -222,7 +222,7 @@ export class Quiz {
 
   /** Ask the next question or the one before, on the stage. @param {1 | -1} by */
   async go(by) {
-    const { session, notice, view, shell, stage } = this.#page;
+    const { controls, session, notice, view, stage } = this.#page;
     if (!this.hasQuestions) return;
     if (session.busy) {
       notice.show(BUSY);
@@ -240,7 +240,7 @@ export class Quiz {
       return;
     }
     view.closePanel();
-    shell.adopt();
+    controls?.adopt(session.controls);
     stage.ask({ text: ask(run, beside), answers, short: LETTERS, reveal: () => reveal(run, beside) });
   }
 }

@@ -11,11 +11,9 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from gradio.data_classes import _StaticFiles
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
@@ -25,9 +23,11 @@ from ...variables import ORIGINS
 from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"
-FILE = API + "file="
 FILES = "/files/"
 """Below it visitors' files are read, by what they are to be read as."""
+
+QUESTION_PATH = "/ask/"
+"""Below it the page asks, by the name of the question."""
 
 MOST_BYTES = {
     TRACE: MOST_PACKED,
@@ -36,19 +36,17 @@ MOST_BYTES = {
 }
 """What a file may be read as, and the bytes that it may then have."""
 
-OPEN = re.compile(
-    r"/|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|logout)/?"
-    r"|/(assets|static)/[\w./-]+"
-    r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
+PUBLIC = re.compile(
+    r"/|/(config|style\.css|favicon\.ico|robots\.txt|logout|api)/?"
+    r"|/(page|recordings)/[\w./-]+"
+    r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|startup-events"
     r"|queue/status|(?P<session>queue/data)|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/(?P<event>\w{1,64})"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep|run)/(?P<event>\w{1,64})"
 )
-"""The addresses that may be read, besides files. Gradio itself would start any event by its name,
-also the page's own."""
+"""The addresses that may be read. Gradio has more."""
 
 SIGN_IN = re.compile(
-    r"/|/(login|theme\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?"
-    r"|/(assets|static)/.+"
+    r"/|/(login|style\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?|/page/fonts/.+"
 )
 """What the sign-in page and Gradio's own start need: nothing else answers before a visitor has
 signed in."""
@@ -71,9 +69,10 @@ TOOL_POST = Post(TOOLS, SMALL)
 _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
-    Post(re.compile(API + "component_server/?"), QUESTION, QUESTIONS),
+    Post(re.compile(QUESTION_PATH + r"\w{1,64}"), QUESTION, QUESTIONS),
     Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, VALUES, begins=True),
-    Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
+    Post(re.compile(API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
+    Post(re.compile(API + "(call/run|queue/join)"), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
     *(Post(re.compile(FILES + form), most + 1, reads=form) for form, most in MOST_BYTES.items()),
@@ -89,7 +88,7 @@ def path_of(scope: Scope) -> str:
 
 def stream_of(path: str, query: bytes) -> str | None:
     """The session or the event whose results are read here; None at any other address."""
-    found = OPEN.fullmatch(path)
+    found = PUBLIC.fullmatch(path)
     if found is None or not found["session"]:
         return found and found["event"]
     return parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])[0]
@@ -97,23 +96,7 @@ def stream_of(path: str, query: bytes) -> str | None:
 
 def is_readable(path: str) -> bool:
     """Whether this address may be read."""
-    if path.startswith(FILE):
-        return is_public(path[len(FILE) :])
-    return bool(OPEN.fullmatch(path)) and ".." not in path
-
-
-def is_public(name: str) -> bool:
-    """Whether this is the name of a public file, after links and dots in it are resolved.
-
-    Gradio itself would also fetch addresses, and send every file in its cache.
-    """
-    path = Path(name)
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, ValueError):
-        return False
-    public = any(real.is_relative_to(one) for one in _StaticFiles.all_paths)
-    return public and path.is_absolute() and real.is_file() and not path.name.startswith(".")
+    return bool(PUBLIC.fullmatch(path)) and ".." not in path
 
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 import orjson
 
-from .requests import MOST_ARGUMENTS, Refused, is_plain
+from .requests import MOST_ARGUMENTS, NOT_OURS, Refused, is_plain
 
 ELSEWHERE = {
     "content": "prompt",
@@ -65,14 +65,12 @@ LIKE = 0.6  # how alike two names must be for one to be told in the place of the
 _CALL = re.compile(r"/gradio_api/call/(?P<named>v2/)?(?P<endpoint>\w+)/?")
 
 
-def check_fields(
-    path: str, raw: bytes, programs: Mapping[str, Signature], names: Mapping[int, str]
-) -> None:
+def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> None:
     """Raise `Refused` if the body of a call has a field that does not exist, lacks one, or has one
     with a value that none can have. Other requests, and what is no JSON, are not looked at.
 
     The body is an object of fields, or has a list of values in their order as "data". programs: the
-    endpoints for programs by name, with their parameters. names: of events, by "fn_index".
+    parameters of endpoints by name, in the order of their numbers, which "fn_index" gives.
     """
     try:
         body = orjson.loads(raw)
@@ -85,22 +83,27 @@ def check_fields(
     endpoint = ""
     if call:
         endpoint = call["endpoint"]
-    elif isinstance(number, int):
-        endpoint = names.get(number, "")
+    elif isinstance(number, int) and 0 <= number < len(programs):
+        endpoint = list(programs)[number]
     if endpoint not in programs:
         return
     parameters = programs[endpoint].parameters
     given = body
+    is_short = False
     if not (call and call["named"]):
         values = body.get("data", [])
         if not isinstance(values, list):
             return
         if len(values) > len(parameters):
             raise Refused(400, _TOO_MANY.format(endpoint, len(parameters), len(values)))
+        # Gradio's clients send all of them, and the page its one.
+        is_short = not call and len(values) < len(parameters)
         given = dict(zip(parameters, values, strict=False))
     fault = _fault(given, endpoint, parameters)
     if fault is not None:
         raise Refused(400, fault)
+    if is_short:
+        raise Refused(400, NOT_OURS)
 
 
 def _fault(

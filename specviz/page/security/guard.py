@@ -1,4 +1,4 @@
-"""The middleware between the network and Gradio.
+"""What stands between the network and the page's application.
 
 It decides which addresses exist and how large a request may be, asks for the password, adds headers
 to every answer, and replaces the details of failures by sentences.
@@ -6,31 +6,24 @@ to every answer, and replaces the details of failures by sentences.
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import logging
 import re
-import time
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Mapping
+from inspect import Signature
+from typing import TYPE_CHECKING
 
-from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...logs import REQUEST, brief
-from ...variables import AUTH, MCP
+from ...logs import brief
 from ..probes import probed
 from .addresses import (
     API,
     LOGIN,
     POSTS,
     PREFLIGHT,
-    SIGN_IN,
     TOOL_POST,
     TOOLS,
     Post,
@@ -39,53 +32,53 @@ from .addresses import (
     path_of,
     stream_of,
 )
-from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
-from .blocks import check_libraries
+from .answers import END, LOST_BY_CLIENT, LOST_BY_PROGRAM, NOTHING, Answer
 from .fields import check_fields
-from .requests import NOT_OURS, Bodies, Refused, check, client_of, with_id
+from .listener import Listener
+from .password import WRONG, Password
+from .requests import NOT_OURS, Bodies, Refused, check, client_of, note, with_id
+
+if TYPE_CHECKING:
+    from ..files import FileReader
+    from ..queue import RunQueue
 
 log = logging.getLogger(__name__)
-
-NO_TOOLS = (
-    "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
-    "Install it with 'pip install -r requirements-mcp.txt'."
-)
-NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
-
-MOST_TRIES = 5  # of one address, without a pause
-PAUSE = 10.0  # seconds after which one more is allowed
-SLOWER = 0.5  # seconds that a try waits for each wrong one before it
-MOST_CLIENTS = 10_000  # that are remembered
-
-LOCKED = "This page has a password: sign in first."
-WRONG = "The name or the password is wrong."
-PAUSED = "The name or the password was wrong too often: wait a minute, then try again."
-HINT = f"After {MOST_TRIES} wrong attempts, wait a minute before the next one."
 
 _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 
-class GuardedApp(App):
-    """Gradio's application behind its guard, which also comes before Gradio's own middleware: that
-    would answer other sites by itself."""
-
-    guard: Middleware
-
-    def build_middleware_stack(self) -> ASGIApp:
-        self.user_middleware.insert(0, self.guard)
-        return super().build_middleware_stack()
-
-
 class Guard:
-    """The ASGI middleware. sites: which may use the page. tools: whether Gradio's MCP server is
-    on."""
+    """Answers requests, or has `app` answer them.
 
-    def __init__(self, app: ASGIApp, *, sites: Sites, tools: bool = False) -> None:
+    runs: the queue. reader: of visitors' files. password: None if there is none. policy: headers of
+    every answer. tools: whether Gradio's MCP server is on. programs: the parameters of endpoints by
+    name, in the order in which Gradio numbers them. shared: the address of Gradio's tunnel, if
+    there is one.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        runs: RunQueue,
+        reader: FileReader,
+        sites: Sites,
+        password: Password | None,
+        policy: Mapping[str, str],
+        tools: bool,
+    ) -> None:
+        self.programs: dict[str, Signature] = {}
+        self.shared: str | None = None
         self._app = app
+        self._runs = runs
+        self._reader = reader
         self._sites = sites
+        self._password = password
+        self._policy = policy
         self._tools = tools
         self._bodies = Bodies()
-        self._attempts = Attempts()
+        self._listener = Listener(app)
+        self.sessions = self._listener.sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # the page uses none
@@ -95,8 +88,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         scope = with_id(scope)
-        answer = Answer(scope, send, self._sites.frames)
-        before = REQUEST.set(answer.id)
+        note(scope)
+        answer = Answer(scope, send, self._policy)
         try:
             await self._answer(scope, receive, answer)
         except Refused as refused:
@@ -104,68 +97,82 @@ class Guard:
                 answer.added["retry-after"] = str(refused.retry)
             await answer.refuse(refused.status, str(refused))
         except Exception as error:
-            # Events and server functions handle their failures: here, the body was malformed.
             if scope["method"] == "POST":
                 log.info("a request was malformed: %s", brief(error))
                 await answer.refuse(400)
             else:
                 log.exception("a request failed")
                 await answer.refuse(500)
-        finally:
-            REQUEST.reset(before)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
+        headers = Headers(scope=scope)
+        path = path_of(scope)
         # A probe has no session, and may name any host.
-        told = probed(scope, getattr(page, "runs", None))
+        told = probed(scope, self._runs)
         if told is not None:
             await answer.give(told)
             return
-        answer.added |= self._sites.admit(headers, page.share_url)
+        answer.added |= self._sites.admit(headers, self.shared)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             answer.added |= PREFLIGHT if answer.added else {}
             await answer.give(Response(status_code=204))
             return
         post = self._wanted(scope["method"], path, headers)
-        check_signed_in(scope, path)
+        if self._password is not None:
+            self._password.check(scope, path)
         if post is None:
             await self._read(scope, receive, answer)
-            return
-        client, promised = client_of(scope), headers.get("content-length")
-        async with self._bodies.read(receive, post.most, promised, client) as raw:
-            if post.kind is not None:
-                if post.begins:
-                    check_fields(path, raw, page.programs, page.event_names)
-                check(raw, post.kind)
-            if post.reads is not None:
-                found = await run_in_threadpool(page.reader.answer, post.reads, raw)
-                await answer.give(Response(found, media_type="application/json"))
-            elif post is LOGIN:
-                answer.sentences = {400: WRONG}
-                await self._attempts.begin(client)
-                await self._pass(scope, receive, answer, raw)
-                if answer.status < 400:
-                    self._attempts.succeeded(client)
-            else:
-                with page._queue.arriving(client) if post.begins else nullcontext():
-                    await self._pass(scope, receive, answer, raw)
+        else:
+            await self._take(post, scope, receive, answer)
 
     async def _read(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         """Answer what brings nothing. A stream of results is read for as long as it lasts."""
-        queue, path = scope["app"].get_blocks()._queue, path_of(scope)
+        path = path_of(scope)
         name = stream_of(path, scope["query_string"])
-        session = None if name is None else queue.session_of(name)
-        if name is not None and session is None:
-            lost = LOST_BY_PAGE if path.startswith(API + "queue") else LOST_BY_PROGRAM
-            told = END if queue.has_read_all(name) else lost
+        if name is None:
+            await self._pass(scope, answer.watched(receive), answer.send)
+            return
+        session = self.sessions.session_of(name)
+        if session is None:
+            lost = LOST_BY_CLIENT if path.startswith(API + "queue") else LOST_BY_PROGRAM
+            told = END if self.sessions.has_read_all(name) else lost
             await answer.give(Response(told, media_type="text/event-stream"))
             return
-        with nullcontext() if session is None else queue.listening(session):
-            await self._pass(scope, receive, answer)
 
-    async def _pass(
-        self, scope: Scope, receive: Receive, answer: Answer, raw: bytes | None = None
-    ) -> None:
+        async def passed(receive: Receive, send: Send) -> None:
+            await self._pass(scope, receive, send)
+
+        await self._listener.read(passed, session, answer.watched(receive), answer.send)
+
+    async def _take(self, post: Post, scope: Scope, receive: Receive, answer: Answer) -> None:
+        """Answer a request with a body."""
+        client = client_of(scope)
+        promised = Headers(scope=scope).get("content-length")
+        path = path_of(scope)
+
+        async def passed(receive: Receive, send: Send) -> None:
+            await self._pass(scope, receive, send)
+
+        async with self._bodies.read(receive, post.most, promised, client) as raw:
+            if post.begins:
+                check_fields(path, raw, self.programs)
+            if post.kind is not None:
+                check(raw, post.kind)
+            received = answer.watched(receive, raw)
+            if post.reads is not None:
+                found = await run_in_threadpool(self._reader.answer, post.reads, raw)
+                await answer.give(Response(found, media_type="application/json"))
+            elif post.begins:
+                await self._listener.begin(passed, raw, client, received, answer.send)
+            elif post is LOGIN and self._password is not None:
+                answer.sentences = {400: WRONG}
+                async with self._password.attempt(client) as attempt:
+                    await passed(received, answer.send)
+                    attempt.is_right = answer.status < 400
+            else:
+                await passed(received, answer.send)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Gradio lets the site that `origin` names read the answer, and fails for most forms of
         # `range`, which may be ignored.
         kept = [
@@ -173,7 +180,7 @@ class Guard:
             for name, value in scope["headers"]
             if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
         ]
-        await self._app({**scope, "headers": kept}, answer.watched(receive, raw), answer.send)
+        await self._app({**scope, "headers": kept}, receive, send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
@@ -192,72 +199,3 @@ class Guard:
         if kind != wanted and (post.kind or post.reads):
             raise Refused(400, NOT_OURS)
         return post
-
-
-def check_signed_in(scope: Scope, path: str) -> None:
-    """Raise `Refused` if the page has a password, and this request came without it to anything but
-    the sign-in page."""
-    app: Any = scope["app"]
-    if app.auth is None or SIGN_IN.fullmatch(path):
-        return
-    cookies = Request(scope).cookies
-    names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
-    if not any(cookies.get(name) in app.tokens for name in names):
-        raise Refused(401, LOCKED)
-
-
-class Attempts:
-    """Counts wrong passwords by address: each makes the next try slower, and after `MOST_TRIES`
-    there is one more in every `PAUSE`."""
-
-    def __init__(self) -> None:
-        self._forgiven: dict[str, float] = {}  # when all tries of an address are
-
-    async def begin(self, client: str) -> None:
-        """Count a try, and wait. Raises `Refused` if there were too many."""
-        now = time.monotonic()
-        forgiven = max(now, self._forgiven.get(client, now))
-        spent = (forgiven - now) / PAUSE
-        if spent > MOST_TRIES - 1:
-            raise Refused(429, PAUSED, retry=int(PAUSE))
-        # Counted before it is known to be wrong, so that many at once gain nothing.
-        self._forgiven.pop(client, None)  # the one that tried last comes last
-        self._forgiven[client] = forgiven + PAUSE
-        if len(self._forgiven) > MOST_CLIENTS:
-            del self._forgiven[next(iter(self._forgiven))]
-        await asyncio.sleep(SLOWER * spent)
-
-    def succeeded(self, client: str) -> None:
-        """The try was right: forget the earlier ones."""
-        self._forgiven.pop(client, None)
-
-
-def guarded_options() -> dict[str, Any]:
-    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
-    check_libraries()
-    password = AUTH.read()
-    tools = _tools(password is not None)
-    # FastAPI's own pages load scripts from another host.
-    app = GuardedApp(
-        default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
-    )
-    app.guard = Middleware(Guard, sites=Sites.from_environment(), tools=tools)
-    return {
-        "_app": app,
-        "auth": password,
-        "auth_message": HINT if password else None,
-        "mcp_server": tools,
-        "show_error": False,
-        "max_file_size": "1b",
-        "enable_monitoring": False,
-        "strict_cors": True,
-    }
-
-
-def _tools(password: bool) -> bool:
-    if not MCP.read():
-        return False
-    if password or importlib.util.find_spec("mcp") is None:
-        log.warning(NOT_BOTH if password else NO_TOOLS)
-        return False
-    return True

@@ -10,11 +10,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal, TypeAlias
 from uuid import uuid4
 
 import orjson
-from gradio.context import LocalContext
 from pydantic import BaseModel, Field, TypeAdapter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Receive, Scope
@@ -46,20 +46,20 @@ def client_of(scope: Scope) -> str:
         return host
 
 
-def noted_client() -> str:
-    """The address of the request that Gradio is answering in this thread; empty without one. From
-    now on the log has its id: Gradio runs handlers of events outside of their requests."""
-    request = LocalContext.request.get(None)
-    scope = getattr(getattr(request, "request", request), "scope", None)
-    if not scope:
-        return ""
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""The address of the request that is being answered; empty without one."""
+
+
+def note(scope: Scope) -> None:
+    """From now on a job knows the address of this request, and the log its id: Gradio runs events
+    outside of their requests."""
+    CLIENT.set(client_of(scope))
     REQUEST.set(Headers(scope=scope).get(ID, ""))
-    return client_of(scope)
 
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
-QUESTION = MIB  # bytes of a call of a server function
+QUESTION = MIB  # bytes of what the page asks
 EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
@@ -152,18 +152,12 @@ class _Event(_Named):
     batched: Literal[False] | None = None
 
 
-class _Question(_Named):
-    fn_name: Name | None = None
-    data: dict[str, Any]
-    component_id: int
-
-
 Kind: TypeAlias = TypeAdapter[Any]
 _PLAIN: Kind = TypeAdapter(Plain)
 NAMED: Kind = TypeAdapter(_Named)
 EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
 VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MOST_ARGUMENTS)])
-QUESTIONS: Kind = TypeAdapter(_Question)  # a call of a server function, as the player sends it
+QUESTIONS: Kind = TypeAdapter(dict[str, Any])  # what the page asks
 
 
 def check(raw: bytes, kind: Kind) -> None:

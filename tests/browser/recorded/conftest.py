@@ -12,7 +12,7 @@ from forked_page import forked_page
 from serve import small_pair
 
 from specviz import Settings, Trace, race
-from specviz.page.player import presets_of
+from specviz.page.offer import presets_of
 
 SERVE = Path(__file__).resolve().parent / "serve_recorded.py"
 RUNS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from serve import small_pair, unhurried
 
 from specviz import Pair
-from specviz.page import build_page, launch_options
+from specviz.page import build_page
 from specviz.pairs.progress import Progress
 from specviz.worker.client import LocalWorker
 
@@ -33,4 +34,5 @@ def load(name: str, watcher: Any) -> Pair:
 
 if __name__ == "__main__":
     page = build_page(LocalWorker(load, unhurried), pair=OWN, recordings=recordings)
-    page.launch(quiet=True, **launch_options())
+    page.serve(quiet=True)
+    signal.pause()

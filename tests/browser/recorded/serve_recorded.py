@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from serve import small_pair, unhurried
 
 from specviz import Settings
 from specviz.core.events import Event
-from specviz.page import build_page, launch_options
+from specviz.page import build_page
 from specviz.worker.client import LocalWorker
 
 UNLUCKY = 13  # the seed of a run that fails in the middle
@@ -29,4 +30,5 @@ def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
 
 if __name__ == "__main__":
     page = build_page(LocalWorker(small_pair, unlucky), recordings=Path(sys.argv[1]))
-    page.launch(quiet=True, **launch_options())
+    page.serve(quiet=True)
+    signal.pause()

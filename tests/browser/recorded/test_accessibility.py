@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 ALL = {"resultTypes": ["violations"]}
 COLOURS = {**ALL, "runOnly": {"type": "rule", "values": ["color-contrast"]}}  # a theme has no more
@@ -33,7 +33,7 @@ def open_views(visitor: Visitor) -> Iterator[str]:
         page.keyboard.press("Escape")
         expect(page.locator(view)).to_be_hidden()
     page.keyboard.press("2")
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     page.keyboard.press("c")
     expect(page.get_by_role("dialog", name="Two runs, side by side")).to_be_visible()
     yield "compare"
@@ -48,7 +48,7 @@ def open_views(visitor: Visitor) -> Iterator[str]:
 
 def violations(page: Page, options: dict[str, object]) -> list[str]:
     """What is wrong and where, a line each."""
-    page.wait_for_function(FADES)
+    wait_for(page, FADES)
     found = page.evaluate("(options) => axe.run(options)", options)["violations"]
     return [f"{one['id']}: {node['target']}" for one in found for node in one["nodes"]]
 

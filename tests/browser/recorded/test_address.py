@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from filed import settings
 from playwright.sync_api import Page, expect
-from visitor import Visit
+from visitor import Visit, wait_for
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}<script>alert(2)</script>"
 
@@ -34,8 +34,9 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     visitor.state("running")
     page = visitor.page
     # It is written a moment after the last change, the settings before what is shown.
-    page.wait_for_function(
-        "[...new URLSearchParams(location.search).keys()].join().endsWith('seed,recording,theme')"
+    wait_for(
+        page,
+        "[...new URLSearchParams(location.search).keys()].join().endsWith('seed,recording,theme')",
     )
     assert query_of(page) == asked
     assert page.evaluate("document.body.classList.contains('dark')")
@@ -48,10 +49,10 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     assert {name: asked[name] for name in wanted} == wanted
     assert (asked["seed"], asked["drafter"]) == (11, "none")
 
-    page.wait_for_function("!location.search.includes('recording')")  # a live run is on show
+    wait_for(page, "!location.search.includes('recording')")  # a live run is on show
     page.locator("[data-toggle-theme]").click()
     visitor.prompt("a text of my own & more")
-    page.wait_for_function("location.search.includes('prompt')")
+    wait_for(page, "location.search.includes('prompt')")
     query = query_of(page)
     assert query["prompt"] == "a text of my own & more"
     assert "preset" not in query and query["theme"] == "light"
@@ -59,7 +60,7 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     visitor.ready()
     expect(page.get_by_label("Prompt", exact=True)).to_have_value("a text of my own & more")
     page.locator("#presets .preset").nth(0).click()
-    page.wait_for_function("!location.search.includes('prompt')")
+    wait_for(page, "!location.search.includes('prompt')")
 
 
 def test_an_untouched_page_has_a_plain_address(visit: Visit) -> None:
@@ -95,7 +96,7 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
         "title", "γ 5 · greedy · 128 tokens"
     )
     expect(visitor.page.locator("#topbar")).to_be_visible()
-    visitor.page.wait_for_function("""() => {
+    wait_for(visitor.page, """() => {
       const names = [...new URLSearchParams(location.search).keys()];
       return names.every((name) => name === "unknown");
     }""")  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from visitor import Visit
+from visitor import Visit, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES, Lane
@@ -52,7 +52,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     expect(dialog).to_be_hidden()
     expect(visitor.button("Compare runs")).to_be_hidden()
     page.keyboard.press("2")
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     visitor.button("Compare runs").click()
     expect(dialog).to_be_visible()
 
@@ -87,7 +87,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     expect(dialog).to_be_hidden()
 
     visitor.page.keyboard.press("1")  # shown before: the same two, the other way round
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 4")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 4")
     page.keyboard.press("c")
     assert page.evaluate(FIGURES)[-1] == ["40", "64"]
 
@@ -105,7 +105,7 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     page.keyboard.press("q")
     m = compute_metrics(recordings(shelf, names)[1])
     expect(asked).to_contain_text(f"{m.efficiency:.2f}. Is that α?")
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     for key in ("a", "b", "b", "c"):  # there is no third answer
         page.keyboard.press(key)
     expect(page.get_by_role("button", name="B. No, α is higher 2")).to_be_visible()

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, expect
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 from wording import chance, milliseconds, visible
 
 from specviz import Round, Token, Trace
@@ -153,7 +153,7 @@ def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
 
 def to_the_end(visitor: Visitor) -> Trace:
     """What is on the page, shown as a whole."""
-    visitor.page.wait_for_function("window.specviz.trace")
+    wait_for(visitor.page, "window.specviz.trace")
     visitor.page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
-from visitor import Visitor, two_places
+from visitor import Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.core.policy import MOST_GAMMA
@@ -91,7 +91,7 @@ def test_the_panel_why_is_about_the_whole_run_wherever_the_playhead_stands(
     page = visitor.page
     page.locator("#presets .preset").first.click()
     run = Trace.load(shelf / f"{names[0]}.json.gz")
-    page.wait_for_function("n => window.specviz.trace.rounds.length === n", arg=len(run.rounds))
+    wait_for(page, "n => window.specviz.trace.rounds.length === n", arg=len(run.rounds))
     m = compute_metrics(run)
     drawer = page.get_by_role("dialog", name="Why this speed?")
     page.get_by_role("button", name="Why this speed?").click()
@@ -111,7 +111,7 @@ def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor
     # any acceptance rate there are no bars.
     page.locator("[data-open]").set_input_files(PAYING)
     rounds = len(Trace.load(PAYING).rounds)
-    page.wait_for_function("n => window.specviz.trace?.rounds.length === n", arg=rounds)
+    wait_for(page, "n => window.specviz.trace?.rounds.length === n", arg=rounds)
     page.get_by_role("button", name="Why this speed?").click()
     for alpha in ("0.3", "0.6", "0.9"):
         page.get_by_role("slider", name="α, accepted of judged").fill(alpha)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from visitor import Visitor
+from visitor import Visitor, wait_for
 
 LANES = """() => ["speculative", "baseline"].map((name) => {
   const { left, top, right, bottom } =
@@ -40,10 +40,11 @@ def test_a_thumb_takes_hold_of_the_scrubber(visitor: Visitor) -> None:
     page, scrub = visitor.page, visitor.page.locator("[data-scrub]")
     box: Any = scrub.bounding_box()
     assert box["width"] >= 160 and box["height"] >= 44
-    visitor.page.wait_for_function("window.specviz.events > 0")
+    wait_for(visitor.page, "window.specviz.events > 0")
     for share in (0.25, 0.75):
         page.mouse.click(box["x"] + share * box["width"], box["y"] + 30)
-        page.wait_for_function(
+        wait_for(
+            page,
             "(share) => Math.abs(window.specviz.position / window.specviz.events - share) < 0.1",
             arg=share,
         )

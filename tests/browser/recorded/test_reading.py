@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from scripted_runs import scripted
 from toy_recordings import saved
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 from specviz import Trace
 
@@ -87,11 +87,12 @@ def shown(visitor: Visitor, trace: Trace, tmp_path: Path) -> Trace:
     """Open a run, and go to its end."""
     raw = saved(trace, tmp_path)
     file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
-    visitor.page.wait_for_function("window.specviz.trace")
+    wait_for(visitor.page, "window.specviz.trace")
     visitor.page.evaluate("window.specviz.trace.isOld = true")
     visitor.page.locator("[data-open]").set_input_files(file)
-    visitor.page.wait_for_function(
-        "window.specviz.trace.header.question === 'Write f.' && !window.specviz.trace.isOld"
+    wait_for(
+        visitor.page,
+        "window.specviz.trace.header.question === 'Write f.' && !window.specviz.trace.isOld",
     )
     seek(visitor, 10_000)
     return trace
@@ -207,7 +208,7 @@ def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Vi
     reading = page.locator("[data-player][data-reading]")
     expect(reading).to_have_attribute("data-reading", "marks")
     read(visitor, "text")
-    page.wait_for_function("location.search.includes('reading=text')")
+    wait_for(page, "location.search.includes('reading=text')")
     page.goto(page.url.split("?")[0])
     visitor.ready()
     expect(reading).to_have_attribute("data-reading", "text")
@@ -220,4 +221,4 @@ def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Vi
     expect(reading).to_have_attribute("data-reading", "text")
     page.keyboard.press("m")
     expect(reading).to_have_attribute("data-reading", "marks")
-    page.wait_for_function("!location.search.includes('reading')")
+    wait_for(page, "!location.search.includes('reading')")

@@ -17,11 +17,11 @@ from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
 from toy_recordings import SAMPLED, recorded, saved, sentence, values
-from visitor import Visit, Visitor, two_places
+from visitor import Visit, Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
-from specviz.page.look import RECORDINGS
+from specviz.page.public import RECORDINGS
 from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
 
 # Whether a lane has scrolled, and how many words its upper edge cuts through.
@@ -72,7 +72,7 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
     visit: Visit, shelf: Path, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     visitor = visit()
-    visitor.page.wait_for_function(f"{PLAYING}.length")
+    wait_for(visitor.page, f"{PLAYING}.length")
     taken = visitor.page.evaluate(f"{PLAYING}[0].startTime")  # ms since the page was asked for
     with capsys.disabled():
         print(f" [a recording plays after {taken:.0f} ms]", end=" ")
@@ -86,7 +86,7 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
 
     visitor.page.locator("#presets .preset").nth(1).click()
     second = Trace.load(shelf / f"{names[1]}.json.gz")
-    visitor.page.wait_for_function("length => window.specviz.trace.rounds.length === length",
+    wait_for(visitor.page, "length => window.specviz.trace.rounds.length === length",
                                    arg=len(second.rounds))  # fmt: skip
     assert Trace.from_dict(visitor.trace()) == second
     visitor.page.locator("#presets .preset").nth(2).click()  # has no recording
@@ -105,7 +105,7 @@ def begin_anew(visitor: Visitor) -> None:
     length = "(count) => window.specviz.trace?.header.settings.max_new_tokens === count"
     for place, count in ((1, 40), (0, 64)):
         visitor.page.locator("#presets .preset").nth(place).click()
-        visitor.page.wait_for_function(length, arg=count)
+        wait_for(visitor.page, length, arg=count)
     visitor.playing()
 
 
@@ -138,7 +138,7 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     page.locator("[data-speed]").select_option("10")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
-    page.wait_for_function("window.specviz.position === window.specviz.events")
+    wait_for(page, "window.specviz.position === window.specviz.events")
     visitor.state("ended")
 
 
@@ -179,7 +179,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: 
 
     other = saved(recorded(SAMPLED), tmp_path)
     opened(visitor, other)
-    page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
+    wait_for(page, "window.specviz.trace.header.prompt_ids.length === 3")
     expect(visitor.player).to_have_attribute("data-source", "recording")
     badge = page.locator("[data-badge]")
     expect(badge).to_contain_text("RECORDED (opened from a file)")
@@ -189,7 +189,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: 
     expect(page.locator("[data-speed]")).not_to_have_value("1")  # slower than it was, and says so
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
-    page.wait_for_function("!window.specviz.trace.isOld")
+    wait_for(page, "!window.specviz.trace.isOld")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
 
 
@@ -220,7 +220,7 @@ def test_the_panel_tells_the_ratio_of_the_wall_clock(visitor: Visitor, tmp_path:
         (old, f"With prefill: {m.speedup_end_to_end:.2f}×."),
     ):
         opened(visitor, saved(trace, tmp_path))
-        page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
+        wait_for(page, "window.specviz.trace.header.prompt_ids.length === 3")
         page.locator("[data-scrub]").fill("9999")
         page.get_by_role("button", name="Why this speed?").click()
         expect(page.get_by_role("dialog", name="Why this speed?")).to_contain_text(words)
@@ -237,8 +237,8 @@ def opened_at_its_end(visitor: Visitor, name: str) -> Trace:
     raw = (RECORDINGS / f"{name}.json.gz").read_bytes()
     trace = read_recording(raw)
     opened(visitor, raw, f"{name}.json.gz")
-    visitor.page.wait_for_function(
-        "p => window.specviz.trace?.header.prompt === p", arg=trace.header.prompt
+    wait_for(
+        visitor.page, "p => window.specviz.trace?.header.prompt === p", arg=trace.header.prompt
     )
     bar = visitor.page.locator("[data-scrub]")
     bar.fill(str(bar.get_attribute("max")))
@@ -286,7 +286,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visitor: Visitor) -> None:
                 for choice in token.get(top, []):
                     choice["text"] = hostile
     opened(visitor, json.dumps(data).encode())
-    visitor.page.wait_for_function("t => window.specviz.trace.header.prompt === t", arg=hostile)
+    wait_for(visitor.page, "t => window.specviz.trace.header.prompt === t", arg=hostile)
     visitor.page.locator("[data-scrub]").fill("30")
     visitor.drawn()  # tokens of the moment before would go, and their card with them
     expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(hostile)
@@ -342,16 +342,16 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> Non
     visitor.button("Run").click()
     expect(visitor.player).to_have_attribute("data-source", "live")
     page = visitor.page
-    page.wait_for_function("window.specviz.position > 20")
+    wait_for(page, "window.specviz.position > 20")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Space")
     visitor.state("paused")
     held = page.evaluate("window.specviz.position")
-    page.wait_for_function("held => window.specviz.events > held + 20", arg=held)
+    wait_for(page, "held => window.specviz.events > held + 20", arg=held)
     assert page.evaluate("window.specviz.position") == held
     expect(visitor.button("Back to live")).to_be_visible()
     page.keyboard.press("l")
-    page.wait_for_function("window.specviz.position === window.specviz.events")
+    wait_for(page, "window.specviz.position === window.specviz.events")
     visitor.state("ended")
     assert len(visitor.trace()["rounds"]) > 60
 
@@ -370,15 +370,15 @@ def test_a_lane_shows_the_end_of_its_text_until_a_visitor_scrolls(visitor: Visit
     begin_anew(visitor)
     page.locator("[data-scrub]").fill(str(page.evaluate("window.specviz.events")))
     page.evaluate(LOWER, 100)
-    page.wait_for_function(f"({BELOW})() < 2")
+    wait_for(page, f"({BELOW})() < 2")
     page.evaluate(SCROLL, -80)
     visitor.drawn()
     assert page.evaluate(BELOW) > 60
     page.evaluate(LOWER, 96)
-    page.wait_for_function(f"({BELOW})() < 2")
+    wait_for(page, f"({BELOW})() < 2")
     visitor.lane("speculative").locator(".sv-stream").hover()
     page.mouse.wheel(0, -80)
-    page.wait_for_function(f"({BELOW})() > 60")
+    wait_for(page, f"({BELOW})() > 60")
     page.evaluate(LOWER, 92)
     visitor.drawn()
     assert page.evaluate(BELOW) > 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from filed import emitted
 from playwright.sync_api import Page, expect
 from serve_recorded import UNLUCKY
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 MEASURES = """() => {
   const sizes = (selector) => [...document.querySelectorAll(selector)]
@@ -71,7 +71,7 @@ def test_keys_of_the_stage(visitor: Visitor) -> None:
     page.keyboard.press("+")
     assert token.evaluate(size) > before
     page.keyboard.press("2")
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     page.keyboard.press("Space")
     visitor.state("paused")
     held = page.evaluate("window.specviz.position")
@@ -90,10 +90,10 @@ def test_keys_of_the_stage(visitor: Visitor) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(page.locator("#topbar")).to_be_hidden()
-    page.wait_for_function("location.search.includes('stage=1')")
+    wait_for(page, "location.search.includes('stage=1')")
     page.keyboard.press("S")
     expect(page.locator("#topbar")).to_be_visible()
-    page.wait_for_function("!location.search.includes('stage')")
+    wait_for(page, "!location.search.includes('stage')")
     for leave in (
         lambda: page.keyboard.press("Escape"),
         page.get_by_role("button", name="Leave the stage").click,
@@ -147,7 +147,7 @@ def test_a_run_that_fails_is_played_from_its_recording_on_stage_and_named_off_it
     visitor.state("running")
     recorded = visitor.trace()
     page = visitor.page
-    page.wait_for_function("location.search.includes('seed=13')")
+    wait_for(page, "location.search.includes('seed=13')")
     page.keyboard.press("Enter")
     badge = page.locator("[data-badge]")
     expect(badge).to_contain_text("RECORDED (live failed) · CPU", timeout=60_000)
@@ -165,8 +165,8 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
     visitor = visit(query=f"?stage=1&preset={names[1]}")
     visitor.state("running")
     recorded = visitor.trace()
-    visitor.page.wait_for_function("performance.getEntriesByName('specviz-playing').length")
-    visitor.page.wait_for_function(FETCHED)
+    wait_for(visitor.page, "performance.getEntriesByName('specviz-playing').length")
+    wait_for(visitor.page, FETCHED)
     visitor.page.wait_for_load_state("networkidle")
     visitor.page.context.set_offline(True)
     forgiven = visitor.problems.copy()
@@ -175,7 +175,7 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
         "RECORDED (live failed)", timeout=60_000
     )
     visitor.page.keyboard.press("1")  # was fetched when the stage was entered
-    visitor.page.wait_for_function("window.specviz.trace.header.settings.gamma === 4")
+    wait_for(visitor.page, "window.specviz.trace.header.settings.gamma === 4")
     assert visitor.trace() != recorded
     visitor.page.context.close()
     # A browser has much to say of a network that was switched off on purpose.

@@ -9,7 +9,7 @@ from typing import Any
 from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from playwright.sync_api import Page, expect
 from toy_recordings import SAMPLED, recorded, saved
-from visitor import PATIENCE, Visit
+from visitor import PATIENCE, Visit, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.environment import ASSETS
@@ -67,7 +67,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     expect(page.locator("[data-toggle-panel]")).to_have_attribute("title", "γ 4 · T 1 · 64 tokens")
     expect(differs).not_to_contain_text("γ")
     page.locator("#presets .preset").nth(1).click()
-    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     check(page)
 
     for label, value in (("Length", 12), ("Temperature", 0.35), ("Top-k", 7), ("Top-p", 0.9)):
@@ -102,7 +102,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     page.locator("[data-open]").set_input_files(
         {**run, "buffer": saved(recorded(SAMPLED), tmp_path)}  # type: ignore[arg-type]
     )
-    page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
+    wait_for(page, "window.specviz.trace.header.prompt_ids.length === 3")
     check(page)
     page.reload()
     visitor.ready()
@@ -118,12 +118,12 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     page = visitor.page
     assert check(page)["lanes"]["speculative"]["gamma"] == 3
     expect(page.locator("[data-differs]")).to_contain_text("pair SmolLM2-1.7B-Instruct + SmolLM2")
-    page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
+    wait_for(page, "location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("[data-share] > summary").click()
     page.locator("[data-take=link]").click()
-    page.wait_for_function("navigator.clipboard.readText().then((text) => text === location.href)")
+    wait_for(page, "navigator.clipboard.readText().then((text) => text === location.href)")
 
 
 def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
         page.locator("[data-open]").set_input_files(
             {"name": "run.json.gz", "mimeType": "application/gzip", "buffer": raw}
         )
-        page.wait_for_function("!window.specviz.trace.isOld")
+        wait_for(page, "!window.specviz.trace.isOld")
         assert Trace.from_dict(visitor.trace()) == run
         page.locator("[data-scrub]").fill("9999")
         headline = page.locator("[data-headline]")
@@ -173,4 +173,4 @@ def test_a_run_that_is_opened_again_sets_prompt_preset_and_settings(visit: Visit
     preset = page.locator("button.preset", has_text="repetitive")
     expect(preset).to_have_attribute("aria-pressed", "true")
     expect(page.locator("[data-differs]")).to_be_hidden()
-    page.wait_for_function("location.search.includes('preset=repetitive')")
+    wait_for(page, "location.search.includes('preset=repetitive')")

@@ -1,33 +1,39 @@
-"""The player: one HTML component that draws a trace from the deltas that it is given."""
+"""What the page offers, as one document of JSON: presets, pairs, controls, limits, recordings."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-
 from ..core.policy import MOST_GAMMA
-from ..core.registry import drafter_kind, drafter_names
+from ..core.registry import drafter_names
 from ..environment import ASSETS, SERVED
 from ..pairs.table import own_folder
 from ..runs.charts import CHARTS
-from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
+from ..worker.tasks import Host
 from .choices import OTHER, listed_drafters, pair_choices, pair_models
-from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
+from .controls import (
+    CHOICES,
+    COMPARED,
+    LIMITS,
+    MOST_CHARACTERS,
+    controls_of,
+    defaults_of,
+    drafter_choices,
+)
 from .files import find_recordings
-from .look import static_url
 from .names import shown_pair
+from .public import PLOTLY_NAME
 from .questions import MOST_DRAWS
-from .security.addresses import FILES
+from .security.addresses import FILES, QUESTION_PATH
 from .sweeps import choose_config
 
 PRESETS, QUESTIONS = "presets.json", "questions.json"
@@ -72,43 +78,31 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-_MOUNT = """
-const config = %s;
-import("specviz/player.js").then((player) => {
-  player.mount({ element, props, watch, server, config });
-});
-"""
-
-
-def _template(drafter: str) -> str:
-    """The player before there is a run: its sentence names the helper that a visit begins with."""
-    usual, first = (drafter_kind(name).clause for name in ("model", drafter))
-    return (PAGE / "player.html").read_text("utf-8").replace(usual, first)
-
-
 def _links() -> dict[str, str]:
     """Where the line under the name leads, beside the paper; the source is known on a Space."""
     space = os.environ.get("SPACE_ID", "")
     source = {"source": f"https://huggingface.co/spaces/{space}/tree/main"} if space else {}
-    return {"api": "?view=api", **source}
+    return {"api": "api", **source}
 
 
-def make_player(
-    functions: Sequence[Callable[[dict[str, Any]], Any]],
-    presets: Sequence[Preset],
-    recordings: Path,
-    own: str,
-) -> gr.HTML:
-    """The component. Its value is the newest delta; `functions` are the server functions that it
-    may call. own: the pair that the page was started with."""
-    pairs, usual = [value for _, value in pair_choices(own, None)], defaults_of(own)
+def offer_of(
+    own: str, *, presets: Sequence[Preset], recordings: Path, machine: Host | None
+) -> dict[str, Any]:
+    """The document from which the browser makes the page: `Config` in `types.d.ts`.
+
+    own: the pair that the page was started with. machine: where models run; None while that is not
+    known.
+    """
+    pairs = [value for _, value in pair_choices(own, None)]
+    usual = defaults_of(own)
     # In the order of the arguments of `chosen_pair`.
     naming = {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
     listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
-    config: dict[str, Any] = {
+    return {
         "served": True,
+        "questionsAt": QUESTION_PATH.strip("/") + "/",
         "files": FILES.strip("/") + "/",
-        "plotly": static_url(PLOTLY),
+        "plotly": PLOTLY_NAME,
         "vocabulary": vocabulary(),
         "titles": CHARTS,
         "links": _links(),
@@ -117,6 +111,7 @@ def make_player(
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
+        "controls": controls_of(own, machine),
         "choices": {**CHOICES, **listed},
         "pairs": pair_models(own),
         "pairTitles": {
@@ -132,11 +127,3 @@ def make_player(
         "draws": MOST_DRAWS,
         "choose": choose_config(own, pairs),
     }
-    return gr.HTML(
-        value=None,
-        html_template=_template(str(usual["drafter"])),
-        js_on_load=_MOUNT % json.dumps(config).replace("<", "\\u003c"),
-        server_functions=list(functions),
-        apply_default_css=False,
-        elem_id="player",
-    )

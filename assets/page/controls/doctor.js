@@ -1,0 +1,65 @@
+// What the doctor finds about a pair that is chosen: under the list of pairs, the worst findings first.
+
+import { element, find } from "specviz/dom/dom.js";
+
+const READING = "Reading configs and tokenizers; no weights are fetched.";
+const NO_ANSWER = "The server did not answer: choose the pair again.";
+const MARKS = { stop: "✕", warning: "!", good: "✓" };
+
+export class Doctor {
+  #node = find(document, "#doctor");
+  #server;
+  #turn = 0; // an answer about a pair that was chosen before is not shown
+  /** The models that were examined last. */
+  examined = "";
+
+  /** @param {Server} server */
+  constructor(server) {
+    this.#server = server;
+  }
+
+  /** Nothing is to be told. */
+  clear() {
+    this.#turn += 1;
+    this.examined = "";
+    this.#node.replaceChildren();
+  }
+
+  /**
+   * Examine a pair, and tell what is found; null if another one was chosen meanwhile.
+   * @param {Record<string, Value>} naming
+   */
+  async examine(naming) {
+    this.#turn += 1;
+    const turn = this.#turn;
+    this.#node.replaceChildren(element("p", "sv-reading", READING));
+    const report = await this.#server.examine?.(naming).catch(() => null);
+    if (turn !== this.#turn) return null;
+    if (!report || "error" in report) {
+      const error = report?.error ?? NO_ANSWER;
+      this.#node.replaceChildren(element("p", "stop", error));
+      return { verdict: "stop", error };
+    }
+    this.#node.replaceChildren(...told(report));
+    return report;
+  }
+}
+
+/** @param {DoctorReport["findings"]} findings */
+export function worstFirst(findings) {
+  const levels = Object.keys(MARKS);
+  return [...findings].sort((one, other) => levels.indexOf(one.level) - levels.indexOf(other.level));
+}
+
+/** @param {DoctorReport} report */
+function told({ verdict, summary, findings, fetch }) {
+  const said = [element("p", verdict, summary)];
+  if (fetch) {
+    said.push(element("p", "sv-reading", "Run does it, if the hub answers. Whoever runs this page does it before with ",
+      element("code", "", fetch), "."));
+  }
+  const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,
+    element("i", "", { role: "img", "aria-label": level }, MARKS[level]),
+    element("span", "", element("b", "", topic), ` ${sentence}`)));
+  return rows.length ? [...said, element("ul", "", ...rows)] : said;
+}

@@ -1,0 +1,136 @@
+"""The HTML of the page, of its sign-in and of the list of its endpoints."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from html import escape
+from inspect import Parameter, Signature
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from ..core.registry import drafter_kind
+from ..runs.html import PAGE, first_modules
+from .public import PAGE_AT, PICTURE, PICTURE_NAME
+from .security.addresses import HOST
+
+TITLE = "specviz: speculative decoding, token by token"
+DESCRIPTION = (
+    "A language model races against itself, once alone and once helped by a small draft model. "
+    "Every token is shown, and every number is measured."
+)
+START = "specviz/page.js"
+_INLINE = re.compile(r"<script(?: type=\"importmap\")?>(.*?)</script>", re.DOTALL)
+
+
+def index_html(offer: Mapping[str, Any], address: str | None) -> str:
+    """The page. offer: what it offers. address: what `address_of` gives."""
+    preset = offer["presets"][0]
+    texts = {
+        "@card": _card(address),
+        "@offer": json.dumps(offer).replace("<", "\\u003c"),
+        "@player": _player(str(preset["settings"]["drafter"])),
+        "@prompt": escape(preset["prompt"]),
+    }
+    # In one pass: a text that is put in may look like a mark.
+    return re.sub("|".join(texts), lambda mark: texts[mark.group()], _frame())
+
+
+def address_of(scope: Scope) -> str | None:
+    """Where the visitor found the page, without a slash at its end; None if that is not known."""
+    headers = Headers(scope=scope)
+    host = headers.get("x-forwarded-host") or headers.get("host", "")
+    scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
+    if scheme not in ("http", "https") or not HOST.fullmatch(host):
+        return None
+    return f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}"
+
+
+def inline_scripts() -> list[str]:
+    """The inline scripts of all pages, as a policy names them."""
+    return [_hashed(text) for text in _INLINE.findall(_read("index.html"))]
+
+
+# Plotly puts two style elements into the page: an empty one, whose rules it then sets one by one,
+# and that of its maps.
+INLINE_STYLES = [
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
+    "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",
+]
+
+
+def _hashed(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _frame() -> str:
+    """The page without what depends on the server and the request."""
+    modules = (f"{PAGE_AT}{path.relative_to(PAGE).as_posix()}" for path in first_modules(START))
+    links = "".join(f'<link rel="modulepreload" href="{address}">\n' for address in modules)
+    page = _read("index.html").replace("@modules", links).replace("@description", DESCRIPTION)
+    return page.replace("@brand", _read("brand.html")).replace("@tools", _read("tools.html"))
+
+
+@cache
+def _player(drafter: str) -> str:
+    """The player before there is a run: its sentence names the helper that a visit begins with."""
+    return _read("player.html").replace(drafter_kind("model").clause, drafter_kind(drafter).clause)
+
+
+def _card(address: str | None) -> str:
+    """What a link to the page shows. Sites that show links run no scripts, so it is in the HTML."""
+    facts = {"title": TITLE, "description": DESCRIPTION, "type": "website"}
+    if address is not None:
+        facts["url"] = address + "/"
+        if PICTURE.is_file():
+            facts["image"] = f"{address}/{PICTURE_NAME}"
+    size = "summary_large_image" if "image" in facts else "summary"
+    return f'<meta name="twitter:card" content="{size}">' + "".join(
+        f'<meta property="og:{name}" content="{escape(value)}">' for name, value in facts.items()
+    )
+
+
+def sign_in_html(said: str = "") -> str:
+    """The page that asks for the password. said: a sentence about the last attempt."""
+    return _read("signin.html").replace("@said", escape(said))
+
+
+def api_html(programs: Mapping[str, tuple[str, Signature]], address: str | None) -> str:
+    """The list of endpoints for programs. programs: descriptions and parameters by name."""
+    parts = [_endpoint(name, *program, address or "") for name, program in programs.items()]
+    return _read("api.html").replace("@endpoints", "".join(parts))
+
+
+def _endpoint(name: str, about: str, signature: Signature, address: str) -> str:
+    rows = "".join(
+        f"<tr><th scope=row>{one.name}</th><td>{escape(_type(one))}</td>"
+        f"<td>{escape(_default(one))}</td></tr>"
+        for one in signature.parameters.values()
+    )
+    call = f"{address}/gradio_api/call/v2/{name}"
+    return (
+        f"<section><h2>{name}</h2><p>{escape(' '.join(about.split()))}</p>"
+        f"<table><tr><th scope=col>field</th><th scope=col>type</th><th scope=col>usual</th></tr>"
+        f"{rows}</table><p><code>POST {escape(call)}</code></p></section>"
+    )
+
+
+def _type(parameter: Parameter) -> str:
+    hint = parameter.annotation
+    return str(getattr(hint, "__name__", hint)) if isinstance(hint, type) else str(hint)
+
+
+def _default(parameter: Parameter) -> str:
+    return "" if parameter.default is Parameter.empty else json.dumps(parameter.default)
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text("utf-8")

@@ -1,0 +1,44 @@
+"""Failures as sentences; their details are in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeAlias
+
+import gradio as gr
+
+from ..errors import SpecvizError
+from ..logs import brief
+from ..worker.failures import FAILED
+from .security.requests import NOT_OURS
+
+log = logging.getLogger(__name__)
+
+PageQuestion: TypeAlias = Callable[[dict[str, Any]], Any]
+"""What the page asks: with one object, and the answer is JSON."""
+
+
+def sentence(text: str) -> gr.Error:
+    """An error that shows this sentence and no traceback."""
+    return gr.Error(text, print_exception=False)
+
+
+def answering(question: PageQuestion) -> PageQuestion:
+    """A question that answers `{"error": sentence, "over": True}` if it fails."""
+
+    @wraps(question)
+    def answer(asked: dict[str, Any]) -> Any:
+        try:
+            return question(asked)
+        except SpecvizError as error:
+            return {"error": str(error), "over": True}
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            log.info("a question made no sense: %s", brief(error))
+            return {"error": NOT_OURS, "over": True}
+        except Exception:
+            log.exception("a question could not be answered")
+            return {"error": FAILED, "over": True}
+
+    return answer

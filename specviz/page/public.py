@@ -1,0 +1,49 @@
+"""The files that strangers may read: a table that is made at the start, so that no request can name
+another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..environment import ASSETS
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
+
+RECORDINGS = ASSETS / "recordings"
+PICTURE = ASSETS / "pictures" / "race-light.png"
+"""A wheel does not have it; a link to the page then shows none."""
+
+PAGE_AT = "page/"
+RECORDINGS_AT = "recordings/"
+PLOTLY_NAME = PAGE_AT + "plotly.min.js"
+PICTURE_NAME = PAGE_AT + "race.png"
+"""Addresses as seen from the page."""
+
+SHEETS = ("page.css", "controls.css", "doctor.css", *PLAYER_SHEETS)
+_KINDS = (".js", ".css", ".svg", ".woff2")
+
+
+def public_files(recordings: Path) -> dict[str, Path]:
+    """The public files by their addresses. recordings: their folder, which need not exist.
+
+    Links are left out: they may lead anywhere.
+    """
+    page = {PAGE_AT + path.relative_to(PAGE).as_posix(): path for path in _plain(PAGE)}
+    found = {name: path for name, path in page.items() if path.suffix in _KINDS}
+    found[PLOTLY_NAME] = PLOTLY
+    if PICTURE.is_file():
+        found[PICTURE_NAME] = PICTURE
+    for path in _plain(recordings):
+        if path.name.endswith(".json.gz"):
+            found[RECORDINGS_AT + path.name] = path
+    return found
+
+
+def _plain(folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return [path for path in files if not path.name.startswith(".")]
+
+
+def style_sheet() -> str:
+    """All styles of the page as one sheet, so that it is never shown with a part of them."""
+    text = f"{css_variables()}\n{styles(SHEETS)}"
+    return text.replace("@fonts", PAGE_AT + "fonts")

@@ -1,0 +1,113 @@
+"""The routes of the page: its HTML, its files, what it asks, and its sign-in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from inspect import Signature
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import orjson
+from fastapi import Body, HTTPException, Request
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+)
+
+from ..runs.html import PAGE
+from .document import address_of, api_html, index_html, sign_in_html
+from .failures import PageQuestion, answering
+from .offer import Preset, offer_of
+from .public import public_files, style_sheet
+from .queue import RunQueue
+from .security.addresses import QUESTION_PATH
+from .security.password import HINT, WRONG, Password
+
+READ = ["GET", "HEAD"]
+
+
+def add_routes(
+    page: gr.Server,
+    *,
+    questions: Sequence[PageQuestion],
+    runs: RunQueue,
+    own: str,
+    presets: Sequence[Preset],
+    recordings: Path,
+    password: Password | None,
+    programs: Mapping[str, tuple[str, Signature]],
+) -> None:
+    """Add all routes to a page that was started with the pair `own`. They come before Gradio's."""
+    files = public_files(recordings)
+    style = style_sheet()
+    mark = hashlib.sha256(style.encode()).hexdigest()
+
+    @page.api_route("/", methods=READ, include_in_schema=False)
+    def index(request: Request) -> Response:
+        if password is not None and not password.is_entered(request.scope):
+            return HTMLResponse(sign_in_html())
+        offer = offer_of(own, presets=presets, recordings=recordings, machine=runs.machine)
+        return HTMLResponse(index_html(offer, address_of(request.scope)))
+
+    @page.api_route("/style.css", methods=READ, include_in_schema=False)
+    def sheet() -> Response:
+        return Response(style, media_type="text/css", headers={"etag": f'"{mark}"'})
+
+    @page.api_route("/favicon.ico", methods=READ, include_in_schema=False)
+    def icon() -> Response:
+        return FileResponse(PAGE / "favicon.svg", media_type="image/svg+xml")
+
+    @page.api_route("/api", methods=READ, include_in_schema=False)
+    def api(request: Request) -> Response:
+        return HTMLResponse(api_html(programs, address_of(request.scope)))
+
+    @page.api_route("/page/{name:path}", methods=READ, include_in_schema=False)
+    @page.api_route("/recordings/{name:path}", methods=READ, include_in_schema=False)
+    def file(request: Request, name: str) -> Response:
+        folder = request.scope["route"].path.split("/")[1]
+        path = files.get(f"{folder}/{name}")
+        if path is None:
+            raise HTTPException(404)
+        return FileResponse(path)
+
+    for question in questions:
+        _add_question(page, question)
+    if password is not None:
+        _add_sign_in(page, password)
+
+
+def _add_question(page: gr.Server, question: PageQuestion) -> None:
+    answered = answering(question)
+
+    @page.post(QUESTION_PATH + question.__name__, include_in_schema=False)
+    def answer(asked: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        found = orjson.dumps(answered(asked), option=orjson.OPT_NON_STR_KEYS)
+        return Response(found, media_type="application/json")
+
+
+def _add_sign_in(page: gr.Server, password: Password) -> None:
+    @page.post("/login", include_in_schema=False)
+    @page.post("/login/", include_in_schema=False)
+    async def sign_in(request: Request) -> Response:
+        form = await request.form()
+        is_right = password.is_right(str(form.get("username", "")), str(form.get("password", "")))
+        wants_page = "text/html" in request.headers.get("accept", "")
+        if not is_right:
+            if wants_page:
+                return HTMLResponse(sign_in_html(f"{WRONG} {HINT}"))
+            raise HTTPException(400, WRONG)
+        home = RedirectResponse("./", 303)
+        response = home if wants_page else JSONResponse({"success": True})
+        password.sign_in(response, https=request.url.scheme == "https")
+        return response
+
+    @page.get("/logout", include_in_schema=False)
+    def sign_out() -> Response:
+        response = RedirectResponse("./", 303)
+        password.sign_out(response)
+        return response

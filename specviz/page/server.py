@@ -1,0 +1,160 @@
+"""The page as a server: Gradio's own in server mode, with the page's guard before it."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.types import Receive, Scope, Send
+
+from ..environment import BUILTIN
+from ..variables import AUTH, MCP
+from ..worker.client import ProcessWorker, Worker
+from .api import add_api
+from .delivery import delivery_functions
+from .doctor import Doctor, doctor_questions
+from .document import INLINE_STYLES, inline_scripts
+from .endpoints import Endpoints
+from .failures import PageQuestion
+from .files import FileReader
+from .live import add_run
+from .offer import presets_of
+from .public import RECORDINGS
+from .questions import question_functions
+from .queue import RunQueue
+from .routes import add_routes
+from .security.addresses import Sites
+from .security.answers import security_headers
+from .security.connections import limit_connections
+from .security.guard import Guard
+from .security.password import Password
+from .security.sessions import MOST_EVENTS
+from .sweeps import choosing_functions
+
+log = logging.getLogger(__name__)
+
+IDLE = 0.02  # seconds between looks for new events
+NO_PROGRESS = 1.0  # seconds between looks for news of progress bars, of which there are none
+SESSIONS = 200  # of clients that Gradio remembers; runs are not among them
+
+NO_TOOLS = (
+    "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
+    "Install it with 'pip install -r requirements-mcp.txt'."
+)
+NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
+
+
+class Page(gr.Server):
+    """The page. runs: its queue. url: where it is served, once it is."""
+
+    def __init__(self, runs: RunQueue) -> None:
+        # FastAPI's own pages load scripts from another host.
+        super().__init__(title="specviz", docs_url=None, redoc_url=None, openapi_url=None)
+        sites = Sites.from_environment()
+        name_and_password = AUTH.read()
+        password = None
+        if name_and_password is not None:
+            password = Password(*name_and_password, is_framed=bool(sites.frames))
+        self.runs = runs
+        self.password = password
+        self.has_tools = _tools(password is not None)
+        self.url = ""
+        self.reader = FileReader()
+        self.guard = Guard(
+            super().__call__,
+            runs=runs,
+            reader=self.reader,
+            sites=sites,
+            password=password,
+            policy=security_headers(inline_scripts(), INLINE_STYLES, sites.frames),
+            tools=self.has_tools,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.root_path:
+            scope["root_path"] = self.root_path
+        await self.guard(scope, receive, send)
+
+    def serve(self, **options: Any) -> None:
+        """Begin to serve the page, in a thread of its own. options: of Gradio's `launch()`. Raises
+        what that raises."""
+        _, self.url, self.guard.shared = self.launch(
+            prevent_thread_lock=True,
+            mcp_server=self.has_tools,
+            # An event that waits for its reader has a place of these; `Endpoints` limits threads.
+            max_threads=MOST_EVENTS,
+            state_session_capacity=SESSIONS,
+            max_file_size="1b",
+            enable_monitoring=False,
+            ssr_mode=False,
+            run_history=False,
+            **options,
+        )
+        blocks = self.get_blocks()
+        limit_connections(blocks.server.config)
+        # Gradio looks for new events a thousand times a second, which would disturb engines.
+        blocks._queue.sleep_when_free = IDLE
+        blocks._queue.progress_update_sleep_when_free = NO_PROGRESS
+
+    def close(self) -> None:
+        """Stop serving it, also if visitors keep connections open."""
+        self.get_blocks().close(verbose=False)
+
+
+def build_page(
+    worker: Worker,
+    *,
+    pair: str = BUILTIN,
+    recordings: Path = RECORDINGS,
+    doctor: Worker | None = None,
+) -> Page:
+    """The whole page. `worker` decodes for it, `doctor` examines pairs; `pair` is loaded at once.
+
+    A preset's recording is the file of its name in `recordings`, such as easy.json.gz. Raises
+    `SettingsError`.
+    """
+    _keep_no_statistics()
+    runs = RunQueue(worker)
+    page = Page(runs)
+    examiner = Doctor(doctor or ProcessWorker())
+    questions: Sequence[PageQuestion] = (
+        *delivery_functions(runs),
+        *question_functions(runs, pair),
+        *choosing_functions(runs, pair),
+        *doctor_questions(examiner, pair),
+    )
+    endpoints = Endpoints(page, page.guard.sessions, page.guard.programs)
+    add_api(endpoints, runs, examiner, pair)
+    add_run(endpoints, runs, examiner.offers, pair)
+    add_routes(
+        page,
+        questions=questions,
+        runs=runs,
+        own=pair,
+        presets=presets_of(pair),
+        recordings=recordings,
+        password=page.password,
+        programs=endpoints.described(),
+    )
+    runs.start(pair)
+    return page
+
+
+def _keep_no_statistics() -> None:
+    """Make Gradio forget past events: otherwise it reads thousands of them after each event."""
+    os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
+    os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
+
+
+def _tools(password: bool) -> bool:
+    if not MCP.read():
+        return False
+    if password or importlib.util.find_spec("mcp") is None:
+        log.warning(NOT_BOTH if password else NO_TOOLS)
+        return False
+    return True

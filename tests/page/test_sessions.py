@@ -1,0 +1,222 @@
+"""An endpoint makes results for a reader, and for nobody else; who reads is seen in front of
+Gradio, and a session that nobody reads is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from specviz.page.security import sessions
+from specviz.page.security.requests import Refused
+from specviz.page.security.sessions import MOST_UNREAD, Sessions
+
+
+class Source:
+    """Numbers, as an endpoint makes them. made: how many. closed: whether it was told to end."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.closed = False
+
+    async def numbers(self) -> AsyncGenerator[int, None]:
+        try:
+            while True:
+                self.made += 1
+                yield self.made
+        finally:
+            self.closed = True
+
+
+class Story:
+    """Two sessions, "a" and "b", and an endpoint of the first. gone: those that were forgotten."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.known = Sessions(lambda name, _: self.gone.append(name))
+        self.source = Source()
+        self.found: list[int] = []
+        for name in ("a", "b"):
+            self.known.begun(f"event of {name}", name, "client")
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for number in self.known.heard("a", self.source.numbers()):
+            self.found.append(number)
+
+    def leaves_nothing(self) -> bool:
+        known = self.known
+        held = (known._sessions, known._events, known._waiting, +known._arriving)
+        return not any(held)
+
+
+async def settled() -> None:
+    """Let everything go on that can."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """In a thread of its own: that of the tests may have an event loop already."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, story()).result()
+
+
+def test_nothing_is_made_before_there_is_a_reader_nor_for_another_session() -> None:
+    async def story() -> None:
+        one = Story()
+        await settled()
+        with one.known.reading("b"):
+            await settled()
+            assert one.source.made == 0
+        with one.known.reading("a"):
+            await settled()
+            assert one.source.made > 0
+        await one.task
+
+    told(story)
+
+
+def test_an_endpoint_waits_for_a_slow_reader() -> None:
+    async def story() -> None:
+        one = Story()
+        with one.known.reading("a") as session:
+            await settled()
+            assert len(one.found) == MOST_UNREAD
+            one.known.sent(session, "a")
+            await settled()
+            assert len(one.found) == MOST_UNREAD + 1
+        await one.task
+
+    told(story)
+
+
+def test_it_ends_at_once_when_its_reader_leaves_also_while_it_makes_a_value() -> None:
+    async def story() -> None:
+        one = Story()
+        ended: list[bool] = []
+
+        async def never() -> AsyncGenerator[int, None]:
+            try:
+                await asyncio.sleep(60)
+                yield 1
+            finally:
+                ended.append(True)
+
+        async def read() -> None:
+            async for _ in one.known.heard("b", never()):
+                pass
+
+        stuck = asyncio.create_task(read())
+        with one.known.reading("a") as session, one.known.reading("b") as other:
+            await settled()
+            one.known.leave(session, "a")
+            one.known.leave(other, "b")
+            await settled()
+            assert one.source.closed and ended == [True]
+        await asyncio.wait_for(asyncio.gather(one.task, stuck), 5)
+        assert one.source.closed and ended == [True]
+        assert sorted(one.gone) == ["a", "b"] and one.leaves_nothing()
+        assert not one.known.has_read_all("a")
+
+    told(story)
+
+
+def test_a_session_that_was_read_to_its_end_is_forgotten_and_said_to_be_read() -> None:
+    async def story() -> None:
+        one = Story()
+        with one.known.reading("a") as session:
+            session.unfinished -= 1
+        assert one.gone == ["a"] and one.known.has_read_all("a")
+        assert one.known.session_of("event of a") is None
+        assert one.known.session_of("event of b") == "b"
+
+    told(story)
+
+
+def test_a_second_stream_of_the_session_keeps_it() -> None:
+    async def story() -> None:
+        one = Story()
+        with one.known.reading("a"):
+            with one.known.reading("a"):
+                pass
+            assert one.known.is_read("a")
+        assert not one.known.is_read("a")
+
+    told(story)
+
+
+def test_without_a_reader_it_is_given_up_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE", 0.02)
+
+    async def story() -> None:
+        one = Story()
+        await asyncio.wait_for(one.task, 5)
+        assert (one.source.made, one.found) == (0, [])
+        deadline = asyncio.get_running_loop().time() + 5
+        while not one.leaves_nothing():
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.01)
+        assert sorted(one.gone) == ["a", "b"]
+
+    told(story)
+
+
+def test_an_event_of_a_forgotten_session_ends_at_once_and_a_new_one_does_not() -> None:
+    """Gradio may begin an endpoint only after its session was forgotten."""
+
+    async def story() -> None:
+        one = Story()
+        one.known.forget("b")
+        assert not await asyncio.wait_for(one.known.come("b"), 5)
+        one.known.expect("b")
+        again = asyncio.create_task(one.known.come("b"))
+        await settled()
+        one.known.begun("another event", "b", "client")
+        with one.known.reading("b"):
+            assert await asyncio.wait_for(again, 5)
+        one.task.cancel()
+
+    told(story)
+
+
+def test_where_there_are_too_many_the_one_goes_that_nobody_has_read_for_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_EVENTS", 2)
+
+    async def story() -> None:
+        one = Story()
+        with one.known.reading("a"):
+            with one.known.arriving("another"):
+                assert one.gone == ["b"]
+            one.known.begun("third", None, "another")
+            third = one.known.reading("third")
+            with third, pytest.raises(Refused) as refused, one.known.arriving("one more"):
+                pass
+            assert refused.value.status == 503 and refused.value.retry
+        one.task.cancel()
+
+    told(story)
+
+
+def test_a_client_has_a_share_of_the_events() -> None:
+    async def story() -> None:
+        one = Story()
+        for number in range(one.known._most - 2):
+            with one.known.arriving("client"):
+                pass
+            one.known.begun(f"event {number}", None, "client")
+        with pytest.raises(Refused) as refused, one.known.arriving("client"):
+            pass
+        assert refused.value.status == 429
+        with one.known.arriving("another"):
+            pass
+        one.task.cancel()
+
+    told(story)
