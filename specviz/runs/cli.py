@@ -186,7 +186,7 @@ def _draft_named(header: Header) -> str:
     """The first draft model, or head that comes with this package, that a header names as a pair's
     name does; "none" if there is none."""
     heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
-    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
+    shipped = {head.name.rpartition("/")[2]: head.name_or_path for head in heads}
     for lane in header.speculative:
         draft = header.draft_of(lane) or {}
         name = str(draft.get("name"))

@@ -224,10 +224,10 @@ MUTANTS = [
     Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),
     Mutant("files", "_memory_of", "|{status.st_mtime_ns}", "", "fetch"),
     Mutant("files", "_has_size", "path.stat().st_size == file.bytes", "True", "fetch table"),
-    Mutant("files", "_finish", "if not right:", "if False:", "fetch"),
+    Mutant("files", "_finish", "if not (has_size and", "if False and (has_size and", "fetch"),
     Mutant("files", "_received", "if status == 200:", "if False:", "fetch"),
     Mutant("files", "_received", 'headers["Range"] =', 'headers["Unread"] =', "fetch"),
-    Mutant("files", "_fetched_wheel", "if zipfile.is_zipfile(one)", "", "fetch"),
+    Mutant("files", "_fetched_wheel", "if zipfile.is_zipfile(path)", "", "fetch"),
     Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
     Mutant("files", "first_pair", " and at_hand(pair)", "", "table"),
     # What is told of texts, waits and rows

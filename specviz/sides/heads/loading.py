@@ -52,7 +52,7 @@ def examined_head(
 
 def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     """What a head reads, and which tokens it can draft."""
-    form = head.form
+    form = head.structure
     parameters = f"{shown_count(head.need.parameters)} parameters"
     if isinstance(form, HeadConfig):
         layers = ", ".join(map(str, form.states))
