@@ -210,7 +210,7 @@ MUTANTS = [
     Mutant("weights", "_nibbles", "b.lshr(raw, integers(4))", "b.lshr(raw, integers(3))", BLOCKS),
     Mutant("weights", "_group_scales", "b.fneg(_half(b, step, 2))", "_half(b, step, 2)", BLOCKS),
     Mutant("weights", "_group_scales", "b.lshr(first, two)", "b.lshr(first, four)", BLOCKS),
-    Mutant("weights", "_q6_k", "4 * (2 * group + place)", "4 * (2 * group)", BLOCKS),
+    Mutant("weights", "_q6_k", "4 * (2 * group + half)", "4 * (2 * group)", BLOCKS),
     Mutant("weights", "_q5_1", "_repeated(16)", "_repeated(8)", BLOCKS),
     Mutant("weights", "q5_0_codes", "_repeated(-16)", "_repeated(-8)", BLOCKS),
     Mutant("weights", "widen_codes", "BLOCK_BYTES[Q5_0]", "BLOCK_BYTES[Q8_0]", BLOCKS),
