@@ -3,7 +3,7 @@
 import { controlsFor } from "specviz/run/address.js";
 import { closable, closest, find, once, pause } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
-import { pairTitle } from "specviz/run/controls.js";
+import { pairBeside } from "specviz/run/controls.js";
 
 const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
@@ -115,15 +115,15 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   const settings = address.naming;
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
   const isShown = session.recordings.has(name) && await session.showNamed(name);
-  const whose = isShown ? otherPair(session, config) : "";
+  const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
 }
 
 // Whose recording it is, if Run would race another pair.
-/** @type {(session: Session, config: Config) => string} */
-function otherPair({ trace, differences }, config) {
+/** @type {(session: Session, config: Config, pair: string) => string} */
+function otherPair({ trace, differences }, config, pair) {
   if (!trace || !differences.has("target")) return "";
-  return `This recording is of another pair: ${pairTitle(trace.header, config)}.`;
+  return `This recording is of ${pairBeside(trace.header, config, pair)}.`;
 }
 
 // Run what the page's controls say, with another gamma.

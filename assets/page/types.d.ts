@@ -325,6 +325,7 @@ interface PairModels {
   draft?: [string, number | null];
   head?: [string, number | null];
   unpacked?: string; // the dtype of a target that is not kept as its file has it
+  bits?: number; // of a weight of the target, where that is known
 }
 
 /** What an address asks for; `wrong` names the parts of it that are not valid. */

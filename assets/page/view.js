@@ -170,6 +170,7 @@ export class View {
     this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#transport.tell(rounds.length, trace);
+    this.#strip.offerComparison();
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#page.repeats.offer();

@@ -70,8 +70,8 @@ def pair_models(own: str) -> dict[str, dict[str, Any]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
     the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is
-    not kept as its file has it. own: the pair that the page was started with, which need not be of
-    the table."""
+    not kept as its file has it, "bits" how many its weights have, where that is known. own: the
+    pair that the page was started with, which need not be of the table."""
     offered = _offered_models()
     if own in offered or own == SERVED:
         return offered
@@ -93,6 +93,8 @@ def _offered_models() -> dict[str, dict[str, Any]]:
         }
         if pair.target_dtype is not None:
             offered[pair.name]["unpacked"] = pair.target_dtype
+        if pair.target_bits is not None:
+            offered[pair.name]["bits"] = pair.target_bits
     return offered
 
 

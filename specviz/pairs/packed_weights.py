@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,15 +57,15 @@ class PackedWeights(NamedTuple):
 
 
 class ReadAhead:
-    """Reads the weights of files in threads of its own, one for each file, while this one imports
-    the modules of their models.
+    """Reads the weights of files in a thread of its own, one file after the other, while this one
+    imports the modules of their models.
 
     free: bytes of memory that the weights of all files together may take.
     """
 
     def __init__(self, free: int) -> None:
         self._free = free
-        self._pool = ThreadPoolExecutor(2, "weights")  # a target and a draft
+        self._pool = ThreadPoolExecutor(1, "weights")
         self._reading: dict[Path, Future[PackedWeights]] = {}
         self._ended = threading.Event()
 
@@ -110,16 +110,20 @@ def read_weights(
 
     name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
     are, but for a kind that passes read faster in another one. ended: once it is set, nobody waits
-    for the rest. Raises `PairError` if the file cannot be read or holds weights that are no
-    numbers.
+    for the weights, and `CancelledError` is raised. Raises `PairError` if the file cannot be read
+    or holds weights that are no numbers.
     """
+
+    def check_ended(_: int = 0) -> None:
+        if ended is not None and ended.is_set():
+            raise CancelledError
+
     tensors: dict[str, HeldTensor] = {}
     with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(digest_of, header.path)
+        digest = pool.submit(digest_of, header.path, check_ended)
         for key, data in _tensors(header, name, on_progress):
             tensors[key] = _held(header, key, data, dtype)
-            if ended is not None and ended.is_set():
-                break
+            check_ended()
         return PackedWeights(tensors, digest.result())
 
 

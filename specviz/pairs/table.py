@@ -126,8 +126,15 @@ class NamedPair:
     def target_name(self) -> str:
         """What people call the target, such as "Qwen2.5-Coder-1.5B-Instruct, 4 bits"."""
         if self.target_dtype is not None:
-            return f"{_called(self.target, None)}, {8 * DTYPE_BYTES[self.target_dtype]} bits"
+            return f"{_called(self.target, None)}, {self.target_bits} bits"
         return _called(self.target, self.target_file)
+
+    @property
+    def target_bits(self) -> int | None:
+        """The bits of one of the target's weights, of a row that is run from a file."""
+        if self.target_dtype is not None:
+            return 8 * DTYPE_BYTES[self.target_dtype]
+        return None if self.target_file is None else self.target_file.bits
 
     @property
     def draft_name(self) -> str | None:

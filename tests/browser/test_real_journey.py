@@ -25,12 +25,16 @@ SERVE = Path(__file__).resolve().parent / "serve_builtin.py"
 QUESTION = "Write a Python function that says whether a word is a palindrome, without comments."
 LENGTH = 32  # tokens: the answer has ended by then
 LONGEST = 10 * PATIENCE  # ms: two texts of a large model on a busy machine
+# The rows of code: what somebody gets who copies them, and their letters.
 CODE = """() => [...document.querySelectorAll("[data-lane=speculative] [data-block=code]")].map(
-  (row) => ({
-    text: row.innerText.replaceAll("\\u00a0", " ").replaceAll("\\n", ""),
-    space: getComputedStyle(row).whiteSpaceCollapse,
-    face: getComputedStyle(row.querySelector(".w") ?? row).fontFamily,
-  })
+  (row) => {
+    getSelection().selectAllChildren(row);
+    const text = String(getSelection());
+    return {
+      text: text.replaceAll("\\u00a0", " ").replaceAll("\\n", ""),
+      face: getComputedStyle(row.querySelector(".w") ?? row).fontFamily,
+    };
+  }
 )"""
 
 

@@ -132,6 +132,7 @@ MUTANTS = [
     Mutant("policy", "HeuristicGamma.observe", "2 if accepted == drafted else -1", "2 if accepted else -1", "policy"),
     Mutant("policy", "OptimalGamma.observe", "accepted + (accepted < drafted)", "drafted", "policy"),
     Mutant("policy", "OptimalGamma.observe", "self._idle >= PROBE", "False", "policy"),
+    Mutant("policy", "OptimalGamma.__init__", "self._judged = FIRST_ACCEPTED", "self._judged = 0.0", "policy"),
     Mutant("policy", "predicted_tau", "alpha ** (gamma + 1)", "alpha ** gamma", "policy metrics"),
     Mutant("policy", "best_gamma", "1 + gamma * extra_token", "1.0", "policy"),
     # Rounds as tokens with text
@@ -216,6 +217,8 @@ MUTANTS = [
     Mutant("weights", "widen_codes", "BLOCK_BYTES[Q5_0]", "BLOCK_BYTES[Q8_0]", BLOCKS),
     Mutant("weights", "_halves_apart", "pairs.transpose(1, 2).reshape(rows.shape)", "rows", "packed"),
     Mutant("weights", "_fill", "/= weights.tensors", "*= weights.tensors", "packed"),
+    Mutant("weights", "unpacked", ", dtype=torch.float32", "", "read_ahead"),
+    Mutant("weights", "ReadAhead.begin", "need > self._free", "False", "read_ahead"),
     Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
     Mutant("weights", "_check_scales", "(halves & 0x7C00) == 0x7C00", "halves == 0x7C00", "packed"),
     Mutant("weights", "end_ids_of", "sorted(ids | spelled_ends(control))", "sorted(ids)", "packed"),

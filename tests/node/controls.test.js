@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { controlsOf, differences, isOwnPair, pairTitle } from "specviz/run/controls.js";
+import { controlsOf, differences, pairBeside } from "specviz/run/controls.js";
 
 const OWN = "/models/large.gguf+/models/small.gguf";
 const config = {
@@ -30,7 +30,7 @@ function said(run, now) {
 
 test("nothing is said against a run of the very pair that the controls hold", () => {
   assert.deepEqual(said(RUN, {}), {});
-  assert.ok(isOwnPair(RUN, config));
+  assert.equal(pairBeside(RUN, config), "the same pair");
   const named = { pair: "other", target: "/models/other-2b-q4_k_m.gguf", draft: "owner/Little" };
   assert.deepEqual(said(header("Other-2B", "owner/Little"), named), {});
   assert.deepEqual(said(header("Other-2B", null), { ...named, draft: "" }), {});
@@ -38,13 +38,22 @@ test("nothing is said against a run of the very pair that the controls hold", ()
 
 test("of pairs that share their files a run is of the one that has its target in the same form", () => {
   const file = { target: ["Large-1.5B", 1500], draft: ["Small-0.5B", 500] };
-  const shared = { ...config, defaults: { pair: "wide" }, pairs: { wide: { ...file, unpacked: "bfloat16" }, packed: file } };
-  const as = (form) => ({ ...RUN, ...form, target: { ...RUN.target, ...form.target } });
-  const titles = { pairTitles: { wide: "in 16 bits", packed: "in 4 bits" } };
-  assert.equal(pairTitle(as({ target: { weights: "Q4_K" }, dtype: "Q4_K" }), { ...shared, ...titles }), "in 4 bits");
-  assert.equal(pairTitle(as({ dtype: "bfloat16" }), { ...shared, ...titles }), "in 16 bits");
-  assert.equal(isOwnPair(as({ dtype: "bfloat16" }), { ...shared, defaults: { pair: "packed" } }), false);
-  assert.ok(isOwnPair(as({ dtype: "float32" }), shared)); // whatever the weights are
+  const pairs = { wide: { ...file, unpacked: "bfloat16", bits: 16 }, packed: { ...file, bits: 4 }, tiny: config.pairs.tiny };
+  const of = (pair) => ({ ...config, pairs, defaults: { pair } });
+  const packed = { ...RUN, target: { ...RUN.target, weights: "Q4_K" }, dtype: "Q4_K" };
+  const wide = { ...RUN, dtype: "bfloat16" };
+  assert.equal(pairBeside(packed, of("packed")), "the same pair");
+  assert.equal(pairBeside(wide, of("wide")), "the same pair");
+  assert.equal(pairBeside({ ...RUN, dtype: "float32" }, of("wide")), "the same pair"); // whatever the weights are
+  // In other bits it is no other pair, though its speed is another.
+  assert.equal(pairBeside(wide, of("packed")), "the same pair with its target in 16 bits");
+  assert.equal(pairBeside(packed, of("wide")), "the same pair with its target in 4 bits");
+  assert.equal(pairBeside(wide, of("tiny"), "packed"), "the same pair with its target in 16 bits");
+  assert.equal(pairBeside(wide, of("tiny")), "another pair: Large-1.5B");
+  const controls = (run, pair) => differences(["p", pair], controlsOf(run, of(pair)), of(pair)).get("target");
+  assert.equal(controls(wide, "packed"), "target in 4 bits");
+  assert.equal(controls(packed, "wide"), "target in 16 bits");
+  assert.equal(controls(wide, "tiny"), "pair Tiny pair");
 });
 
 test("another pair is called by its models", () => {
@@ -52,6 +61,6 @@ test("another pair is called by its models", () => {
   assert.deepEqual(said(RUN, { pair: "tiny" }), { target: "pair Tiny pair" });
   const named = { pair: "other", target: "owner/Else", draft: "" };
   assert.deepEqual(said(header("Other-2B", null), named), { target: "pair other" });
-  assert.equal(pairTitle(header("Tiny", null), { ...config, pairs: { tiny: { target: ["Tiny", null] } } }), "Tiny pair");
-  assert.equal(pairTitle(header("Unknown", null), config), "Unknown");
+  assert.equal(pairBeside(header("Tiny", null), { ...config, pairs: { tiny: { target: ["Tiny", null] } } }), "another pair: Tiny pair");
+  assert.equal(pairBeside(header("Unknown", null), config), "another pair: Unknown");
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { timePlaces } from "specviz/charts/live.js";
+import { timePlaces } from "specviz/charts/live-labels.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";

@@ -19,6 +19,7 @@ from specviz.page.choices import (
     listed_drafters,
     offered_pairs,
     pair_choices,
+    pair_models,
 )
 from specviz.page.controls import defaults_of, make_controls
 from specviz.page.doctor import Doctor, connect_doctor, report_html
@@ -50,6 +51,14 @@ def test_what_must_be_fetched_first_says_how_much() -> None:
     assert coder.startswith("Qwen2.5-Coder-1.5B-Instruct + Qwen2.5-Coder-0.5B-Instruct, 4 bits · f")
     assert coder.endswith(" · download 1.6 GB")
     assert "download" not in labels["builtin"]
+
+
+def test_rows_of_the_same_files_say_in_how_many_bits_their_target_is() -> None:
+    models = pair_models("builtin")
+    packed, wide = models["qwen2.5-coder-1.5b"], models["qwen2.5-coder-1.5b-bf16"]
+    assert (packed["target"], packed["draft"]) == (wide["target"], wide["draft"])
+    assert (packed["bits"], wide["bits"]) == (4, 16)
+    assert "bits" not in models["builtin"]
 
 
 def test_every_pair_of_the_table_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from specviz.errors import PairError
 from specviz.pairs import memory, packed_weights
 from specviz.pairs.gguf import GgufHeader, read_gguf
 from specviz.pairs.packed_weights import PackedWeights, ReadAhead, read_weights
+from specviz.pairs.progress import Progress
 
 
 @contextmanager
@@ -48,6 +51,45 @@ def test_weights_are_the_same_whatever_is_made_meanwhile(
         assert beside.tensors[name].packed_as == packed_as
         assert beside.tensors[name].data.dtype == data.dtype
         assert torch.equal(beside.tensors[name].data, data)
+
+
+def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
+    """Who watches is told of one file at a time."""
+    names = ("one", "two")
+    headers = [read_gguf(tiny_file(tmp_path, "Q4_0", name=name).path) for name in names]
+    second_began = Event()
+    order: list[str] = []
+
+    def reading_first(_: Progress) -> None:
+        order.append("one")
+        second_began.wait(0.01)  # which would let it come between, if it could
+
+    def reading_second(_: Progress) -> None:
+        order.append("two")
+        second_began.set()
+
+    with ReadAhead(free=10**9) as ahead:
+        for header, name, watcher in zip(
+            headers, names, (reading_first, reading_second), strict=True
+        ):
+            ahead.begin(header, name, None, watcher)
+        for header, name in zip(headers, names, strict=True):
+            ahead.weights(header, name, None, None)
+    assert set(order) == {*names} and order == sorted(order)
+
+
+def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -> None:
+    header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
+    ended = Event()
+    seen: list[float | None] = []
+
+    def on_progress(progress: Progress) -> None:
+        seen.append(progress.fraction)
+        ended.set()
+
+    with pytest.raises(CancelledError):
+        read_weights(header, "it", None, on_progress, ended)
+    assert len(seen) <= 2
 
 
 def test_no_weight_is_read_before_there_is_known_to_be_room(

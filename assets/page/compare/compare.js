@@ -9,7 +9,7 @@ import { lastTwo } from "specviz/run/pick.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
-import { timeBars, timesKey } from "specviz/panels/why.js";
+import { timeBars, timesKey } from "specviz/panels/times.js";
 import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
 /** @typedef {ReturnType<typeof sideOf>} Side */

@@ -7,7 +7,8 @@ import { element, find } from "specviz/dom/dom.js";
 import { OURS } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
-import { showWhy, WhatIf } from "specviz/panels/why.js";
+import { WhatIf } from "specviz/panels/what-if.js";
+import { showWhy } from "specviz/panels/why.js";
 import { settled } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 

@@ -1,18 +1,16 @@
-// The panel "Why this speed?": what a round costs, what it yields, and what would pay, also at an alpha and
-// a price that the reader chooses.
+// The panel "Why this speed?": what a round costs, what it yields, and whether that pays.
 
 import { element, table, titled } from "specviz/dom/dom.js";
-import { bestGamma } from "specviz/facts/costs.js";
+import { milliseconds, timeBars, timesKey } from "specviz/panels/times.js";
 import { chance } from "specviz/words/reasons.js";
 import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
-/** @type {("draft" | "verify" | "overhead")[]} */
-const PARTS = ["draft", "verify", "overhead"];
 const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";
-const NO_VERDICT = `A run that is not finished, or has fewer than ${FEWEST_ROUNDS} rounds with drafts, has no verdict: these are `
-  + "its figures so far.";
-const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to lose.";
+const NO_VERDICT = `A run that is not finished, or has fewer than ${FEWEST_ROUNDS} rounds with drafts, has `
+  + "no verdict: these are its figures so far.";
+const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to "
+  + "lose.";
 const NEVER_PAYS = "Not at this γ: a round costs more passes than the tokens that it can yield at most.";
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
 
@@ -27,7 +25,8 @@ export function showWhy(body, why, trace) {
   }
   const { settings } = trace.header;
   const isSettled = isFinished(trace) && why.m.rounds >= FEWEST_ROUNDS;
-  const lead = element("div", "", element("p", "sv-lead", isSettled ? verdictOf(why, settings) : NO_VERDICT));
+  const verdict = isSettled ? verdictOf(why, settings) : NO_VERDICT;
+  const lead = element("div", "", element("p", "sv-lead", verdict));
   if (!why.m.drafted) {
     body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
     return;
@@ -58,22 +57,23 @@ export function verdictOf(why, settings) {
   const gamma = adapts(settings, costs.gamma) ? fixed(costs.gamma, 2) : String(settings.gamma);
   if (break_even === null) {
     const judging = costs.judging > 1 + NEAR
-      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} passes` : "";
-    return `The draft costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay for that `
-      + `at γ = ${gamma}.`;
+      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} passes`
+      : "";
+    return `The draft costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay `
+      + `for that at γ = ${gamma}.`;
   }
   const balance = `A round yields ${fixed(m.tau, 2)} tokens ${priceOf(costs.price)}`;
   if (speedup > 1 + NEAR) {
-    return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
-      chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.`;
+    return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than `
+      + `${chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.`;
   }
   if (speedup > 1 - NEAR) return `${balance}: that is as good as even.`;
   if ((m.alpha ?? 0) < break_even) {
-    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} are accepted; at this price ${
-      chance(break_even)} would have to be.`;
+    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} are accepted; at this `
+      + `price ${chance(break_even)} would have to be.`;
   }
-  return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses are accepted: they come in `
-    + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.`;
+  return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses are accepted: `
+    + `they come in clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.`;
 }
 
 /**
@@ -92,36 +92,12 @@ function times({ costs }) {
   return element("div", "", timeBars([["with drafts", ours], ["target alone", theirs]]), key);
 }
 
-/**
- * The colours of the parts of a round's time.
- * @param {(part: "draft" | "verify" | "overhead") => string} [say]
- */
-export const timesKey = (say = (part) => part) =>
-  element("p", "sv-times-key", ...PARTS.map((part) => element("span", "", element("i", part), say(part))));
-
-/**
- * Bars of times on one scale.
- * @param {[label: string, parts: Record<"draft" | "verify" | "overhead", number>][]} bars  seconds
- */
-export function timeBars(bars) {
-  const total = (/** @type {Record<"draft" | "verify" | "overhead", number>} */ parts) => parts.draft + parts.verify + parts.overhead;
-  const longest = Math.max(...bars.map(([, parts]) => total(parts))) || 1;
-  return element("dl", "sv-times", ...bars.flatMap(([label, parts]) => [
-    element("dt", "", label),
-    element("dd", "",
-      element("span", "sv-times-bar", ...PARTS.map((part) => element("i", part, { style: { width: `${(100 * parts[part]) / longest}%` } }))),
-      element("b", "", milliseconds(total(parts)))),
-  ]));
-}
-
-/** @param {number} seconds */
-const milliseconds = (seconds) => `${fixed(1000 * seconds, 2)} ms`;
-
 /** @param {Explanation} why */
 function shares({ m, costs }) {
-  const share = (/** @type {number} */ part) => chance(part / (costs.draft + costs.verify + costs.overhead));
-  return `Per round ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take ${
-    share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
+  const whole = costs.draft + costs.verify + costs.overhead;
+  const share = (/** @type {number} */ part) => chance(part / whole);
+  return `Per round ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take `
+    + `${share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
 }
 
 /** Tokens per round, price and speed-up: by the textbook, and measured. @param {Explanation} why */
@@ -143,7 +119,8 @@ function difference({ m, costs, speedup, formula }) {
   }
   const surplus = ratio(m.tau, m.tau_predicted) - 1;
   if (Math.abs(surplus) > NEAR) {
-    reasons.push(`the verdicts, which come in clusters, yield ${surplus > 0 ? "more" : "fewer"} tokens than that`);
+    const more = surplus > 0 ? "more" : "fewer";
+    reasons.push(`the verdicts, which come in clusters, yield ${more} tokens than that`);
   }
   return `${TEXTBOOK}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
 }
@@ -157,123 +134,48 @@ function breakEven({ m, break_even: least }) {
     element("span", "", { dataset: { mark: name }, style: { left: `${100 * value}%` } });
   const pays = element("i", "", { style: { left: `${100 * least}%` } });
   const side = alpha >= least ? "above" : "below";
-  return [element("div", "sv-payline", pays, mark("break-even", least), mark("α", alpha)),
-    element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the measured prices.`)];
+  const words = `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the `
+    + "measured prices.";
+  return [
+    element("div", "sv-payline", pays, mark("break-even", least), mark("α", alpha)),
+    element("p", "", words),
+  ];
 }
 
 // What people often get wrong about speed, answered with the numbers of the shown run.
 /** @param {Explanation} why */
 function misreadings({ m, costs, speeds }) {
-  /** @type {[string, string][]} */
+  /** @type {[question: string, answer: string][]} */
   const answers = [
-    ["Is a longer τ always faster?", `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid for: a round took ${
-      fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and the later ones hold less often.`],
-    ["Is checking free?", `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
-      + "the target alone here. With experts or a long text it can cost much more."],
-    ["Is accepted over drafted α?", `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a rejected one were `
-      + `drafted and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`],
+    [
+      "Is a longer τ always faster?",
+      `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid for: a round took `
+        + `${fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and `
+        + "the later ones hold less often.",
+    ],
+    [
+      "Is checking free?",
+      `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
+        + "the target alone here. With experts or a long text it can cost much more.",
+    ],
+    [
+      "Is accepted over drafted α?",
+      `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a rejected one were drafted `
+        + `and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`,
+    ],
   ];
   if (speeds[1] !== undefined) {
-    answers.push(["Can a single guess help?", `${speeds[1] > 1 ? "Yes" : "Not here"}: with γ = 1 a round `
-      + `writes up to two tokens for one draft step and one pass, by the formula ${fixed(speeds[1], 2)}×.`]);
+    answers.push([
+      "Can a single guess help?",
+      `${speeds[1] > 1 ? "Yes" : "Not here"}: with γ = 1 a round writes up to two tokens for one draft step `
+        + `and one pass, by the formula ${fixed(speeds[1], 2)}×.`,
+    ]);
   }
-  const list = element("dl", "sv-misreadings", ...answers.flatMap(([asked, said]) => [element("dt", "", asked), element("dd", "", said)]));
+  const terms = answers.flatMap(([question, answer]) =>
+    [element("dt", "", question), element("dd", "", answer)]);
+  const list = element("dl", "sv-misreadings", ...terms);
   if (!document.querySelector(".has-questions")) return element("div", "", list);
-  return element("div", "", list,
-    element("button", "sv-link", "Guess first: these and more, each as a recorded run", { dataset: { question: "" } }));
+  const more = element("button", "sv-link", "Guess first: these and more, each as a recorded run",
+    { dataset: { question: "" } });
+  return element("div", "", list, more);
 }
-
-const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
-  + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
-
-/** @typedef {"alpha" | "step"} Name */
-/** @type {[Name, string, number][]} name, label, most */
-const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
-
-export class WhatIf {
-  node = element("section", "sv-whatif");
-  #bars = element("ol", "sv-gammas");
-  #said = element("p", "", { role: "status" });
-  #back = element("button", "sv-link", "Back to this run", { onclick: () => { this.#isTouched = false; this.#draw(); } });
-  #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
-  #why = /** @type {Explanation | null} */ (null);
-  /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
-  #settings = { gamma: 1, gamma_policy: "fixed" };
-  #isTouched = false;
-  #most;
-
-  /** @param {number} most the longest draft */
-  constructor(most) {
-    this.#most = most;
-    this.node.append(element("h3", "", "Which γ?"), this.#bars,
-      ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
-  }
-
-  /**
-   * @param {Explanation | null} why  null before there is something to compare
-   * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
-   */
-  show(why, settings) {
-    this.#why = why?.m.drafted && why.m.alpha !== null ? why : null;
-    this.#settings = settings;
-    this.node.hidden = this.#why === null;
-    this.#draw();
-  }
-
-  /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
-  #slider(name, label, most) {
-    const oninput = () => { this.#isTouched = true; this.#draw(); };
-    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput });
-    const value = element("b");
-    this.#sliders.set(name, { input, value });
-    return element("label", "", label, input, value);
-  }
-
-  /** @param {Explanation} why */
-  #chosen({ m, costs }) {
-    const measured = { alpha: m.alpha ?? 0, step: costs.step };
-    if (!this.#isTouched) return measured;
-    const of = (/** @type {Name} */ name) => Number(this.#sliders.get(name)?.input.value);
-    return { alpha: of("alpha"), step: of("step") };
-  }
-
-  #draw() {
-    const why = this.#why;
-    if (!why) return;
-    const { costs, speedup } = why;
-    const chosen = this.#chosen(why);
-    for (const [name, { input, value }] of this.#sliders) {
-      input.value = String(chosen[name]);
-      value.textContent = fixed(chosen[name], 2);
-    }
-    this.#back.hidden = !this.#isTouched;
-    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
-    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
-    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
-    this.#drawBars(best, ours);
-    const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
-    const found = best.gamma === 0 ? "no γ would pay" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
-    this.#said.textContent = `By the formula, not measured, ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
-  }
-
-  /**
-   * @param {{ gamma: number, speeds: number[] }} best
-   * @param {number | null} ours  the gamma in use
-   */
-  #drawBars({ gamma, speeds }, ours) {
-    const highest = Math.max(1, ...speeds);
-    const held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
-    const canRun = document.querySelector("#run") !== null;
-    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
-      const bar = element("i", "", { style: { height: `${(100 * speed) / highest}%` }, dataset: { value: fixed(speed, 2) } });
-      return element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`,
-        bar, element("small", "", String(i + 1)), ...canRun ? [runner(i + 1)] : []);
-    }));
-    this.#bars.style.setProperty("--even", String(1 / highest));
-    if (held) /** @type {HTMLElement | null} */ (this.#bars.querySelector(`[data-run-gamma="${held}"]`))?.focus({ preventScroll: true });
-  }
-}
-
-/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
-const runner = (gamma) =>
-  element("button", "", { dataset: { runGamma: gamma }, title: `Run with γ = ${gamma}`, "aria-label": `Run with γ = ${gamma}` });

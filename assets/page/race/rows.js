@@ -8,6 +8,9 @@ import { element } from "specviz/dom/dom.js";
 // all of it.
 const BLOCK = 40;
 const LONGEST_BLOCK = 1024; // tokens, after which a block ends although no line does
+const TAB = 4; // columns, as the style sheet has it
+const FURTHER = 2; // columns by which a wrapped line of code goes on further in
+const MOST_HANG = 16; // columns from the edge: a narrow lane needs the rest
 
 /**
  * Where a round stands.
@@ -87,6 +90,7 @@ export class Rows {
       last = node;
     }
     while (place.rows.length > count) this.#shorten(place);
+    for (const row of [place.row, ...place.rows]) setHang(row);
     markEnds(fragments);
   }
 
@@ -95,6 +99,7 @@ export class Rows {
     while (place.rows.length) this.#shorten(place);
     place.parts[0].remove();
     setBlock(place.row, place.block);
+    setHang(place.row);
   }
 
   /** @param {Place} place */
@@ -130,7 +135,24 @@ const countIn = (block) => block.querySelectorAll("[data-index]").length;
 
 /** @type {(row: HTMLElement, block: string) => void} */
 function setBlock(row, block) {
-  if (block) row.dataset.block = block; else delete row.dataset.block;
+  if (block) {
+    row.dataset.block = block;
+    return;
+  }
+  delete row.dataset.block;
+  row.removeAttribute("style"); // only a line of code hangs
+}
+
+// A line of code that wraps goes on further in than it begins. A guess that was rejected moves no line.
+/** @param {HTMLElement} row */
+function setHang(row) {
+  if (!row.dataset.block) return;
+  const kept = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
+  const blanks = kept.map(({ textContent }) => textContent ?? "").join("").match(/^[ \t]+/)?.[0] ?? "";
+  const columns = [...blanks].reduce((column, blank) => column + (blank === "\t" ? TAB - (column % TAB) : 1), 0);
+  const further = blanks.includes("\t") ? TAB : FURTHER; // tabs reach to multiples of what a line hangs by
+  if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MOST_HANG)));
+  else row.removeAttribute("style");
 }
 
 // A sign stands at the end of a token, and of accepted ones behind the last: not where a row ends

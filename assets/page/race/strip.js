@@ -3,6 +3,7 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
+import { lastTwo } from "specviz/run/pick.js";
 import { describe } from "specviz/words/description.js";
 import { TERMS } from "specviz/words/terms.js";
 import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
@@ -16,6 +17,7 @@ export class Strip {
   #differs;
   #badge;
   #asked;
+  #twoRuns = element("button", "sv-link sv-two-runs", "Compare runs", { type: "button", hidden: true, dataset: { compare: "" } });
 
   /** @param {PageParts} page */
   constructor(page) {
@@ -25,6 +27,7 @@ export class Strip {
     this.#badge = find(root, "[data-badge]");
     this.#asked = find(root, ".sv-asked");
     this.#differs.title = ADOPT;
+    this.#differs.before(this.#twoRuns);
   }
 
   /**
@@ -47,6 +50,13 @@ export class Strip {
     this.#badge.hidden = false;
     this.#badge.title = madeWith(header, origin);
     this.compare();
+  }
+
+  /** Offer the two runs that would be compared, once there are two. */
+  offerComparison() {
+    const pair = lastTwo(this.#page.runs);
+    this.#twoRuns.hidden = !pair;
+    if (pair) this.#twoRuns.title = `${pair.map(({ name }) => name).join(" and ")}, side by side (C)`;
   }
 
   /** Mark what the controls say otherwise. */

@@ -46,10 +46,17 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   names.forEach((name, i) => {
     const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
     if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
-    if (name === "pair") found.set("target", `pair ${config.pairTitles?.[String(now[i])] ?? now[i]}`);
+    if (name === "pair") found.set("target", pairText(String(now[i]), shown[i], config));
     else found.set(name, settingText(name, now[i]));
   });
   return found;
+}
+
+// A pair that the controls name where a run is of another; of the same models in other bits, those.
+/** @type {(now: string, shown: Value, config: Config) => string} */
+function pairText(now, shown, { pairs, pairTitles }) {
+  const bits = areSameModels(pairs[now], pairs[String(shown)]) && pairs[now].bits;
+  return bits ? `target in ${bits} bits` : `pair ${pairTitles?.[now] ?? now}`;
 }
 
 // Whether a setting does nothing beside the others.
@@ -78,19 +85,24 @@ function namedPair({ target, draft }, now) {
 }
 
 /**
- * Whether a run was made with the pair that the page was started with.
- * @type {(header: Header, config: Config) => boolean}
+ * What the pair of a run is to another one, to go on a sentence with: the same models with the target in other
+ * bits are no other pair, though another speed.
+ * @param {Header} header
+ * @param {Config} config
+ * @param {string} [pair]  the other one; that which the page was started with
  */
-export const isOwnPair = (header, config) => pairOf(header, config) === config.defaults.pair;
-
-/**
- * What the pair of a run is called: as the page lists it, or else by its target.
- * @type {(header: Header, config: Config) => string}
- */
-export function pairTitle(header, config) {
-  const pair = pairOf(header, config);
-  return (pair && config.pairTitles?.[pair]) ?? header.target.name;
+export function pairBeside(header, config, pair = String(config.defaults.pair)) {
+  const { pairs, pairTitles } = config;
+  const its = pairOf(header, config);
+  if (its === pair) return "the same pair";
+  const bits = its && areSameModels(pairs[its], pairs[pair]) && pairs[its].bits;
+  if (bits) return `the same pair with its target in ${bits} bits`;
+  return `another pair: ${(its && pairTitles?.[its]) ?? header.target.name}`;
 }
+
+/** @type {(one: PairModels | undefined, other: PairModels | undefined) => boolean} */
+const areSameModels = (one, other) =>
+  Boolean(one && other) && JSON.stringify([one?.target, one?.draft]) === JSON.stringify([other?.target, other?.draft]);
 
 // The name of the listed pair with the models of a run. Several pairs may have them: then the one that
 // has the target in the run's form, and of those the page's own.

@@ -1,7 +1,7 @@
 // The page's own pair while the server loads it: what, how much, how far, and whose recording plays.
 
 import { pause } from "specviz/dom/dom.js";
-import { isOwnPair, pairTitle } from "specviz/run/controls.js";
+import { pairBeside } from "specviz/run/controls.js";
 
 const FIRST_AFTER = 400; // ms: most visits find the pair in memory, and see nothing of this
 const EVERY = 1000; // ms between questions
@@ -41,7 +41,6 @@ export class Loading {
     const { config, session } = this.#page;
     const { header } = session.trace ?? {};
     if (!header || session.source !== "recording") return "";
-    if (isOwnPair(header, config)) return "Meanwhile a recording of it.";
-    return `Meanwhile a recording of another pair: ${pairTitle(header, config)}.`;
+    return `Meanwhile a recording of ${pairBeside(header, config)}.`;
   }
 }

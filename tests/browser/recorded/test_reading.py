@@ -18,9 +18,16 @@ CODE = (
     ("+Here", "+ it is", "*:\n\n"),
     ("-def", "~ f", ">``"),  # a fence in two tokens, behind a refused guess
     ("+`python", "+\n", "+def f(s):\n", "*    "),
-    ("+return s", "-;\n", "~}", ">\n\n"),
+    ("- raise s", "~;\n", ">return s"),
+    ("-;\n", "~}", ">\n\n"),
     ("+    # end", "+\n", "+```", "*\n"),
     ("+\n", "+Done", "-!", "~\n\n", ">."),
+)
+WRAPPED = (
+    ("+```python", "+\n", "*def f(first, second):\n"),
+    ("-        ", "~else", ">    "),  # a rejected guess of a deeper indentation moves no line
+    ("+return", "+ first + second" * 12, "*\n"),
+    ("+\t\t", "+print(first, second)" * 8, "*\n"),
 )
 LINES = ["``` python", "def f(s):", "    return s", "", "    # end", "```"]
 # The rows of a block of code: what was kept in them, their places and their letters.
@@ -38,6 +45,19 @@ ROWS = """(lane) => {
     };
   });
 }"""
+# Where each row of code begins, and where the lines do on which it goes on.
+BEGINNINGS = """(lane) => {
+  const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
+  return rows.map((row) => {
+    const lines = {};
+    for (const word of row.querySelectorAll(".t:not(.rejected, .ignored) .w:not(.blank, .nl)")) {
+      for (const { left, top } of word.getClientRects()) {
+        lines[Math.round(top)] ??= Math.round(left);
+      }
+    }
+    return Object.values(lines);
+  });
+}"""
 # A lane as it stands, but for which marks are full.
 DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].map((text) => {
   const copy = text.cloneNode(true);
@@ -47,15 +67,24 @@ DRAWN = """() => [...document.querySelectorAll("[data-lane] .sv-stream > div")].
   }
   return copy.innerHTML;
 })"""
-# What is seen of a lane's text.
-SEEN = """(lane) => document.querySelector(`[data-lane=${lane}] .sv-stream`).innerText
-  .replaceAll("\\u00a0", " ").split("\\n").map((line) => line.trimEnd()).join("\\n").trim()"""
+# What somebody gets who copies a lane's text.
+COPIED = """(lane) => {
+  getSelection().selectAllChildren(document.querySelector(`[data-lane=${lane}] .sv-stream > div`));
+  const text = String(getSelection());
+  getSelection().removeAllRanges();
+  const lines = text.replaceAll("\\u00a0", " ").split("\\n");
+  return lines.map((line) => line.trimEnd()).join("\\n").trim();
+}"""
 
 
 @pytest.fixture
 def opened(visitor: Visitor, tmp_path: Path) -> Trace:
     """The scripted run with code in it, at its end."""
-    trace = scripted("Write f.", CODE)
+    return shown(visitor, scripted("Write f.", CODE), tmp_path)
+
+
+def shown(visitor: Visitor, trace: Trace, tmp_path: Path) -> Trace:
+    """Open a run, and go to its end."""
     raw = saved(trace, tmp_path)
     file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
     visitor.page.wait_for_function("window.specviz.trace")
@@ -96,6 +125,23 @@ def test_code_in_a_lane_reads_as_code(visitor: Visitor, opened: Trace, lane: str
     assert marks.count() == len(tokens) - prose, "marks stay on all tokens"
 
 
+@pytest.mark.parametrize("lane", ["speculative", "baseline"])
+def test_a_line_of_code_that_wraps_goes_on_further_in(
+    visitor: Visitor, tmp_path: Path, lane: str
+) -> None:
+    shown(visitor, scripted("Write f.", WRAPPED), tmp_path)
+    begun: dict[str, list[list[int]]] = {}
+    for mode in ("text", "marks"):
+        read(visitor, mode)
+        lines = visitor.page.evaluate(BEGINNINGS, lane)
+        begun[mode] = [line for line in lines if len(line) > 1]
+    assert len(begun["text"]) == 2
+    for first, *others in begun["text"]:
+        assert len(set(others)) == 1, "they stand below one another"
+        assert first + 10 < others[0] < first + 40
+    assert [max(line[1:]) for line in begun["marks"]] == [line[1] for line in begun["text"]]
+
+
 def test_a_lane_stands_alike_however_the_playhead_came_there(
     visitor: Visitor, opened: Trace
 ) -> None:
@@ -119,7 +165,7 @@ def test_the_text_alone_is_what_was_emitted(visitor: Visitor, opened: Trace) -> 
     read(visitor, "text")
     expected = "Here it is:\npython\ndef f(s):\n    return s\n\n    # end\n\nDone."
     for name in ("speculative", "baseline"):
-        seen = visitor.page.evaluate(SEEN, name)
+        seen = visitor.page.evaluate(COPIED, name)
         assert [line for line in seen.split("\n") if line] == [
             line for line in expected.split("\n") if line
         ]

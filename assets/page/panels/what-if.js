@@ -1,0 +1,136 @@
+// Which gamma would pay, by the formula, at an alpha and a price that the reader chooses.
+
+import { element } from "specviz/dom/dom.js";
+import { bestGamma } from "specviz/facts/costs.js";
+import { adapts } from "specviz/words/verdict.js";
+import { fixed } from "specviz/words/words.js";
+
+const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target "
+  + "alone, with verdicts that do not depend on each other. Judging costs one pass for no guess and what it cost "
+  + "here for as many as here, in a straight line.";
+
+/** @typedef {"alpha" | "step"} Name */
+/** @type {[Name, string, number][]} name, label, most */
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
+
+export class WhatIf {
+  node = element("section", "sv-whatif");
+  #bars = element("ol", "sv-gammas");
+  #said = element("p", "", { role: "status" });
+  #back = element("button", "sv-link", "Back to this run", { onclick: () => this.#reset() });
+  #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
+  #why = /** @type {Explanation | null} */ (null);
+  /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
+  #settings = { gamma: 1, gamma_policy: "fixed" };
+  #isTouched = false;
+  #most;
+
+  /** @param {number} most the longest draft */
+  constructor(most) {
+    this.#most = most;
+    this.node.append(
+      element("h3", "", "Which γ?"),
+      this.#bars,
+      ...SLIDERS.map(([name, label, highest]) => this.#slider(name, label, highest)),
+      this.#said,
+      this.#back,
+      element("p", "", FORMULA),
+    );
+  }
+
+  /**
+   * @param {Explanation | null} why  null before there is something to compare
+   * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
+   */
+  show(why, settings) {
+    this.#why = why?.m.drafted && why.m.alpha !== null ? why : null;
+    this.#settings = settings;
+    this.node.hidden = this.#why === null;
+    this.#draw();
+  }
+
+  #reset() {
+    this.#isTouched = false;
+    this.#draw();
+  }
+
+  /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
+  #slider(name, label, most) {
+    const oninput = () => {
+      this.#isTouched = true;
+      this.#draw();
+    };
+    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput });
+    const value = element("b");
+    this.#sliders.set(name, { input, value });
+    return element("label", "", label, input, value);
+  }
+
+  /** @param {Explanation} why */
+  #chosen({ m, costs }) {
+    const measured = { alpha: m.alpha ?? 0, step: costs.step };
+    if (!this.#isTouched) return measured;
+    const valueOf = (/** @type {Name} */ name) => Number(this.#sliders.get(name)?.input.value);
+    return { alpha: valueOf("alpha"), step: valueOf("step") };
+  }
+
+  #draw() {
+    const why = this.#why;
+    if (!why) return;
+    const { costs, speedup } = why;
+    const chosen = this.#chosen(why);
+    for (const [name, { input, value }] of this.#sliders) {
+      input.value = String(chosen[name]);
+      value.textContent = fixed(chosen[name], 2);
+    }
+    this.#back.hidden = !this.#isTouched;
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
+    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
+    this.#drawBars(best, ours);
+    this.#said.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
+      + `${fixed(speedup, 2)}×.`;
+  }
+
+  /**
+   * @param {{ gamma: number, speeds: number[] }} best
+   * @param {number | null} ours  the gamma in use
+   */
+  #drawBars({ gamma, speeds }, ours) {
+    const highest = Math.max(1, ...speeds);
+    const focused = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
+    const canRun = document.querySelector("#run") !== null;
+    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
+      const barGamma = i + 1;
+      const style = { height: `${(100 * speed) / highest}%` };
+      const bar = element("i", "", { style, dataset: { value: fixed(speed, 2) } });
+      const best = barGamma === gamma ? "is-best " : "";
+      const inUse = barGamma === ours ? "is-ours" : "";
+      const runners = canRun ? [runner(barGamma)] : [];
+      return element("li", `${best}${inUse}`, bar, element("small", "", String(barGamma)), ...runners);
+    }));
+    this.#bars.style.setProperty("--even", String(1 / highest));
+    if (!focused) return;
+    /** @type {HTMLElement | null} */
+    const button = this.#bars.querySelector(`[data-run-gamma="${focused}"]`);
+    button?.focus({ preventScroll: true });
+  }
+}
+
+/**
+ * What the formula says, in a clause.
+ * @param {{ gamma: number, speedup: number, speeds: number[] }} best
+ * @param {number | null} ours  the gamma in use
+ */
+function advice(best, ours) {
+  if (best.gamma === 0) return "no γ would pay";
+  const most = `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×`;
+  if (ours === null || ours === best.gamma) return most;
+  return `${most}; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+}
+
+/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
+function runner(gamma) {
+  const label = `Run with γ = ${gamma}`;
+  return element("button", "", { dataset: { runGamma: gamma }, title: label, "aria-label": label });
+}

@@ -1,0 +1,112 @@
+// The text of a lane in the film of a run: its tokens broken into lines, each with its mark and its times.
+
+import { eventsOf } from "specviz/run/timeline.js";
+import { SERIF } from "specviz/share/paint.js";
+
+export const FONT = 25; // px
+export const FACE = `${FONT}px ${SERIF}`;
+export const LINE = 42; // px from line to line
+
+/**
+ * A token on its place. seen: when it is on the screen; judged: when its verdict is; both in seconds
+ * on the lane's clock.
+ * @typedef {object} Placed
+ * @property {string} text
+ * @property {keyof import("specviz/share/paint.js").Colours} mark  its colour
+ * @property {boolean} isGiven  stands in the prompt
+ * @property {number} x px
+ * @property {number} line from 0
+ * @property {number} width px
+ * @property {number} seen
+ * @property {number} judged
+ */
+
+/** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
+
+// The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
+/** @type {(rounds: Round[], prompt: string) => Piece[]} */
+function piecesOf(rounds, prompt) {
+  /** @type {Piece[]} */
+  const pieces = [{ text: prompt, mark: "soft", isGiven: true, seen: 0, judged: 0 }];
+  for (const round of rounds) {
+    const times = eventsOf(round);
+    round.drafted.forEach((token, i) => {
+      if (token.outcome === "ignored") return;
+      pieces.push({
+        text: token.text,
+        mark: markOf(token, round),
+        isGiven: false,
+        seen: times[i].time,
+        judged: round.clock,
+      });
+    });
+    for (const token of round.emitted) {
+      if (token.outcome === "accepted") continue;
+      pieces.push({
+        text: token.text,
+        mark: markOf(token, round),
+        isGiven: false,
+        seen: round.clock,
+        judged: round.clock,
+      });
+    }
+  }
+  return pieces;
+}
+
+/**
+ * The colour of a token's mark; one of a round without a guess came not free.
+ * @type {(token: Token, round: Round) => Placed["mark"]}
+ */
+function markOf({ outcome }, { drafted }) {
+  if (outcome === "ignored" || outcome === "untold") return "soft";
+  if (outcome === "bonus" && !drafted.length) return "soft";
+  return outcome;
+}
+
+// Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
+/** @type {(context: CanvasRenderingContext2D, rounds: Round[], prompt: string, width: number) => Placed[]} */
+export function layOut(context, rounds, prompt, width) {
+  context.font = FACE;
+  const placed = /** @type {Placed[]} */ ([]);
+  let x = 0;
+  let line = 0;
+  for (const word of wordsOf(piecesOf(rounds, prompt))) {
+    const widths = word.map(({ text }) => context.measureText(text).width);
+    const total = widths.reduce((sum, wordWidth) => sum + wordWidth, 0);
+    if (x > 0 && x + total > width) {
+      x = 0;
+      line += 1;
+    }
+    word.forEach((piece, i) => {
+      if (x > 0 && x + widths[i] > width) { // a word that is longer than a line
+        x = 0;
+        line += 1;
+      }
+      placed.push({ ...piece, x, line, width: widths[i] });
+      x += widths[i];
+      if (piece.text.endsWith("¶")) {
+        x = 0;
+        line += 1;
+      }
+    });
+  }
+  return placed;
+}
+
+// Pieces that stand together. A token may hold several words, and a word several tokens.
+/** @param {Piece[]} pieces */
+function wordsOf(pieces) {
+  const words = /** @type {Piece[][]} */ ([]);
+  for (const piece of pieces) {
+    for (const part of piece.text.match(/\n+|[^\S\n]*[^\s]+|[^\S\n]+/g) ?? []) {
+      const isBreak = part.startsWith("\n");
+      const last = words[words.length - 1];
+      const joins = last && !/^\s/.test(part) && !last[last.length - 1].text.endsWith("¶");
+      const shown = { ...piece, text: isBreak ? "¶" : part };
+      if (joins) last.push(shown);
+      else words.push([shown]);
+    }
+  }
+  return words;
+}
