@@ -178,7 +178,8 @@ class RivalServer:
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
         rates: dict[str, float] = {}
-        if milliseconds := timings.get("predicted_ms"):
+        milliseconds = timings.get("predicted_ms")
+        if milliseconds:
             # llama.cpp's own clock, which starts when the first token is there.
             rates[OWN_CLOCK] = (timings["predicted_n"] - 1) / (milliseconds / 1e3)
         begin, first = pieces[0]
