@@ -154,4 +154,4 @@ def memory_in_numbers(name: str) -> str:
         memory = examine(pair, **options).memory  # type: ignore[arg-type]
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
     caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
-    return sizes and f"Weights, and {caches}, take {sizes}."
+    return f"Weights, and {caches}, take {sizes}." if sizes else ""
