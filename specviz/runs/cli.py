@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> None:
     width = 0  # letters of the longest name of a lane
 
     def show(event: Event) -> None:
-        if line := event_line(event, color=color, width=width):
+        line = event_line(event, color=color, width=width)
+        if line:
             print(line, flush=True)
 
     for event in race:
