@@ -56,13 +56,13 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
         repeated = _repeated_logits(pair, parting)
         yield "Scoring the same text with fresh caches."
         several = _fresh_logits(pair, parting, [width])
-        whole = _fresh_logits(pair, parting, [length])
+        in_one_pass = _fresh_logits(pair, parting, [length])
     yield "As a control, the target drafts for itself."
     judged = _control(pair, parting)
     fresh = {
         "one token per pass": one_by_one,
         "several tokens per pass": several,
-        ONE_PASS: whole,
+        ONE_PASS: in_one_pass,
     }
     yield _difference(pair, parting, fresh, repeated, judged)
 
@@ -202,9 +202,9 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
     ways: logits [positions, vocab], which all end at the difference.
     """
     seen = 0.0
-    for logits, other in combinations(ways, 2):
-        for row, other_row in zip(reversed(logits), reversed(other), strict=False):
-            seen = max(seen, _moved(row, other_row))
+    for first, second in combinations(ways, 2):
+        for first_logits, second_logits in zip(reversed(first), reversed(second), strict=False):
+            seen = max(seen, _moved(first_logits, second_logits))
     dtype = _dtype_of_passes(pair)
     least, most = UNITS.get(dtype, HALF_UNITS)
     unit = torch.finfo(dtype).eps * max(float(logits.amax(-1).abs().max()) for logits in ways)
