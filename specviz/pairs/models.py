@@ -47,10 +47,12 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
         raise PairError(closed)
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
-    model_facts = (row.target, row.draft) if row else (None, None)
-    files = [_file(target, model_facts[0], row.target_dtype if row else None, on_cpu)]
+    if row is None:
+        files = [_file(target, on_cpu)]
+    else:
+        files = [_file(target, on_cpu, row.target, row.target_dtype)]
     if draft is not None:
-        files.append(_file(draft, model_facts[1], None, on_cpu))
+        files.append(_file(draft, on_cpu, row.draft if row else None))
     with ReadAhead(devices[0].free) as ahead:
         for file, options in zip(files, request.options, strict=False):
             if file.header is not None:
@@ -60,9 +62,11 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
 
 
 class _File(NamedTuple):
-    """One model of a pair. name: a hub id, a folder or a file. table_name: how the table
-    names it. dtype: in which the table has a GGUF file unpacked. header: of a GGUF file that
-    compiled passes read as it is."""
+    """One model of a pair.
+
+    name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
+    table has a GGUF file unpacked. header: of a GGUF file that compiled passes read as it is.
+    """
 
     name: str
     table_name: str | None
@@ -76,7 +80,8 @@ class _File(NamedTuple):
         return self.table_name or self.header.name
 
 
-def _file(name: str, facts: Facts | None, dtype: str | None, on_cpu: bool) -> _File:
+def _file(name: str, on_cpu: bool, facts: Facts | None = None, dtype: str | None = None) -> _File:
+    """The model of this name. facts, dtype: what the table says of it. Raises `PairError`."""
     table_name = facts.name.rpartition("/")[2] if facts else None
     path = local_file(name)
     if path is None or not on_cpu:

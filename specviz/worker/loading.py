@@ -67,7 +67,10 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
     thread = threading.Thread(target=work, name="load", daemon=True)
     thread.start()
     try:
-        while (step := steps.get()) is not None:
+        while True:
+            step = steps.get()
+            if step is None:
+                break
             yield _sentence(step)
     finally:
         thread.join()  # a load cannot be interrupted, and the next one must not begin beside it

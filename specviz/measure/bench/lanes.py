@@ -151,9 +151,9 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     }
     best = {name: rates[count][name] for name, count in threads.items()}
     ratios = {
-        f"{name} / {other}": spread(map(truediv, best[name], best[other]))
-        for name, other in COMPARED
-        if name in best and other in best
+        f"{name} / {reference}": spread(map(truediv, best[name], best[reference]))
+        for name, reference in COMPARED
+        if name in best and reference in best
     }
     return Best(
         temperature=temperature,
