@@ -66,8 +66,9 @@ class Layout(NamedTuple):
     what all parts need; None if they need nothing.
 
     unpack: (builder, address of the step, address of that memory, index of the part, int64) ->
-    vectors of fp32, each made when it is asked for, so that few are in registers at a time. They come in their order, but of bf16: there the first
-    vector has the weights at even indices, and the second those at odd ones.
+    vectors of fp32, each made when it is asked for, so that few are in registers at a time. They
+    come in their order, but of bf16: there the first vector has the weights at even indices, and
+    the second those at odd ones.
     """
 
     weights: int
