@@ -56,13 +56,13 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
         repeated = _repeated_logits(pair, parting)
         yield "Scoring the same text with fresh caches."
         several = _fresh_logits(pair, parting, [width])
-        whole = _fresh_logits(pair, parting, [length])
+        in_one_pass = _fresh_logits(pair, parting, [length])
     yield "As a control, the target drafts for itself."
     judged = _control(pair, parting)
     fresh = {
         "one token per pass": one_by_one,
         "several tokens per pass": several,
-        ONE_PASS: whole,
+        ONE_PASS: in_one_pass,
     }
     yield _difference(pair, parting, fresh, repeated, judged)
 
@@ -150,8 +150,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
             "with the dtype of the run."
         )
     fed = [*parting.prompt, *parting.theirs]
-    for each in parting.passes:
-        fed += [*each.drafted, *each.emitted]
+    for target_pass in parting.passes:
+        fed += [*target_pass.drafted, *target_pass.emitted]
     has_unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
     if has_unknown or not parting.prompt or len(parting.ours) < len(parting.theirs):
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
@@ -178,10 +178,10 @@ def _repeated_logits(pair: Pair, parting: Parting) -> Tensor:
     last_id = parting.prompt[-1]
     length = len(parting.prompt)
     *earlier, final = parting.passes
-    for each in earlier:
-        _forward(engine, [last_id, *each.drafted], 1)
-        last_id = each.emitted[-1]
-        length += len(each.emitted)
+    for target_pass in earlier:
+        _forward(engine, [last_id, *target_pass.drafted], 1)
+        last_id = target_pass.emitted[-1]
+        length += len(target_pass.emitted)
         engine.rollback(length - 1)
     logits = _forward(engine, [last_id, *final.drafted], len(final.drafted) + 1)
     return logits[parting.index - (length - len(parting.prompt))]
@@ -202,9 +202,9 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
     ways: logits [positions, vocab], which all end at the difference.
     """
     seen = 0.0
-    for logits, other in combinations(ways, 2):
-        for row, other_row in zip(reversed(logits), reversed(other), strict=False):
-            seen = max(seen, _moved(row, other_row))
+    for first, second in combinations(ways, 2):
+        for first_logits, second_logits in zip(reversed(first), reversed(second), strict=False):
+            seen = max(seen, _moved(first_logits, second_logits))
     dtype = _dtype_of_passes(pair)
     least, most = UNITS.get(dtype, HALF_UNITS)
     unit = torch.finfo(dtype).eps * max(float(logits.amax(-1).abs().max()) for logits in ways)
@@ -221,8 +221,8 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
 def _dtype_of_passes(pair: Pair) -> torch.dtype:
     """In which the target computes: compiled passes in fp32 whatever their weights."""
     dtype: torch.dtype = pair.target.dtype
-    form = make_engine(pair.target, pair.vocab).name
-    if form == "compiled" or not dtype.is_floating_point:
+    engine = make_engine(pair.target, pair.vocab)
+    if engine.name == "compiled" or not dtype.is_floating_point:
         return torch.float32
     return dtype
 

@@ -48,8 +48,10 @@ class Parting:
     @property
     def ours(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and with the difference."""
-        emitted = tuple(token_id for each in self.passes for token_id in each.emitted)
-        return emitted[: len(self.theirs)]
+        emitted: list[int] = []
+        for target_pass in self.passes:
+            emitted += target_pass.emitted
+        return tuple(emitted[: len(self.theirs)])
 
 
 class Scored(NamedTuple):

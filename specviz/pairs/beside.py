@@ -37,8 +37,8 @@ def is_head_config(values: dict[str, Any]) -> bool:
 def is_eagle(values: dict[str, Any]) -> bool:
     """Whether this is the config of an EAGLE-3 head."""
     names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return one_layer or any("eagle3" in str(name).lower() for name in names)
+    has_one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
+    return has_one_layer or any("eagle3" in str(name).lower() for name in names)
 
 
 def _cached(name: str) -> Path | None:
@@ -46,10 +46,10 @@ def _cached(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        found = try_to_load_from_cache(name, "config.json")
+        cached = try_to_load_from_cache(name, "config.json")
     except ValueError:  # this is no name that the hub could have
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def _config(path: Path | None) -> dict[str, Any]:

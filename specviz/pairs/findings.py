@@ -45,12 +45,12 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 @contextmanager
-def stopping(topic: str, found: list[Finding]) -> Iterator[None]:
+def stopping(topic: str, findings: list[Finding]) -> Iterator[None]:
     """Makes a finding of an error that users can cause inside the block."""
     try:
         yield
     except SpecvizError as error:
-        found.append(stop(topic, str(error)))
+        findings.append(stop(topic, str(error)))
 
 
 def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings:
@@ -65,13 +65,15 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
             "asks the hub's converter for a copy; if none comes, choose another model.",
         )
         return
-    kept = folder = Path(constants.HF_HUB_CACHE)
-    while not folder.exists():
-        folder = folder.parent
-    total, free = sum(sizes), shutil.disk_usage(folder).free
+    cache = Path(constants.HF_HUB_CACHE)
+    existing = cache
+    while not existing.exists():
+        existing = existing.parent
+    total = sum(sizes)
+    free = shutil.disk_usage(existing).free
     sentence = f"{source.shown} has {shown_bytes(total)} of safetensors"
-    own = f"models--{source.name.replace('/', '--')}/snapshots/*/model*.safetensors"
-    if total > free and not any(kept.glob(own)):
+    cached = f"models--{source.name.replace('/', '--')}/snapshots/*/model*.safetensors"
+    if total > free and not any(cache.glob(cached)):
         room = f"and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME"
         yield warning("files", f"{sentence}, {room}.")
     else:
@@ -83,20 +85,23 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
     read as it holds them."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
-    form = f"to {shown_bytes(header.unpacked)} of bf16 in the cache folder"
-    kept = "Nothing of it is unpacked to the disk" if stays else f"It is unpacked once, {form}"
+    unpacking = "Nothing of it is unpacked to the disk"
+    if not stays:
+        size = shown_bytes(header.unpacked)
+        unpacking = f"It is unpacked once, to {size} of bf16 in the cache folder"
     yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
         f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template, and names {licence or 'none'} as its licence. {kept}.",
+        f"template, and names {licence or 'none'} as its licence. {unpacking}.",
     )
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
     """Whether rejected tokens can be removed from the caches of this model."""
-    shown, kind = metadata.source.shown, text_config(metadata.model).model_type
+    shown = metadata.source.shown
     if not metadata.caches.rolls_back:
+        kind = text_config(metadata.model).model_type
         yield stop(
             "rollback",
             f"{shown} is of type {kind}, which keeps a running state that cannot be rolled back, "
@@ -108,11 +113,12 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
     """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
-    alone, *draft = (Pair(one.model, None, one.tokenizer) for one in models)
-    if draft:
+    target, *drafts = (Pair(metadata.model, None, metadata.tokenizer) for metadata in models)
+    draft = drafts[0] if drafts else None
+    if draft is not None:
         hint = suggested if suggested and suggested != models[1].source.name else ""
         try:
-            pair = Pair(alone.target, draft[0].target, alone.tokenizer, draft[0].tokenizer)
+            pair = Pair(target.target, draft.target, target.tokenizer, draft.tokenizer)
             yield from vocabulary_findings(pair, hint)
         except PairError as error:
             better = f" {hint} is a known draft for this target." if hint else ""
@@ -120,7 +126,7 @@ def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Finding
         yield from size_findings(models, hint)
     yield from mixture_findings(models[0])
     yield from context_findings(models)
-    yield from chat_findings(alone, draft[0] if draft else None)
+    yield from chat_findings(target, draft)
 
 
 def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
@@ -133,15 +139,19 @@ def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
             "prefer two tuned models or two base models.",
         )
     else:
-        own = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
-        none = "the target has no chat template of its own: it continues prompts as plain text."
-        yield good("chat", own if pair.is_chat else none)
+        sentence = "the target has no chat template of its own: it continues prompts as plain text."
+        if pair.is_chat:
+            sentence = (
+                "prompts are put into the target's chat template: set chat to 'off' to avoid it."
+            )
+        yield good("chat", sentence)
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
     """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
     end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
-    if (shared := pair.shared) is not None:
+    shared = pair.shared
+    if shared is not None:
         yield warning(
             "tokenizer",
             f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
@@ -174,10 +184,10 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
 
 def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
     """The numbers of parameters and their ratio. hint: the hub id of a better draft, or ""."""
-    counts = [parameter_count(one.model) for one in models]
+    counts = [parameter_count(metadata.model) for metadata in models]
     shown = " and ".join(
-        f"{one.source.shown} {shown_count(count)}"
-        for one, count in zip(models, counts, strict=True)
+        f"{metadata.source.shown} {shown_count(count)}"
+        for metadata, count in zip(models, counts, strict=True)
     )
     ratio = counts[0] / max(1, counts[1])
     if ratio >= GOOD_RATIO:
@@ -229,7 +239,7 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
 
 def context_findings(models: list[ModelMetadata]) -> Findings:
     """How long a text may become, and whether the draft can see all of it."""
-    limits = [context_length(one.model) for one in models]
+    limits = [context_length(metadata.model) for metadata in models]
     shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
     if len(models) == 1:
         yield good("context", f"the target sees {shown[0]}.")

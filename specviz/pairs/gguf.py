@@ -21,7 +21,8 @@ MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; know
 MOST_DIMENSIONS = 4
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
-_STRING, _LIST = 8, 9
+_STRING = 8
+_LIST = 9
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 """Of each kind of number its code in `struct`."""
 
@@ -137,7 +138,9 @@ class _Reader:
     """Reads on from where it is, and never more than `MOST_HEADER` bytes in all."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.file, self.path, self.left = file, path, MOST_HEADER
+        self.file = file
+        self.path = path
+        self.left = MOST_HEADER  # bytes that may still be read
 
     def header(self) -> GgufHeader:
         if self.bytes(4) != b"GGUF":
@@ -145,22 +148,23 @@ class _Reader:
         version = self.number("I")
         if version not in (2, 3):
             raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
-        tensors, keys = self.number("Q"), self.number("Q")
+        tensor_count = self.number("Q")
+        key_count = self.number("Q")
         values = {}
-        for _ in range(keys):
+        for _ in range(key_count):
             key = self.string()
             values[key] = self.value(self.number("I"))
-        found = {}
-        for _ in range(tensors):
+        tensors = {}
+        for _ in range(tensor_count):
             name, tensor = self.tensor()
-            found[name] = tensor
-        step = values.get("general.alignment", 32)
-        if type(step) is not int or not 1 <= step <= 1 << 20:
+            tensors[name] = tensor
+        alignment = values.get("general.alignment", 32)
+        if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
             raise EOFError
-        if any(tensor.start % step for tensor in found.values()):
+        if any(tensor.start % alignment for tensor in tensors.values()):
             raise EOFError
-        place = self.file.tell()
-        return GgufHeader(self.path, values, found, place + -place % step)
+        end = self.file.tell()
+        return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
 
     def tensor(self) -> tuple[str, GgufTensor]:
         """Its name and what is known of it."""

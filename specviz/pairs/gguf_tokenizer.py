@@ -26,8 +26,10 @@ from .gguf import GgufHeader
 BYTE_LEVEL = "gpt2"
 """What files call byte-level BPE."""
 
-CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
-"""Types of pieces that are not plain text."""
+# Types of pieces that are not plain text.
+CONTROL = 3
+USER_DEFINED = 4
+UNUSED = 5
 
 _LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -92,17 +94,21 @@ def end_ids_of(header: GgufHeader) -> list[int]:
         for key in ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
         if isinstance(values.get(key), int)
     }
-    pieces = enumerate(_pieces(header))
-    control = {i: piece for i, (piece, kind) in pieces if kind in (CONTROL, USER_DEFINED)}
+    control = {
+        token_id: piece
+        for token_id, (piece, kind) in enumerate(_pieces(header))
+        if kind in (CONTROL, USER_DEFINED)
+    }
     return sorted(ids | spelled_ends(control))
 
 
 def unused_ids(header: GgufHeader) -> set[int]:
     """The ids of pieces that only pad the vocabulary."""
-    return {i for i, (_, kind) in enumerate(_pieces(header)) if kind == UNUSED}
+    return {token_id for token_id, (_, kind) in enumerate(_pieces(header)) if kind == UNUSED}
 
 
 def _pieces(header: GgufHeader) -> list[tuple[str, int]]:
+    """The pieces of the vocabulary, each with its type."""
     pieces = header.values.get("tokenizer.ggml.tokens") or []
     kinds = header.values.get("tokenizer.ggml.token_type") or [1] * len(pieces)
     return list(zip(pieces, kinds, strict=False))
@@ -111,7 +117,7 @@ def _pieces(header: GgufHeader) -> list[tuple[str, int]]:
 def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     values = header.values
     pieces = _pieces(header)
-    vocab = {piece: i for i, (piece, kind) in enumerate(pieces) if kind != UNUSED}
+    vocab = {piece: token_id for token_id, (piece, kind) in enumerate(pieces) if kind != UNUSED}
     merges = [tuple(merge.split(" ", 1)) for merge in values.get("tokenizer.ggml.merges") or []]
     # A tokenizer that is given is copied, which takes a second for a large vocabulary: so it is
     # given an empty one, which gets its model then.
@@ -126,9 +132,9 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     inner.add_special_tokens(_added(pieces, CONTROL))
     inner.add_tokens(_added(pieces, USER_DEFINED))
     for name, key in _SPECIAL.items():
-        i = values.get(f"tokenizer.ggml.{key}_token_id")
-        if isinstance(i, int) and 0 <= i < len(pieces):
-            setattr(tokenizer, name, pieces[i][0])
+        token_id = values.get(f"tokenizer.ggml.{key}_token_id")
+        if isinstance(token_id, int) and 0 <= token_id < len(pieces):
+            setattr(tokenizer, name, pieces[token_id][0])
     begin = tokenizer.bos_token
     if begin is not None and values.get("tokenizer.ggml.add_bos_token") is True:
         inner.post_processor = processors.TemplateProcessing(
@@ -149,10 +155,10 @@ def _added(pieces: list[tuple[str, int]], wanted: int) -> list[AddedToken]:
 def pre_tokenizer_named(split: str | None) -> Any:
     """How a byte-level tokenizer cuts text before it merges, by the name that a file gives."""
     if split in _SPLITS:
-        cut: Any = pre_tokenizers.Split(Regex(_SPLITS[split]), "isolated")
+        first: Any = pre_tokenizers.Split(Regex(_SPLITS[split]), "isolated")
     elif split in _DIGITS:
-        cut = pre_tokenizers.Digits(individual_digits=True)
+        first = pre_tokenizers.Digits(individual_digits=True)
     else:
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
-    rest = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split in _DIGITS)
-    return pre_tokenizers.Sequence([cut, rest])
+    second = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split in _DIGITS)
+    return pre_tokenizers.Sequence([first, second])

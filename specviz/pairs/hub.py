@@ -52,6 +52,7 @@ def hub_is_reachable() -> bool:
 
 @lru_cache(maxsize=1)
 def _answers(_: int) -> bool:
+    """The hub's answer in this period of `ANSWER_LIFETIME`, which is the argument."""
     return _within_timeout(_ask_hub) is not None
 
 
@@ -79,9 +80,12 @@ def hub_files(source: ModelSource) -> dict[str, int] | None:
     not answer."""
     if source.folder is not None or not hub_is_reachable():
         return None
-    asked = partial(huggingface_hub.model_info, files_metadata=True, timeout=TIMEOUT)
-    info = _within_timeout(partial(asked, source.name))
-    return info and {file.rfilename: int(file.size or 0) for file in info.siblings or []}
+    info = _within_timeout(
+        partial(huggingface_hub.model_info, source.name, files_metadata=True, timeout=TIMEOUT)
+    )
+    if info is None:
+        return None
+    return {file.rfilename: int(file.size or 0) for file in info.siblings or []}
 
 
 def safe_files(source: ModelSource) -> dict[str, int] | None:
@@ -108,7 +112,9 @@ def without_token() -> Iterator[None]:
 
 def failure_sentence(source: ModelSource, error: BaseException) -> str:
     """One sentence: why transformers could not read a model, and what to do."""
-    shown, text, folder = source.shown, str(error), source.folder
+    shown = source.shown
+    folder = source.folder
+    text = str(error)
     causes = list(causes_of(error))
     denied = ("gated repo", "401 Client Error", "403 Client Error")
     gated = any(isinstance(cause, GatedRepoError) for cause in causes)
@@ -194,14 +200,14 @@ def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str,
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
-    found: dict[str, T] = {}
+    values: dict[str, T] = {}
     for path in files:
         try:
             with safe_open(path, "pt") as file:  # which looks whether the file is whole
-                found |= {name: read(file, name) for name in file.offset_keys()}
+                values |= {name: read(file, name) for name in file.offset_keys()}
         except (OSError, SafetensorError) as error:
             raise PairError(damaged_sentence(source.shown, path.name)) from error
-    return found
+    return values
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:
@@ -228,5 +234,7 @@ def closed_sentence(names: Sequence[str]) -> str | None:
             "tokens, so no guess can be checked: see instead what a draft would have got right of "
             "a text that it wrote, with `specviz guess`."
         )
-    closed = next(filter(is_closed, names), None)
-    return closed and f"{closed} has no weights to load: name a draft of the hub, or a folder."
+    closed_draft = next(filter(is_closed, names), None)
+    if closed_draft is None:
+        return None
+    return f"{closed_draft} has no weights to load: name a draft of the hub, or a folder."

@@ -36,9 +36,11 @@ LIST = "SHA256SUMS"
 RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
-class Asked(NamedTuple):
-    """How somebody wants a pair to be loaded. options: of the target and of the draft. device: None
-    is the best one."""
+class LoadRequest(NamedTuple):
+    """How somebody wants a pair to be loaded.
+
+    options: of the target and of the draft. device: None is the best one.
+    """
 
     options: Sequence[LoadOptions]
     device: torch.device | None
@@ -96,45 +98,47 @@ def load_any(
 ) -> Pair | Watched:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    asked = Asked(checked_options(**precision), checked_device(device), on_progress)
+    request = LoadRequest(checked_options(**precision), checked_device(device), on_progress)
     if pair == BUILTIN:
-        return load_builtin(asked)
+        return load_builtin(request)
     from . import spec  # which the built-in pair does not need
 
-    named = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
-    if isinstance(named, spec.OperatorSpec):
-        named = spec.operator_spec()
-    if named == spec.NamedSpec(BUILTIN):
-        return load_builtin(asked)
-    if isinstance(named, spec.WatchedSpec):
+    pair_spec = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
+    if isinstance(pair_spec, spec.OperatorSpec):
+        pair_spec = spec.operator_spec()
+    if pair_spec == spec.NamedSpec(BUILTIN):
+        return load_builtin(request)
+    if isinstance(pair_spec, spec.WatchedSpec):
         from ..sides.watched.watching import load_watched
 
-        return load_watched(named, asked)
-    if isinstance(named, spec.ServedSpec):
+        return load_watched(pair_spec, on_progress)
+    if isinstance(pair_spec, spec.ServedSpec):
         from .served import load_served
 
-        return load_served(named, asked)
+        return load_served(pair_spec, request)
     from .fetch import load_fetched
 
-    return load_fetched(named, asked)
+    return load_fetched(pair_spec, request)
 
 
-def load_builtin(asked: Asked) -> Pair:
+def load_builtin(request: LoadRequest) -> Pair:
     """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:
         check_files(folder)
-    place, options = asked.device or best_device(), asked.options
-    if options[0].dtype is None and place.type == "cpu" and has_numba():
-        # As it is stored: compiled passes read such weights in place, and compute in fp32.
-        options = [replace(one, dtype=torch.bfloat16) for one in options]
+    device = request.device or best_device()
+    as_stored = request.options[0].dtype is None and device.type == "cpu" and has_numba()
     sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
-    models = [
-        load_model(source, replace(how, device=place), asked.on_progress)
-        for source, how in zip(sources, options, strict=True)
-    ]
-    tokenizer, own = map(read_tokenizer, sources)
-    pair = Pair(models[0], models[1], tokenizer, own, BUILTIN)
+    models = []
+    for source, options in zip(sources, request.options, strict=True):
+        options = replace(options, device=device)
+        if as_stored:
+            # Compiled passes read such weights in place, and compute in fp32.
+            options = replace(options, dtype=torch.bfloat16)
+        models.append(load_model(source, options, request.on_progress))
+    target, draft = models
+    tokenizer, draft_tokenizer = map(read_tokenizer, sources)
+    pair = Pair(target, draft, tokenizer, draft_tokenizer, BUILTIN)
 
     def head() -> DraftHead:
         from ..sides.heads.eagle_files import load_head  # a run without it need not know heads
@@ -159,7 +163,7 @@ class HeadOnDemand:
         return self._load()
 
     def check(self, target: LanguageModel) -> None:
-        """Nothing: reading it does."""
+        """The head is checked when it is read, not before."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what copies and pickles ask of any object

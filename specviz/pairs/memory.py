@@ -84,8 +84,9 @@ class MemoryNeed:
     def cached(self, precision: str, tokens: int) -> int:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         most = min(tokens, self.context or tokens)
-        kept = (layer.numbers * min(most, layer.window or most) for layer in self.layers)
-        return self.copies * sum(kept) * (4 if precision in ("float32", STORED) else 2)
+        numbers = sum(layer.numbers * min(most, layer.window or most) for layer in self.layers)
+        bytes_each = 4 if precision in ("float32", STORED) else 2
+        return self.copies * numbers * bytes_each
 
 
 def shown_bytes(count: float) -> str:
@@ -120,13 +121,13 @@ def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
     device = device or best_device()
     if device.type != "cuda":
         return [DeviceMemory(device, free_ram())]
-    found = []
+    devices = []
     for index in range(torch.cuda.device_count()) if device.index is None else (device.index,):
         free, _ = torch.cuda.mem_get_info(index)
         # torch can use the memory that it has reserved and does not use at the moment.
         spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
-        found.append(DeviceMemory(torch.device("cuda", index), free + spare))
-    return found
+        devices.append(DeviceMemory(torch.device("cuda", index), free + spare))
+    return devices
 
 
 def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
@@ -150,8 +151,8 @@ class PlannedLoad(NamedTuple):
 
     def shown(self, tokens: int) -> str:
         """Its bytes in a sentence."""
-        form = "its file has it" if self.precision == STORED else self.precision
-        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {form}"
+        precision = "its file has it" if self.precision == STORED else self.precision
+        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {precision}"
 
 
 def place_target(
@@ -175,9 +176,10 @@ def place_target(
     share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
     free = [memory.free for memory in devices]
     free[-1] = max(0, free[-1] - beside)
-    return None, {
-        memory.device.index: int(share * n) for memory, n in zip(devices, free, strict=True)
+    limits = {
+        memory.device.index: int(share * count) for memory, count in zip(devices, free, strict=True)
     }
+    return None, limits
 
 
 def shortage_sentence(
@@ -192,8 +194,8 @@ def shortage_sentence(
     for name in smaller_precisions(kind == "cpu"):
         total = sum(load.need.bytes(name, tokens) for load in loads)
         if total <= free:
-            how = f"{name[0]}-bit weights" if name in QUANTIZED else f"dtype {name}"
-            advice = f"choose {how}, which need {shown_bytes(total)}, or a smaller model"
+            choice = f"{name[0]}-bit weights" if name in QUANTIZED else f"dtype {name}"
+            advice = f"choose {choice}, which need {shown_bytes(total)}, or a smaller model"
             break
     return (
         f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
@@ -203,10 +205,12 @@ def shortage_sentence(
 
 def free_ram() -> int:
     """Free bytes of this machine, or below the limit of this process's cgroup."""
-    free, group = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
+    free = int(psutil.virtual_memory().available)
+    cgroup = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):  # there is none, or it has no limit
-        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-        stat = dict(line.split() for line in (group / "memory.stat").open())
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        stat = dict(line.split() for line in (cgroup / "memory.stat").open())
         # Linux keeps files that were read in memory, and frees them when it is needed.
-        return min(free, max(0, left + int(stat["inactive_file"])))
+        return min(free, max(0, limit - used + int(stat["inactive_file"])))
     return free

@@ -74,12 +74,12 @@ class ModelMetadata:
 class HeadMetadata:
     """What is known of a head before its weights are read.
 
-    form: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load: (loaded
-    target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
+    structure: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load:
+    (loaded target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
     """
 
     source: ModelSource
-    form: Any
+    structure: Any
     need: MemoryNeed
     load: Callable[[Any, torch.device, Watcher | None], DraftHead]
 
@@ -121,10 +121,10 @@ def _check_weights(metadata: ModelMetadata) -> None:
     shapes = folder_weights(metadata.source)
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
-    wanted = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
-    held = sum(prod(shape) for shape in shapes.values())
-    enough = held >= sum(p.numel() for p in metadata.model.parameters())
-    if not enough or any(wanted.get(name, shape) != shape for name, shape in shapes.items()):
+    expected = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
+    count = sum(prod(shape) for shape in shapes.values())
+    enough = count >= sum(p.numel() for p in metadata.model.parameters())
+    if not enough or any(expected.get(name, shape) != shape for name, shape in shapes.items()):
         raise PairError(
             f"{metadata.source.shown} does not hold the weights that its config.json describes: "
             "download it again."
@@ -149,8 +149,13 @@ def meta_model(config: Any) -> Any:
 
 def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
     """The memory that a model needs; it may be on the `meta` device."""
-    sizes = parameter_count(model), quantizable_parameters(model)
-    return MemoryNeed(*sizes, layers, copies, context_length(model))
+    return MemoryNeed(
+        parameters=parameter_count(model),
+        quantizable=quantizable_parameters(model),
+        layers=layers,
+        copies=copies,
+        context=context_length(model),
+    )
 
 
 def quantizable_parameters(model: Any) -> int:
@@ -160,8 +165,11 @@ def quantizable_parameters(model: Any) -> int:
     and fused experts.
     """
     head = model.get_output_embeddings()
-    layers = (m for m in model.modules() if type(m) in (nn.Linear, Conv1D) and m is not head)
-    return sum(layer.weight.numel() for layer in layers)
+    return sum(
+        module.weight.numel()
+        for module in model.modules()
+        if type(module) in (nn.Linear, Conv1D) and module is not head
+    )
 
 
 def probed_caches(model: Any) -> Caches:
@@ -174,30 +182,32 @@ def probed_caches(model: Any) -> Caches:
             model(input_ids=ids, past_key_values=cache, use_cache=True)
     except Exception:  # some models need values, which the `meta` device does not have
         return configured_caches(config)
-    kept = []
+    layers = []
     for layer in cache.layers:
-        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        keys = getattr(layer, "keys", None)
+        values = getattr(layer, "values", None)
         if keys is not None and values is not None:
             numbers = (keys.numel() + values.numel()) // PROBED
-            kept.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
+            layers.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
     try:  # the eager engine checks the same of a cache in use
         rolls_back = bool(cache.is_croppable) and cache.get_seq_length() == PROBED
     except ValueError:  # no layer counts its tokens
         rolls_back = False
-    return Caches(tuple(kept), rolls_back)
+    return Caches(tuple(layers), rolls_back)
 
 
 def configured_caches(config: Any) -> Caches:
     """The caches of a language model as its config describes them."""
-    layers = int(config.num_hidden_layers)
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
-    kinds = kinds or ["sliding_attention" if window else "full_attention"] * layers
+    if not kinds:
+        kind = "sliding_attention" if window else "full_attention"
+        kinds = [kind] * int(config.num_hidden_layers)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    kept = tuple(
+    layers = tuple(
         LayerCache(2 * heads * width, window if kind == "sliding_attention" else None)
         for kind in kinds
         if "attention" in kind
     )
-    return Caches(kept, set(kinds) <= STATELESS)
+    return Caches(layers, set(kinds) <= STATELESS)

@@ -76,9 +76,9 @@ def find_file(file: ModelFile) -> Path | None:
 
     Looked for in `models_folder`, then in the hub's cache.
     """
-    own = models_folder() / file.name
-    if _has_size(own, file):
-        return own
+    fetched = models_folder() / file.name
+    if _has_size(fetched, file):
+        return fetched
     from huggingface_hub import try_to_load_from_cache
 
     for revision in (file.revision, "main"):
@@ -139,10 +139,10 @@ def sha256_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
 
 
 def _memory_of(path: Path) -> Path:
-    """Where the checksum of a file is remembered: any change of the file gives another place."""
+    """Where the checksum of a file is remembered: any change of the file gives another path."""
     status = path.stat()
-    seen = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
-    return cache_folder() / "digests" / hashlib.sha256(seen.encode("utf-8")).hexdigest()
+    key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
+    return cache_folder() / "digests" / hashlib.sha256(key.encode("utf-8")).hexdigest()
 
 
 def _has_size(path: Path, file: ModelFile) -> bool:

@@ -14,7 +14,7 @@ from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
 from .hub import closed_sentence
-from .load import Asked
+from .load import LoadRequest
 from .memory import (
     DRAFTING_LANES,
     LANES,
@@ -30,42 +30,46 @@ from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .packed_weights import ReadAhead
 from .progress import Progress, Watcher
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import Facts, NamedPair, file_place, named_pair, wheel_file
+from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model
 
 if TYPE_CHECKING:
     from .gguf import GgufHeader
 
 
-def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
+def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
     """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
-    on_progress = asked.on_progress
+    on_progress = request.on_progress
     if on_progress is not None:
         on_progress(Progress(f"reading what {spec} needs"))
     target, draft, row = named_files(spec)
     if closed := closed_sentence([name for name in (target, draft) if name]):
         raise PairError(closed)
-    devices = device_memory(asked.device)
+    devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
-    facts = (row.target, row.draft) if row else (None, None)
-    files = [_file(target, facts[0], row.target_dtype if row else None, on_cpu)]
+    if row is None:
+        files = [_file(target, on_cpu)]
+    else:
+        files = [_file(target, on_cpu, row.target, row.target_dtype)]
     if draft is not None:
-        files.append(_file(draft, facts[1], None, on_cpu))
+        files.append(_file(draft, on_cpu, row.draft if row else None))
     with ReadAhead(devices[0].free) as ahead:
-        for file, options in zip(files, asked.options, strict=False):
+        for file, options in zip(files, request.options, strict=False):
             if file.header is not None:
                 dtype = _kept_dtype(options, file.dtype)
                 ahead.begin(file.header, file.shown, dtype, on_progress)
-        return _planned_and_loaded(spec, files, row, asked, devices, ahead)
+        return _planned_and_loaded(spec, files, row, request, devices, ahead)
 
 
 class _File(NamedTuple):
-    """One model of a pair. name: a hub id, a folder or a file. called: how the table names it.
-    dtype: in which the table has a GGUF file unpacked. header: of a GGUF file that compiled passes
-    read as it is."""
+    """One model of a pair.
+
+    name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
+    table has a GGUF file unpacked. header: of a GGUF file that compiled passes read as it is.
+    """
 
     name: str
-    called: str | None
+    table_name: str | None
     dtype: str | None
     header: GgufHeader | None
 
@@ -73,31 +77,32 @@ class _File(NamedTuple):
     def shown(self) -> str:
         """What the model of a GGUF file is called."""
         assert self.header is not None, "other files are called by those who load them"
-        return self.called or self.header.name
+        return self.table_name or self.header.name
 
 
-def _file(name: str, facts: Facts | None, dtype: str | None, on_cpu: bool) -> _File:
-    called = facts.name.rpartition("/")[2] if facts else None
+def _file(name: str, on_cpu: bool, facts: Facts | None = None, dtype: str | None = None) -> _File:
+    """The model of this name. facts, dtype: what the table says of it. Raises `PairError`."""
+    table_name = facts.name.rpartition("/")[2] if facts else None
     path = local_file(name)
     if path is None or not on_cpu:
-        return _File(name, called, dtype, None)
+        return _File(name, table_name, dtype, None)
     from .packed import can_stay_packed
     from .unpack import checked_gguf
 
     header = checked_gguf(path)
-    return _File(name, called, dtype, header if can_stay_packed(header) else None)
+    return _File(name, table_name, dtype, header if can_stay_packed(header) else None)
 
 
 def _planned_and_loaded(
     spec: NamedSpec | ModelsSpec,
     files: list[_File],
     row: NamedPair | None,
-    asked: Asked,
+    request: LoadRequest,
     devices: list[DeviceMemory],
     ahead: ReadAhead,
 ) -> Pair:
     """The pair of the target, and perhaps the draft, in `files`. Raises `PairError`."""
-    on_progress = asked.on_progress
+    on_progress = request.on_progress
     metadata = _metadata(files[0], on_progress)
     models = [metadata]
     head = None
@@ -107,7 +112,7 @@ def _planned_and_loaded(
             models.append(_metadata(draft, on_progress))
     defaults = {"drafter": row.drafter, "gamma": row.gamma} if row else {}
     pair = meta_pair(models, name=str(spec), **defaults)
-    options = asked.options
+    options = request.options
     if devices[0].device.type == "cpu":
         dtypes = [file.dtype for file in files]
         options = tuple(map(_as_stored, options, models, dtypes))
@@ -136,17 +141,18 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
     """
     if isinstance(spec, ModelsSpec):
         row = None if local_path(spec.target) else named_pair(spec.target)
-        target, draft = spec.target, spec.draft
+        target = spec.target
+        draft = spec.draft
     else:
         row = named_pair(spec.name)
         assert row is not None, "the parser has seen it"
-        draft = row.parts[0].place if row.parts else None
+        draft = row.parts[0].name_or_path if row.parts else None
         if row.draft_file is not None:
-            draft = file_place(row, row.draft_file)
+            draft = checked_file(row, row.draft_file)
     if row is not None and row.target_file is not None:
-        target = file_place(row, row.target_file)
+        target = checked_file(row, row.target_file)
     elif row is not None:
-        target = str(wheel_file(row) or row.target.place)
+        target = str(wheel_file(row) or row.target.name_or_path)
     return target, draft, row
 
 
@@ -165,13 +171,13 @@ def _metadata(file: _File, on_progress: Watcher | None) -> ModelMetadata:
     if file.header is not None:
         from .packed import packed_metadata
 
-        return packed_metadata(file.header, file.called)
+        return packed_metadata(file.header, file.table_name)
     path = local_file(file.name)
     if path is None:
         return read_metadata(file.name)
     from .unpack import unpacked
 
-    return read_metadata(str(unpacked(path, file.called, on_progress)))
+    return read_metadata(str(unpacked(path, file.table_name, on_progress)))
 
 
 def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
@@ -194,9 +200,10 @@ def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) ->
         return options
     from ..sides.fast_cpu.support import is_read_in_place
 
-    given = getattr(model.config, "dtype", None)
-    as_it_is = given in DTYPES.values() and is_read_in_place(model.model)
-    return replace(options, dtype=given) if as_it_is else options
+    stored = getattr(model.config, "dtype", None)
+    if stored in DTYPES.values() and is_read_in_place(model.model):
+        return replace(options, dtype=stored)
+    return options
 
 
 def meta_pair(models: list[ModelMetadata], **fields: Any) -> Pair:
@@ -220,24 +227,34 @@ def planned_loads(
     """The memory and precision of each model with these options, with its caches in all of `LANES`
     lanes. A head comes last, in the precision that the target's states have."""
     loads: list[PlannedLoad] = []
-    for one, how in zip(models, options, strict=False):
+    for model, model_options in zip(models, options, strict=False):
         copies = DRAFTING_LANES if loads else LANES
-        need = memory_need(one.model, one.caches.layers, copies=copies)
-        precision = how.quantize or loading_precision(one.config, device, how.dtype)
-        if how.quantize is not None and device.type == "cpu":
-            from .quantize import check_quantizable, quantized_bytes
-
-            check_quantizable(one.model, one.source.shown)
-            need = replace(need, smaller=quantized_bytes(one.model, how.quantize))
-        if one.packed is not None:
-            need = replace(need, stored=one.packed.stored)
-            precision = how.quantize or (STORED if how.dtype is None else precision)
-        loads.append(PlannedLoad(one.source.shown, need, precision))
+        loads.append(_planned_load(model, model_options, device, copies))
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
         need = replace(head.need, copies=DRAFTING_LANES)
         loads.append(PlannedLoad(head.source.shown, need, precision))
     return loads
+
+
+def _planned_load(
+    model: ModelMetadata, options: LoadOptions, device: torch.device, copies: int
+) -> PlannedLoad:
+    """The same of one model. copies: lanes that run it. Raises `PairError`."""
+    need = memory_need(model.model, model.caches.layers, copies=copies)
+    precision = loading_precision(model.config, device, options.dtype)
+    if model.packed is not None:
+        need = replace(need, stored=model.packed.stored)
+        if options.dtype is None:
+            precision = STORED
+    if options.quantize is not None:
+        precision = options.quantize
+        if device.type == "cpu":
+            from .quantize import check_quantizable, quantized_bytes
+
+            check_quantizable(model.model, model.source.shown)
+            need = replace(need, smaller=quantized_bytes(model.model, options.quantize))
+    return PlannedLoad(model.source.shown, need, precision)
 
 
 def _loaded(
@@ -250,11 +267,12 @@ def _loaded(
 ) -> Pair:
     """A pair of models on the `meta` device, with their weights."""
     target = _loaded_model(models[0], options[0], ahead, on_progress)
-    place, draft = logits_device(target), None
+    device = logits_device(target)  # where what drafts beside the target is put
+    draft = None
     if len(models) > 1:
-        there = replace(options[1], device=place)
-        draft = _loaded_model(models[1], there, ahead, on_progress)
-    loaded_head = None if head is None else head.load(target, place, on_progress)
+        draft_options = replace(options[1], device=device)
+        draft = _loaded_model(models[1], draft_options, ahead, on_progress)
+    loaded_head = None if head is None else head.load(target, device, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
 
 

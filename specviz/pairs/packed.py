@@ -114,10 +114,8 @@ def can_stay_packed(header: GgufHeader) -> bool:
     """Whether compiled passes read all tensors of a file."""
     if header.architecture not in ARCHITECTURES or not has_numba():
         return False
-    names = dict(_named(header))
-    return len(names) == len(header.tensors) - (FREQUENCIES in header.tensors) and all(
-        _is_readable(tensor) for tensor in header.tensors.values()
-    )
+    known = dict(_named(header)).keys() | {FREQUENCIES}
+    return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
 
 
 def _is_readable(tensor: GgufTensor) -> bool:
@@ -155,14 +153,13 @@ def config_of(header: GgufHeader) -> Any:
     heads = int(sizes["num_attention_heads"] or 0)
     width = int(sizes["hidden_size"] or 0)
     values = header.values
-    rope: dict[str, Any] = {
-        "rope_type": "default",
-        "rope_theta": theta,
-    }
-    if header.text(f"{header.architecture}.rope.scaling.type") in ("linear", "yarn"):
-        rope["rope_type"] = header.text(f"{header.architecture}.rope.scaling.type")
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
+    scaling = header.text(f"{header.architecture}.rope.scaling.type")
+    if scaling in ("linear", "yarn"):
+        rope["rope_type"] = scaling
         rope["factor"] = factor
-        if original := number("rope.scaling.original_context_length"):
+        original = number("rope.scaling.original_context_length")
+        if original:
             rope["original_max_position_embeddings"] = original
     config = AutoConfig.for_model(
         header.architecture,
@@ -232,17 +229,18 @@ def stores_tied_apart(header: GgufHeader) -> bool:
     """Whether a file stores the embedding table twice, the second time as the output layer, which
     is often kept with more bits: a few rows of both are alike but for rounding. Raises
     `PairError`."""
-    names = ("token_embd.weight", "output.weight")
-    tensors = [header.tensors[name] for name in names if name in header.tensors]
-    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape:
+    embedding = header.tensors.get("token_embd.weight")
+    output = header.tensors.get("output.weight")
+    if embedding is None or output is None or embedding.shape != output.shape:
         return False
     try:
         with header.path.open("rb") as file:
-            first, second = (_first_rows(file, header.begin, tensor) for tensor in tensors)
+            embedding_rows = _first_rows(file, header.begin, embedding)
+            output_rows = _first_rows(file, header.begin, output)
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return lengths > 0 and float((first * second).sum()) > ALIKE * lengths
+    lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
+    return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
 
 
 def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
@@ -276,13 +274,13 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     if FREQUENCIES in weights.tensors:
         rotary.inv_freq /= weights.tensors[FREQUENCIES].data
     for name, path in _named(header):
-        _place(model, path, name.rpartition(".")[2], weights.tensors[name])
+        _set_tensor(model, path, name.rpartition(".")[2], weights.tensors[name])
     if header.tied:
         _tie(model)
-    left = [name for name, p in model.named_parameters() if p.device.type == "meta"]
-    if left:
+    missing = [name for name, p in model.named_parameters() if p.device.type == "meta"]
+    if missing:
         raise PairError(
-            f"{header.path.name} lacks weights, {left[0]} among them: download it again."
+            f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
         )
 
 
@@ -299,7 +297,7 @@ def _named(header: GgufHeader) -> Iterator[tuple[str, str]]:
             yield name, f"model.layers.{index}.{_LAYER[part]}"
 
 
-def _place(model: Any, path: str, role: str, held: HeldTensor) -> None:
+def _set_tensor(model: Any, path: str, role: str, held: HeldTensor) -> None:
     """Put a tensor into the module with this path, as its weight or its bias."""
     parent_path, _, attribute = path.rpartition(".")
     try:

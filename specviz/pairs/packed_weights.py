@@ -39,8 +39,11 @@ SCALES = {
 
 
 class HeldTensor(NamedTuple):
-    """A tensor of a file. packed_as: the kind of its blocks, or None if `data` are numbers. data:
-    uint8 [rows, bytes of a row], or numbers in the shape that the file gives."""
+    """A tensor of a file.
+
+    packed_as: the kind of its blocks, or None if `data` are numbers. data: uint8 [rows, bytes of a
+    row], or numbers in the shape that the file gives.
+    """
 
     packed_as: str | None
     data: Tensor
@@ -62,7 +65,7 @@ class ReadAhead:
 
     def __init__(self, free: int) -> None:
         self._free = free
-        self._thread = ThreadPoolExecutor(1, "weights")
+        self._pool = ThreadPoolExecutor(1, "weights")
         self._reading: dict[Path, Future[PackedWeights]] = {}
         self._ended = threading.Event()
 
@@ -71,7 +74,7 @@ class ReadAhead:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
     def begin(
         self, header: GgufHeader, name: str, dtype: torch.dtype | None, on_progress: Watcher | None
@@ -82,7 +85,7 @@ class ReadAhead:
         if need > self._free or header.path in self._reading:
             return
         self._free -= need
-        self._reading[header.path] = self._thread.submit(
+        self._reading[header.path] = self._pool.submit(
             read_weights, header, name, dtype, on_progress, self._ended
         )
 
@@ -218,7 +221,7 @@ def _check_scales(tensor: GgufTensor, data: Tensor) -> None:
     """Whether all weights of blocks are numbers: those whose scales are."""
     _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
     blocks = data.numpy().reshape(-1, size)
-    for place in SCALES[tensor.kind]:
-        halves = np.ascontiguousarray(blocks[:, place : place + 2]).view(np.uint16)
+    for offset in SCALES[tensor.kind]:
+        halves = np.ascontiguousarray(blocks[:, offset : offset + 2]).view(np.uint16)
         if ((halves & 0x7C00) == 0x7C00).any():
             raise PairError(NO_NUMBERS)

@@ -14,6 +14,8 @@ from transformers.utils import logging as transformers_logging
 
 from .memory import shown_bytes
 
+CLEARED_LINE = "\r\x1b[K"
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -49,57 +51,64 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
     stream: where to write; stderr if None.
     """
     out = stream or sys.stderr
-    drawn = out.isatty()
-    last: list[tuple[str, int]] = []
+    is_terminal = out.isatty()
+    last: tuple[str, int] | None = None
 
     def show(progress: Progress) -> None:
+        nonlocal last
         percent = int(100 * (progress.fraction or 0.0))
-        now = [(progress.sentence, percent if drawn else 0)]
+        now = (progress.sentence, percent if is_terminal else 0)
         if now == last:
             return
-        last[:] = now
-        line = f"{progress.sentence}\n"
-        if drawn:
-            bar = f"{'█' * (percent // 5):░<20} {percent:3d} %"
-            line = f"\r\x1b[K{bar} {progress.sentence}{progress.left}"
-            line += "\r\x1b[K" if progress.fraction == 1.0 else ""
-        out.write(line)
+        last = now
+        out.write(_drawn(progress, percent) if is_terminal else f"{progress.sentence}\n")
         out.flush()
 
     return show
 
 
+def _drawn(progress: Progress, percent: int) -> str:
+    """A bar in place of the last one; once all is done it disappears."""
+    bar = f"{'█' * (percent // 5):░<20} {percent:3d} %"
+    line = f"{CLEARED_LINE}{bar} {progress.sentence}{progress.left}"
+    return line + CLEARED_LINE if progress.fraction == 1.0 else line
+
+
 @contextmanager
-def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
-    """Inside the block, transformers reports the progress of loading `model` to `report`.
+def watched(on_progress: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
+    """Inside the block, transformers reports the progress of loading `model` to
+    `on_progress`.
 
     Yields the options that `from_pretrained` needs for that. Only one model may be loaded at a
     time, because the hook that counts weights belongs to the whole process.
     """
-    if report is None:
+    if on_progress is None:
         yield {}
         return
-    tell = report
+    report = on_progress  # of a type that is never None
 
     class Bar(tqdm):
-        """Draws nothing."""
+        """Reports where tqdm would draw."""
 
-        what = "loading"
+        activity = "loading"
 
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)  # an option of the hub's client that tqdm does not have
-            each = {"mininterval": 0, "miniters": 1, "file": io.StringIO(), "disable": False}
-            super().__init__(*args, **{**options, **each})
+            options["mininterval"] = 0
+            options["miniters"] = 1
+            options["file"] = io.StringIO()
+            options["disable"] = False
+            super().__init__(*args, **options)
 
         def update(self, n: float | None = 1) -> bool | None:
             drawn: bool | None = super().update(n)
             size = f" ({shown_bytes(self.total)})" if self.total and self.unit == "B" else ""
             fraction = min(1.0, self.n / self.total) if self.total else None
-            tell(Progress(f"{self.what} {model}{size}", fraction))
+            report(Progress(f"{self.activity} {model}{size}", fraction))
             return drawn
 
     class Download(Bar):
-        what = "downloading"
+        activity = "downloading"
 
     previous = transformers_logging.set_tqdm_hook(lambda _, args, options: Bar(*args, **options))
     try:

@@ -12,22 +12,22 @@ from ..sides.watched.watching import load_watched, tells_steps
 from .doctor import Report, shown_model
 from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
-from .load import Asked
+from .load import LoadRequest
 from .progress import Progress
 from .spec import ServedSpec, WatchedSpec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
 
 
-def load_served(spec: ServedSpec, asked: Asked) -> Pair:
+def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
     """The pair of a target on a server and a draft here, whose tokenizer must be the target's too.
 
     The name of the pair has no address. Raises `PairError` and `ServerError`.
     """
-    if asked.on_progress is not None:
-        asked.on_progress(Progress("asking the server of the target"))
+    if request.on_progress is not None:
+        request.on_progress(Progress("asking the server of the target"))
     target, source, tokenizer = served_target(spec)
-    options = replace(asked.options[1], device=asked.device or best_device())
-    draft = load_model(source, options, asked.on_progress)
+    options = replace(request.options[1], device=request.device or best_device())
+    draft = load_model(source, options, request.on_progress)
     return Pair(target, draft, tokenizer, name=f"{target.name_or_path}+{source.shown}")
 
 
@@ -38,28 +38,31 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     """
     source = find_source(spec.draft)
     tokenizer = read_tokenizer(source)
-    at = spec.target
-    return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
+    target = remote_target(server_address(spec.target.url), spec.target.model, tokenizer)
+    return target, source, tokenizer
 
 
 def examine_server(spec: ServedSpec | WatchedSpec) -> Report:
     """The report on a target on a server with a draft here, or a server that speculates itself."""
-    found: list[Finding] = []
-    with stopping("server", found):
-        found += served_findings(spec) if isinstance(spec, ServedSpec) else watched_findings(spec)
+    findings: list[Finding] = []
     if isinstance(spec, ServedSpec):
-        return Report(spec.target.model, shown_model(spec.draft), tuple(found))
-    return Report(spec.engine.model, None, tuple(found))
+        with stopping("server", findings):
+            findings += served_findings(spec)
+        return Report(spec.target.model, shown_model(spec.draft), tuple(findings))
+    with stopping("server", findings):
+        findings += watched_findings(spec)
+    return Report(spec.engine.model, None, tuple(findings))
 
 
 def watched_findings(spec: WatchedSpec) -> Findings:
     """What can be seen of a server that speculates by itself. Raises `PairError` and
     `ServerError`."""
     pair = load_watched(spec)
-    told, software = tells_steps(pair.stream, pair.settings()), pair.stream.identity.software
+    steps_are_told = tells_steps(pair.stream, pair.settings())
+    software = pair.stream.identity.software
     yield good("server", f"{software} answers; its own speculation is watched.")
     flag = "start vLLM with --per-request-spec-decode-metrics detailed"
-    if told:
+    if steps_are_told:
         yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
         yield warning("steps", f"the server does not tell what its steps draft: {flag}.")
@@ -74,18 +77,21 @@ def watched_findings(spec: WatchedSpec) -> Findings:
 def served_findings(spec: ServedSpec) -> Findings:
     """What a target on a server can do. Raises `PairError` and `ServerError`."""
     target, source, _tokenizer = served_target(spec)
-    software, context = target.identity.software, target.identity.context
+    context = target.identity.context
     length = f"of {context:,} tokens" if context else "of a length that it does not tell"
-    yield good("server", f"{software} answers, with a context {length}.")
+    yield good("server", f"{target.identity.software} answers, with a context {length}.")
     yield good("tokenizer", f"the server splits and spells text as {source.shown} does.")
     if target.listed >= target.vocab:
         yield good("distributions", "the server gives whole distributions: every setting is exact.")
     else:
-        draws = ", or with the verdict token, for which it draws; beta is then unknown"
-        yield warning(
-            "distributions",
+        sentence = (
             f"the server lists {target.listed} log-probabilities: greedy runs are exact, and "
-            f"others with top_k from 1 to {target.listed}{draws if target.draws else ''}.",
+            f"others with top_k from 1 to {target.listed}"
         )
-    times = "with the network, the server's queue and its other users"
-    yield warning("times", f"times are those of requests: {times}.")
+        if target.draws:
+            sentence += ", or with the verdict token, for which it draws; beta is then unknown"
+        yield warning("distributions", f"{sentence}.")
+    yield warning(
+        "times",
+        "times are those of requests: with the network, the server's queue and its other users.",
+    )

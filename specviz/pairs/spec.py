@@ -97,12 +97,12 @@ class Address:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            whole = parts.hostname and (parts.port is None or parts.port >= 0)
+            is_address = bool(parts.hostname) and (parts.port is None or parts.port >= 0)
         except ValueError:
-            whole = False
+            is_address = False
         if "@" in self.url.partition("://")[2].partition("/")[0]:
             raise PairError(f"an address must not hold a password: set {REMOTE_KEY.name} instead.")
-        if not whole or not self.model or re.search(r"[\s#]", self.url):
+        if not is_address or not self.model or re.search(r"[\s#]", self.url):
             raise PairError(f"{NAMING}.")
 
     def __str__(self) -> str:
@@ -156,18 +156,21 @@ def parse_pair(name: str) -> PairSpec:
     if is_row(name):
         return NamedSpec(name)
     # The name of a folder may contain a plus: a split with one on its left comes first.
-    places = (i for i, sign in enumerate(name) if sign == "+")
-    splits = ((name[:i].strip(), name[i + 1 :].strip()) for i in places)
+    splits = [
+        (name[:position].strip(), name[position + 1 :].strip())
+        for position, sign in enumerate(name)
+        if sign == "+"
+    ]
     for target, draft in sorted(splits, key=lambda split: local_path(split[0]) is None):
         if target and draft:
             return ModelsSpec(target, None if draft == NO_DRAFT else draft)
     from .table import named_pairs
 
-    some = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
+    examples = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
     raise PairError(
         f"{name[:MOST_SHOWN]!r} is no pair: write 'builtin' or 'target-id+draft-id', "
         "'target-id+none' for a target without a draft model, or one of the table, such as "
-        f"{some}."
+        f"{examples}."
     )
 
 
@@ -245,15 +248,22 @@ def is_row(name: str) -> bool:
 
 
 def _on_servers(name: str) -> ServerSpec:
-    parts = (part.partition("#") for part in _BETWEEN.split(name))
-    (url, models), *others = ((url.strip(), models.strip()) for url, _, models in parts)
+    """The spec of "URL#MODEL+DRAFT", of "URL#MODEL" or of "URL#MODEL | URL#MODEL"."""
+    servers = []
+    for part in _BETWEEN.split(name):
+        url, _, models = part.partition("#")
+        servers.append((url.strip(), models.strip()))
+    url, models = servers[0]
+    others = servers[1:]
     model, plus, draft = (part.strip() for part in models.partition("+"))
-    drafted = plus or any("+" in models for _, models in others)
-    if len(others) > 1 or (others and drafted) or bool(plus) != bool(draft):
+    has_draft = plus or any("+" in other_models for _, other_models in others)
+    if len(others) > 1 or (others and has_draft) or bool(plus) != bool(draft):
         raise PairError(f"{NAMING}.")
+    address = Address(url, model)
     if plus:
-        return ServedSpec(Address(url, model), draft)
-    return WatchedSpec(Address(url, model), *(Address(*other) for other in others))
+        return ServedSpec(address, draft)
+    alone = Address(*others[0]) if others else None
+    return WatchedSpec(address, alone)
 
 
 def local_path(name: str) -> Path | None:

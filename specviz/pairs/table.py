@@ -30,7 +30,10 @@ from .model_files import ModelFile, WheelParts, find_file, is_published
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
-FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
+# Headings of the list of pairs.
+FITS = "fits"
+FITS_SMALLER = "fits with smaller weights"
+TOO_LARGE = "too large"
 WEIGHTS = "model.safetensors"
 SHARDS = f"{WEIGHTS}.index.json"  # in its place, where the weights lie in several files
 
@@ -69,7 +72,7 @@ class Facts:
     shipped: str = ""
 
     @property
-    def place(self) -> str:
+    def name_or_path(self) -> str:
         """Where its files are: a hub id, or a folder of this program."""
         return str(ASSETS / self.shipped) if self.shipped else self.name
 
@@ -146,8 +149,12 @@ class NamedPair:
     @property
     def drafters(self) -> tuple[str, ...]:
         """The drafters that it offers, its default first, as `Pair.drafters` has them."""
-        held = {"layers": True, "draft": self.draft, "head": self.head}
-        return drafters_for([name for name, part in held.items() if part], self.drafter)
+        parts = ["layers"]
+        if self.draft is not None:
+            parts.append("draft")
+        if self.head is not None:
+            parts.append("head")
+        return drafters_for(parts, self.drafter)
 
     @property
     def sized(self) -> bool:
@@ -164,7 +171,8 @@ class NamedPair:
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of all models and their caches in each of `LANES` lanes."""
-        needs = [self.target.need(LANES), *(one.need(DRAFTING_LANES) for one in self.parts)]
+        needs = [self.target.need(LANES)]
+        needs += [part.need(DRAFTING_LANES) for part in self.parts]
         return sum(need.bytes(precision, tokens) for need in needs)
 
 
@@ -176,14 +184,15 @@ def named_pairs() -> tuple[NamedPair, ...]:
     files = model_files()
     pairs = []
     for row in _table()["pairs"]:
-        named = {
+        values = {
+            **row,
             "target": models[row["target"]],
             "draft": models.get(row.get("draft")),
             "head": heads.get(row.get("head")),
             "target_file": files.get(row.get("target_file")),
             "draft_file": files.get(row.get("draft_file")),
         }
-        pairs.append(NamedPair(**row | named))
+        pairs.append(NamedPair(**values))
     return tuple(pairs)
 
 
@@ -198,8 +207,10 @@ def own_folder(name: str) -> Path | None:
     row = named_pair(name)
     if row is None:
         return None
-    same = [other.name for other in named_pairs() if row.files and other.files == row.files]
-    folders = (ASSETS / one for one in (name, *same))
+    names = [name]
+    if row.files:
+        names += [pair.name for pair in named_pairs() if pair.files == row.files]
+    folders = (ASSETS / name for name in names)
     return next((folder for folder in folders if (folder / "presets.json").is_file()), None)
 
 
@@ -264,7 +275,7 @@ def fetch_command(pair: NamedPair) -> str:
     return f"python -m specviz fetch {pair.name}"
 
 
-def file_place(pair: NamedPair, file: ModelFile) -> str:
+def checked_file(pair: NamedPair, file: ModelFile) -> str:
     """The path of one of a row's GGUF files, which has been checked. Raises `PairError` if it does
     not lie here, or is not what was published."""
     path = find_file(file)
@@ -294,7 +305,7 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
     none of them."""
     from huggingface_hub import try_to_load_from_cache
 
-    if model.place != model.name or model.name.startswith(f"{BUILTIN}/"):
+    if model.name_or_path != model.name or model.name.startswith(f"{BUILTIN}/"):
         return True
 
     def is_here(name: str) -> bool:
@@ -310,8 +321,8 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
             return False
         return all(map(is_here, shards))
 
-    whole = [name for name in names if name != WEIGHTS]
-    return all(map(is_here, whole)) and (is_here(WEIGHTS) or are_shards_here())
+    others = [name for name in names if name != WEIGHTS]
+    return all(map(is_here, others)) and (is_here(WEIGHTS) or are_shards_here())
 
 
 def first_pair() -> str:
@@ -346,10 +357,12 @@ def suggested_draft(target: str) -> str | None:
     target: a hub id, or the name of a folder, which is compared without the owner of hub ids.
     """
     for row in _table()["drafts"]:
-        wanted, draft = row["target"], str(row["draft"])
+        target_pattern = row["target"]
+        draft = str(row["draft"])
         if "/" not in target:
-            wanted, draft = wanted.partition("/")[2], draft.partition("/")[2]
-        if re.fullmatch(wanted, target) and draft != target:
+            target_pattern = target_pattern.partition("/")[2]
+            draft = draft.partition("/")[2]
+        if re.fullmatch(target_pattern, target) and draft != target:
             return str(row["draft"])
     return None
 
@@ -363,9 +376,12 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
     """
     groups: dict[str, list[NamedPair]] = {FITS: [], FITS_SMALLER: [], TOO_LARGE: []}
     for pair in named_pairs():
-        fits_smaller = any(pair.bytes(name) <= free for name in smaller_precisions(cpu))
-        group = FITS_SMALLER if fits_smaller else TOO_LARGE
-        groups[FITS if pair.bytes(pair.precision(cpu=cpu)) <= free else group].append(pair)
+        if pair.bytes(pair.precision(cpu=cpu)) <= free:
+            groups[FITS].append(pair)
+        elif any(pair.bytes(name) <= free for name in smaller_precisions(cpu)):
+            groups[FITS_SMALLER].append(pair)
+        else:
+            groups[TOO_LARGE].append(pair)
     return groups
 
 

@@ -28,9 +28,17 @@ from .model_files import cache_folder, digest_of
 from .progress import Progress, Watcher, watched
 from .weights import ModelSource
 
-FORM = 2  # of what is kept; another one is unpacked anew
+VERSION = 2  # of what is kept; another one is unpacked anew
 ARCHITECTURES = (
-    *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2", "stablelm"),
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt2",
+    "stablelm",
 )
 """Of the architectures that transformers reads from GGUF, those of plain causal language models."""
 
@@ -45,10 +53,10 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     """
     header = checked_gguf(path)
     digest = digest_of(path)
-    home = cache_folder() / "gguf" / f"{digest[:24]}-{FORM}"
-    # A name that is a folder's too.
-    called = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]
-    folder = home / (called or "model")
+    home = cache_folder() / "gguf" / f"{digest[:24]}-{VERSION}"
+    # Signs that a folder's name may not have on some system are replaced.
+    folder_name = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]
+    folder = home / (folder_name or "model")
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{home}.lock"):
@@ -70,11 +78,11 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
 
 def header_metadata(header: GgufHeader) -> ModelMetadata:
     """What is known of the model of a file before it is unpacked. Raises `PairError`."""
-    where = str(header.path.parent)
-    options = {"gguf_file": header.path.name, "trust_remote_code": False}
     try:
         with _parsed_once():
-            config = AutoConfig.from_pretrained(where, **options)
+            config = AutoConfig.from_pretrained(
+                str(header.path.parent), gguf_file=header.path.name, trust_remote_code=False
+            )
             tokenizer = read_gguf_tokenizer(header)
         config.dtype = torch.bfloat16
         return ModelMetadata(ModelSource(header.name, header.path), meta_model(config), tokenizer)
@@ -86,10 +94,15 @@ def header_metadata(header: GgufHeader) -> ModelMetadata:
 def _parsed_once() -> Iterator[None]:
     """Within it, a file is parsed once: transformers does so for the config, the tokenizer and the
     weights, and makes a table of names for each module; each takes seconds."""
-    with _one_at_a_time:
-        parse, names = cache(gguf.GGUFReader), cache(gguf.get_tensor_name_map)
-        with patch.multiple(gguf, GGUFReader=parse, get_tensor_name_map=names):
-            yield
+    with (
+        _one_at_a_time,
+        patch.multiple(
+            gguf,
+            GGUFReader=cache(gguf.GGUFReader),
+            get_tensor_name_map=cache(gguf.get_tensor_name_map),
+        ),
+    ):
+        yield
 
 
 def checked_gguf(path: Path) -> GgufHeader:
@@ -119,14 +132,18 @@ def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher 
 
 def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
     """Write the model, its tokenizer and its template as transformers keeps them."""
-    where, file = str(header.path.parent), header.path.name
-    options: dict[str, Any] = {"gguf_file": file, "trust_remote_code": False}
+    file = header.path.name
     try:
         with _parsed_once(), watched(on_progress, header.name) as watching:
             tokenizer = read_gguf_tokenizer(header)
             watching.pop("tqdm_class", None)
             model: Any = AutoModelForCausalLM.from_pretrained(
-                where, dtype=torch.bfloat16, **options, **plain_weights(file), **watching
+                str(header.path.parent),
+                gguf_file=file,
+                trust_remote_code=False,
+                dtype=torch.bfloat16,
+                **plain_weights(file),
+                **watching,
             )
     except Exception as error:  # what a header does not show makes transformers raise anything
         if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):

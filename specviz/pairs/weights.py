@@ -100,23 +100,25 @@ def checked_device(device: object) -> torch.device | None:
     if this machine does not have it."""
     if device is None:
         return None
-    named: Any = device
+    name: Any = device
     if isinstance(device, int) and not isinstance(device, bool):
-        named = f"cuda:{device}"
+        name = f"cuda:{device}"
     try:
-        found: torch.device = torch.device(named)
+        checked: torch.device = torch.device(name)
     except (RuntimeError, TypeError, ValueError, OverflowError):
-        raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
-        return found
-    if found.type == "mps":
+        raise PairError(f"{str(name)[:40]!r} is no device: {DEVICES}.") from None
+    if checked.type == "cpu" or (checked.type == "mps" and torch.backends.mps.is_available()):
+        return checked
+    if checked.type == "mps":
         raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
-    if found.type != "cuda":
-        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
+    if checked.type != "cuda":
+        raise PairError(f"the models do not run on {checked.type}: {DEVICES}.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if (found.index or 0) >= count:
-        raise PairError(f"there is no {found} here, of {count} GPUs that torch can use: {DEVICES}.")
-    return found
+    if (checked.index or 0) >= count:
+        raise PairError(
+            f"there is no {checked} here, of {count} GPUs that torch can use: {DEVICES}."
+        )
+    return checked
 
 
 def checked_quantization(quantize: str | None) -> str | None:
@@ -128,12 +130,10 @@ def checked_quantization(quantize: str | None) -> str | None:
 
     if quantize not in QUANTIZED:
         raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
-    kind = quantize.replace("bit", "-bit")
-    if not torch.cuda.is_available():
-        return quantize
-    if find_spec("bitsandbytes") is None:
+    if torch.cuda.is_available() and find_spec("bitsandbytes") is None:
+        bits = quantize.replace("bit", "-bit")
         raise PairError(
-            f"{kind} weights need the package bitsandbytes: pip install -r "
+            f"{bits} weights need the package bitsandbytes: pip install -r "
             "requirements-quantize.txt."
         )
     return quantize
@@ -145,11 +145,12 @@ def checked_options(
     draft_quantize: str | None = None,
 ) -> tuple[LoadOptions, LoadOptions]:
     """Of the target and of the draft. Raises `PairError`, see `load_pair`."""
-    found = DTYPES.get(str(dtype).removeprefix("torch."))
-    if found is None and dtype not in (None, "auto"):
+    torch_dtype = DTYPES.get(str(dtype).removeprefix("torch."))
+    if torch_dtype is None and dtype not in (None, "auto"):
         raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
-    target, draft = map(checked_quantization, (quantize, draft_quantize))
-    return LoadOptions(found, target), LoadOptions(found, draft)
+    target = LoadOptions(torch_dtype, checked_quantization(quantize))
+    draft = LoadOptions(torch_dtype, checked_quantization(draft_quantize))
+    return target, draft
 
 
 def load_model(
@@ -164,11 +165,12 @@ def load_model(
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
     """
-    bits = None
+    on_cpu = options.device is not None and options.device.type == "cpu"
+    bits = options.quantize if on_cpu else None  # to be made here, after loading
     arguments = options.arguments()
-    if options.quantize is not None and options.device is not None and options.device.type == "cpu":
-        bits = options.quantize
-        arguments = replace(options, quantize=None).arguments() | {"dtype": options.dtype or "auto"}
+    if bits is not None:
+        arguments = replace(options, quantize=None).arguments()
+        arguments["dtype"] = options.dtype or "auto"
     bars: Any = nullcontext({})
     if on_progress is not None:
         from .progress import watched  # a run that nobody watches needs no bars

@@ -73,13 +73,13 @@ def figures(trace: Trace, theme: str = "light", lane: Lane | None = None) -> dic
     }
     if not any(r.exchanged for r in rounds):
         del makers["requests"]
-    found = {}
+    drawn = {}
     for name, draw in makers.items():
         figure = _empty_figure(_title(name, drafted), ink)
         draw(figure, points[name], lanes, ink)
         figure.update_layout(showlegend=len(figure.data) > 1)
-        found[name] = figure
-    return found
+        drawn[name] = figure
+    return drawn
 
 
 def all_figures(trace: Trace) -> dict[str, dict[str, dict[str, Spec]]]:

@@ -84,10 +84,10 @@ draw();
 def charts_html(trace: Trace) -> str:
     """All charts of a run, as a page."""
     header = trace.header
-    told = f"{header.target['name']} on {header.device}, {header.date}"
+    identity = f"{header.target['name']} on {header.device}, {header.date}"
     charts = {theme: figures_as_json(trace, theme) for theme in PALETTE}
     return charts_page(
-        (header.question or header.prompt)[:80], f"<p>{html.escape(told)}</p>", charts
+        (header.question or header.prompt)[:80], f"<p>{html.escape(identity)}</p>", charts
     )
 
 

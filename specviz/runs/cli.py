@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> None:
     width = 0  # letters of the longest name of a lane
 
     def show(event: Event) -> None:
-        if line := event_line(event, color=color, width=width):
+        line = event_line(event, color=color, width=width)
+        if line:
             print(line, flush=True)
 
     for event in race:
@@ -186,7 +187,7 @@ def _draft_named(header: Header) -> str:
     """The first draft model, or head that comes with this package, that a header names as a pair's
     name does; "none" if there is none."""
     heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
-    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
+    shipped = {head.name.rpartition("/")[2]: head.name_or_path for head in heads}
     for lane in header.speculative:
         draft = header.draft_of(lane) or {}
         name = str(draft.get("name"))

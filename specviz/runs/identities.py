@@ -43,8 +43,8 @@ def check_trace(trace: Trace) -> None:
         _check_end(trace, trace.end)
 
 
-def _fault(what: str, *where: str) -> TraceError:
-    return TraceError(f"{', '.join(where)}: {what}; {ADVICE}.")
+def _fault(problem: str, *where: str) -> TraceError:
+    return TraceError(f"{', '.join(where)}: {problem}; {ADVICE}.")
 
 
 def _check_header(header: Header) -> None:

@@ -107,9 +107,10 @@ def _unpacked(raw: bytes, most: int) -> bytes:
     return raw
 
 
-def _too_large(what: str, most: int) -> TraceError:
+def _too_large(beginning: str, most: int) -> TraceError:
+    """The error whose sentence begins so. most: bytes."""
     return TraceError(
-        f"{what} more than {most / 2**20:.3g} MiB, the most a recording may have here; "
+        f"{beginning} more than {most / 2**20:.3g} MiB, the most a recording may have here; "
         "record a shorter run."
     )
 
@@ -190,7 +191,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    while line := requests.readline():
+    for line in iter(requests.readline, b""):
         form, size = line.split()
         file = requests.read(int(size))
         answer = orjson.dumps(answer_to(form.decode(), file))

@@ -43,19 +43,20 @@ MOST_LISTED = 5  # differences
 class Change:
     """Something that the recording and the second run say differently.
 
-    where: in words. lane, index: of its round; None if it is of the header or the end. tokens: the
-    recorded one and that of the second run; None if it is of no token.
+    where: in words. recorded, again: what either says. lane, index: of its round; None if it is of
+    the header or the end. tokens: the recorded one and that of the second run; None if it is of no
+    token.
     """
 
     where: str
     recorded: str
-    found: str
+    again: str
     lane: Lane | None = None
     index: int | None = None
     tokens: tuple[Token, Token] | None = None
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.recorded} in the recording, {self.found} here"
+        return f"{self.where}: {self.recorded} in the recording, {self.again} here"
 
     @property
     def is_of_other_tokens(self) -> bool:

@@ -25,22 +25,27 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
     "positions" have a line for each of them, of what was measured.
     """
     lanes = {lane: [r for r in rounds if r.lane == lane] for lane in names}
-    speculative = [found for lane, found in lanes.items() if lane != BASELINE]
-    so_far = [_so_far(found) for found in speculative]
-    alone = len(speculative) == 1
+    speculative = [lane_rounds for lane, lane_rounds in lanes.items() if lane != BASELINE]
+    so_far = [_so_far(lane_rounds) for lane_rounds in speculative]
+    if len(speculative) == 1:
+        rates, tau = so_far[0]
+    else:  # what was measured, without a second line
+        rates = [rates_of_lane[0] for rates_of_lane, _ in so_far]
+        tau = [tau_of_lane[0] for _, tau_of_lane in so_far]
     return {
-        "tokens": [_tokens(found) for found in lanes.values()],
-        "rates": so_far[0][0] if alone else [rates[0] for rates, _ in so_far],
-        "tau": so_far[0][1] if alone else [tau[0] for _, tau in so_far],
-        "speed": [_speed(found) for found in lanes.values()],
+        "tokens": [_tokens(lane_rounds) for lane_rounds in lanes.values()],
+        "rates": rates,
+        "tau": tau,
+        "speed": [_speed(lane_rounds) for lane_rounds in lanes.values()],
         "parts": _parts(lanes),
-        "positions": [_positions(found) for found in speculative],
-        "requests": [_requests(found) for found in lanes.values()],
+        "positions": [_positions(lane_rounds) for lane_rounds in speculative],
+        "requests": [_requests(lane_rounds) for lane_rounds in lanes.values()],
     }
 
 
 def _tokens(rounds: Sequence[Round]) -> Points:
-    x, y = [0.0], [0]
+    x = [0.0]
+    y = [0]
     for r in rounds:
         x.append(r.clock)
         y.append(y[-1] + len(r.emitted))
@@ -56,7 +61,9 @@ def _speed(rounds: Sequence[Round]) -> Points:
 def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
     """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
     the values over all speculative rounds up to it; None if a server tells no drafts."""
-    accepted = judged = emitted = 0
+    accepted = 0
+    judged = 0
+    emitted = 0
     lengths: Counter[int] = Counter()  # drafted per round -> rounds
     x: list[int] = []
     alphas: list[float | None] = []
@@ -106,10 +113,10 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
 
 def _requests(rounds: Sequence[Round]) -> Points:
     """What each round asked of a server: kB that went and came, and milliseconds of its pass."""
-    asked = [r for r in rounds if r.exchanged]
+    requests = [r for r in rounds if r.exchanged]
     return {
-        "x": [(r.exchanged or 0) / 1000 for r in asked],
-        "y": [1000 * r.verify_seconds for r in asked],
+        "x": [(r.exchanged or 0) / 1000 for r in requests],
+        "y": [1000 * r.verify_seconds for r in requests],
     }
 
 
@@ -117,12 +124,17 @@ def _positions(rounds: Sequence[Round]) -> Points:
     """alpha of the tokens judged at each position of a draft, counted from 1."""
     accepted: list[int] = []
     judged: list[int] = []
-    for r in () if any(r.untold for r in rounds) else rounds:
+    if any(r.untold for r in rounds):
+        return {"x": [], "y": []}
+    for r in rounds:
         for i, token in enumerate(r.drafted):
             if i == len(judged):
                 accepted.append(0)
                 judged.append(0)
             accepted[i] += token.outcome == "accepted"
             judged[i] += token.outcome != "ignored"
-    kept = [(i + 1, a / j) for i, (a, j) in enumerate(zip(accepted, judged, strict=True)) if j]
-    return {"x": [i for i, _ in kept], "y": [alpha for _, alpha in kept]}
+    positions = [i for i in range(len(judged)) if judged[i]]
+    return {
+        "x": [i + 1 for i in positions],
+        "y": [accepted[i] / judged[i] for i in positions],
+    }

@@ -131,7 +131,7 @@ class Figure(NamedTuple):
 
 def label_width(trace: Trace) -> int:
     """Letters of the first column of what is told of a trace."""
-    return max(15, *(len(label_of(lane)) for lane in trace.lanes))
+    return max([15, *map(len, map(label_of, trace.lanes))])
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
@@ -139,7 +139,8 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
     figures = watched_figures(trace, m) if is_watched else _figures(trace, m)
     for figure in figures:
         yield f"{figure.name:15} {figure.value}  {figure.meaning}"
-        if figure.name == SPEEDUP and (doubt := _doubt_of(trace, lane)):
+        doubt = _doubt_of(trace, lane) if figure.name == SPEEDUP else ""
+        if doubt:
             yield f"{'  uncertain':15} {doubt}"
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
@@ -193,7 +194,8 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
     if best is not None:
         yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
     for lane in by_lane:
-        if doubt := _doubt_of(trace, lane):
+        doubt = _doubt_of(trace, lane)
+        if doubt:
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
             yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
@@ -292,7 +294,8 @@ def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
     yield NOT_TOLD
     if any(r.untold for r in trace.lane(header.speculative[0])):
         yield UNTOLD_STEPS
-    if counters := _counters_line(trace, m):
+    counters = _counters_line(trace, m)
+    if counters:
         yield counters
     yield WALL_CLOCK
     baseline = header.versions.get("baseline")

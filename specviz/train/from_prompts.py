@@ -48,30 +48,34 @@ def distill(args: argparse.Namespace) -> None:
     options or files, for models that do not match, and if there is too little memory.
     """
     _check(args)
-    given = zip((args.distill, args.draft), named_files(NamedSpec(BUILTIN))[:2], strict=True)
-    models = [read_metadata(str(own) if name == BUILTIN else name) for name, own in given]
+    builtin_target, builtin_draft, _ = named_files(NamedSpec(BUILTIN))
+    models = [
+        read_metadata(builtin_target if args.distill == BUILTIN else args.distill),
+        read_metadata(str(builtin_draft) if args.draft == BUILTIN else args.draft),
+    ]
     meta = meta_pair(models)  # raises if the two do not match
     if meta.shared is not None:
         raise PairError(
             "target and draft have different tokenizers, so their distributions cannot be compared "
             "token by token: choose a draft with the target's tokenizer."
         )
-    place = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
+    memory = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
+    device = memory.device
     prompts = read_prompt_ids(
         args.prompts, args.held_out_prompts, meta, new_tokens=args.new_tokens, seed=args.seed
     )
     width = prompts.width(args.new_tokens)
     need = distillation_need(
         *models,
-        precision=loading_precision(models[0].config, place.device),
+        precision=loading_precision(models[0].config, device),
         rows=args.write_rows,
         width=width,
         tokens=max(args.micro_tokens, width),
     )
-    check_need(need, place)
-    dtype = "float32" if place.device.type == "cpu" else None
+    check_need(need, memory)
+    dtype = "float32" if device.type == "cpu" else None
     name = "+".join(str(model.source.name) for model in models)
-    pair = checked_pair(load_pair(name, dtype=dtype, device=place.device))
+    pair = checked_pair(load_pair(name, dtype=dtype, device=device))
     Distillation(args, pair, prompts).run(models[1].config.dtype or torch.float32)
 
 
@@ -95,12 +99,18 @@ class Distillation:
         draft: Any = pair.draft_model
         self.target = target.requires_grad_(False)
         self.draft = draft.float()
-        self.how = Writing.of(pair, args.new_tokens)
+        self.writing = Writing.of(pair, args.new_tokens)
         self.width = prompts.width(args.new_tokens)  # tokens of a row
         self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
-        # What the written text depends on.
-        own = (asdict(self.how), args.written_temperatures, args.write_rows, args.seed)
-        self.text_key = key_of(digest(self.target), prompts.train, *own)
+        # Of what the written text depends on.
+        self.text_key = key_of(
+            digest(self.target),
+            prompts.train,
+            asdict(self.writing),
+            args.written_temperatures,
+            args.write_rows,
+            args.seed,
+        )
 
     def run(self, dtype: torch.dtype) -> None:
         """Write, learn, save and report. dtype: of the saved weights."""
@@ -140,8 +150,8 @@ class Distillation:
         half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
         budget = {"minutes": args.draft_minutes, "steps": args.draft_steps}
         schedule = on_text(args, len(rows.rows), self.width - 1, epochs=EPOCHS, **budget)
-        own = (digest(self.draft), args.rate, args.batch_tokens, self.chunks)
-        checkpoint = args.work / f"distilled-{key_of(self.text_key, *own)}.pt"
+        key = key_of(self.text_key, digest(self.draft), args.rate, args.batch_tokens, self.chunks)
+        checkpoint = args.work / f"distilled-{key}.pt"
         loss = logits_loss(self.target, self.pair.vocab, half=half)
         training = Training(args, schedule, checkpoint, "draft learns")
         return train(self.draft, rows.batch, loss, training)
@@ -150,7 +160,7 @@ class Distillation:
         return write_rows(
             self.target,
             lambda chunk: in_turn(self.prompts.train, chunk, self.args.write_rows),
-            self.how,
+            self.writing,
             self.args,
             folder=self.args.work / f"written-{self.text_key}",
             chunks=self.chunks,
@@ -161,30 +171,31 @@ class Distillation:
         rows = self.args.write_rows
         held_out = self.prompts.held_out
         seed = self.args.seed
-        return {
-            temperature: [
-                text
-                for first in range(0, len(held_out), rows)
-                for text in write(
+        texts: Texts = {}
+        for temperature in self.args.written_temperatures:
+            texts[temperature] = []
+            for first in range(0, len(held_out), rows):
+                texts[temperature] += write(
                     self.target,
                     held_out[first : first + rows],
-                    self.how,
+                    self.writing,
                     temperature=temperature,
                     seed=seed + first,
                 )
-            ]
-            for temperature in self.args.written_temperatures
-        }
+        return texts
 
     def _alphas(self, texts: Texts) -> dict[float, list[float]]:
         """alpha on every held-out text, by temperature."""
-        models = (self.target, self.draft)
-        prompts = self.prompts.held_out
         return {
             temperature: text_alphas(
-                *models, prompts, some, temperature=temperature, vocab=self.pair.vocab
+                self.target,
+                self.draft,
+                self.prompts.held_out,
+                texts_of_temperature,
+                temperature=temperature,
+                vocab=self.pair.vocab,
             )
-            for temperature, some in texts.items()
+            for temperature, texts_of_temperature in texts.items()
         }
 
     def _save(self, result: dict[str, Any], dtype: torch.dtype) -> None:
@@ -213,7 +224,15 @@ def _compared(
 
 def _alpha_lines(alpha: dict[str, dict[str, Estimate]]) -> Iterator[str]:
     heads = ("temperature", "alpha before", "alpha after", "rise")
-    rows = [[name, *(one.shown(3) for one in means.values())] for name, means in alpha.items()]
+    rows = [
+        [
+            temperature,
+            means["before"].shown(3),
+            means["after"].shown(3),
+            means["rise"].shown(3),
+        ]
+        for temperature, means in alpha.items()
+    ]
     yield from markdown(heads, rows)
     yield "\nMeans over the held-out prompts, with 95% intervals of the bootstrap over them."
     if not any((means["rise"].low or 0.0) > 0 for means in alpha.values()):

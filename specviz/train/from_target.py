@@ -94,14 +94,19 @@ class HeadTraining:
         self.pair = pair
         target: Any = pair.target
         self.target = target.requires_grad_(False)
-        self.how = Writing.of(pair, args.new_tokens)
+        self.writing = Writing.of(pair, args.new_tokens)
 
     @cached_property
     def text_key(self) -> str:
         """Names what the target writes: more of it is added to what is there."""
         args = self.args
-        own = (asdict(self.how), args.written_temperatures, args.write_rows, args.row_tokens)
-        return key_of(digest(self.target), own, _sizes(args.prompts), _sizes(args.corpus))
+        options = (
+            asdict(self.writing),
+            args.written_temperatures,
+            args.write_rows,
+            args.row_tokens,
+        )
+        return key_of(digest(self.target), options, _sizes(args.prompts), _sizes(args.corpus))
 
     @cached_property
     def made_by(self) -> str:
@@ -131,18 +136,19 @@ class HeadTraining:
         source = WrittenRows(numbered(learnt), args.seed)
         spent = train(head, source.batch, loss, self._training(head, len(learnt)), report)
         save_head(head, args.output)
-        found = self._acceptance(head, held)
+        acceptance = self._acceptance(head, held)
         result = {
             "target": args.head,
             "texts": len(rows),
             "written_tokens": int(rows[:, 1].sum()),
-            "acceptance_by_step": found,
+            "acceptance_by_step": acceptance,
             "spent": asdict(spent),
         }
         (args.output / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         write_checksums(args.output)
         print(
-            f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, {shown(found)}\n"
+            f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, "
+            f"{shown(acceptance)}\n"
             f"race with --pair '{args.head}+{args.output}'"
         )
 
@@ -169,7 +175,9 @@ class HeadTraining:
     def _check_memory(self, head: Head) -> None:
         args = self.args
         device = self.pair.device
-        place = next(one for one in device_memory(device) if one.device.type == device.type)
+        memory = next(
+            memory for memory in device_memory(device) if memory.device.type == device.type
+        )
         need = head_need(
             self.target,
             head,
@@ -178,17 +186,20 @@ class HeadTraining:
             tokens=max(args.micro_tokens, args.row_tokens),
             steps=STEPS,
         )
-        check_need(need, place, loaded=need.target)
+        check_need(need, memory, loaded=need.target)
 
     def _acceptance(self, head: Head, held: np.ndarray) -> dict[str, list[float]]:
         """`chain_acceptance` on held-out rows, by temperature."""
-        return {f"{one:g}": chain_acceptance(self.target, head, held, one) for one in LABELS_AT}
+        return {
+            f"{temperature:g}": chain_acceptance(self.target, head, held, temperature)
+            for temperature in LABELS_AT
+        }
 
     def _rows(self) -> np.ndarray:
         """Marked rows [rows, 2, row_tokens + 1]: those of the files, and what is written here."""
         args = self.args
         width = self.args.row_tokens + 1
-        pieces = [read_text(path, width, self.pair.vocab, self.how.pad) for path in args.text]
+        pieces = [read_text(path, width, self.pair.vocab, self.writing.pad) for path in args.text]
         missing = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
         if missing > 0:
             openings = Openings(self.pair, args)
@@ -198,7 +209,7 @@ class HeadTraining:
                 write_rows(
                     self.target,
                     openings.chunk,
-                    self.how,
+                    self.writing,
                     args,
                     folder=args.work / f"text-{self.text_key}",
                     chunks=chunks,
@@ -225,13 +236,16 @@ def _sizes(path: Path | None) -> list[tuple[str, int]]:
     if path is None:
         return []
     files = [path] if path.is_file() else sorted(path.glob("*.txt"))
-    return [(one.name, one.stat().st_size) for one in files]
+    return [(path.name, path.stat().st_size) for path in files]
 
 
-def shown(found: dict[str, list[float]]) -> str:
+def shown(acceptance: dict[str, list[float]]) -> str:
     """The acceptance by step, by temperature, in one line."""
-    lists = (f"{', '.join(f'{one:.3f}' for one in some)} at T {t}" for t, some in found.items())
-    return f"acceptance by step: {'; '.join(lists)}"
+    parts = []
+    for temperature, by_step in acceptance.items():
+        numbers = ", ".join(f"{share:.3f}" for share in by_step)
+        parts.append(f"{numbers} at T {temperature}")
+    return f"acceptance by step: {'; '.join(parts)}"
 
 
 def numbered(rows: np.ndarray) -> np.ndarray:
@@ -251,7 +265,7 @@ def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
             values = json.loads(line)
             prompt = list(map(int, values["prompt"]))
             ids = list(map(int, values["ids"]))
-            if not all(0 <= one < vocab for one in (*prompt, *ids)):
+            if not all(0 <= token_id < vocab for token_id in (*prompt, *ids)):
                 raise ValueError("an id is not of the target's vocabulary")
             if len(prompt) < width - 1:
                 prompts.append(prompt)

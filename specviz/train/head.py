@@ -28,14 +28,15 @@ from ..sides.heads.eagle import Head, HeadConfig
 from ..sides.heads.eagle_files import LAYER_FIELDS
 from .files import save_array, whole_folder
 
-STEPS = 3  # of a chain in training
-SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
 Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From rows to the target's states, as `StateRows`."""
+
+STEPS = 3  # of a chain in training
+SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
 STEP_WEIGHT = 0.8  # of each further step's loss, relative to the one before, as in the paper's code
-
-
 SAME_LAYER = ("llama", "mistral", "qwen2", "qwen3")  # architectures whose layer is the head's own
+SAVED_FIELDS = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
+"""Of a layer's config, those that a head's config has under the same names."""
 
 
 def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
@@ -47,7 +48,7 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
     `fc` unchanged at first.
     """
     config = text_config(target)
-    fields = {name: getattr(config, name) for name in _SAVED if hasattr(config, name)}
+    fields = {name: getattr(config, name) for name in SAVED_FIELDS if hasattr(config, name)}
     fields["rope_parameters"] = config.rope_parameters
     fields["num_hidden_layers"] = 1
     fields["attention_bias"] = False
@@ -234,10 +235,11 @@ def save_head(head: Head, folder: Path) -> None:
     """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
     layer = head.config.layer
     config = head.config
+    layer_values = {name: getattr(layer, name) for name in SAVED_FIELDS}
     values: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
-        **{name: getattr(layer, name) for name in _SAVED},
+        **layer_values,
         "rope_theta": layer.rope_parameters["rope_theta"],
         "num_hidden_layers": 1,
         "draft_vocab_size": config.draft_vocab,
@@ -259,9 +261,6 @@ def save_head(head: Head, folder: Path) -> None:
         save_file({**weights, "t2d": drafted}, file, metadata={"format": "pt"})
         (partial / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_checksums(folder)
-
-
-_SAVED = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
 
 
 @torch.no_grad()

@@ -103,12 +103,15 @@ def train(
     saved = time.monotonic()
     model.eval()  # without dropout, a resumed training equals an uninterrupted one
     with tqdm(total=100.0, desc=options.label, unit="%", mininterval=5, smoothing=0.05) as bar:
-        while (share := schedule.progress(spent.step, spent.seconds)) < 1.0:
+        while True:
+            share = schedule.progress(spent.step, spent.seconds)
+            if share >= 1.0:
+                break
             began = time.monotonic()
             value, tokens = _step(model, batches, loss, optimizers, options, spent, share)
             elapsed = time.monotonic() - began
-            spent.step = spent.step + 1
-            spent.tokens = spent.tokens + tokens
+            spent.step += 1
+            spent.tokens += tokens
             spent.seconds += elapsed
             _show(bar, share, value, tokens / elapsed, spent)
             if time.monotonic() - saved > 60 * options.args.checkpoint_minutes:

@@ -92,13 +92,14 @@ def _need(
     )
 
 
-def check_need(need: TrainingNeed, place: DeviceMemory, loaded: int = 0) -> None:
+def check_need(need: TrainingNeed, memory: DeviceMemory, loaded: int = 0) -> None:
     """Print the need. Raises `PairError` if it is more than the device has free. loaded: bytes of
     it that are there already."""
-    print(f"{place.device.type}, memory needed: about {need}", flush=True)
-    if need.total - loaded > place.free:
+    device_type = memory.device.type
+    print(f"{device_type}, memory needed: about {need}", flush=True)
+    if need.total - loaded > memory.free:
         raise PairError(
-            f"not enough memory: the training needs about {need}, and {place.device.type} has "
-            f"{shown_bytes(place.free)} free; use smaller --micro-tokens or --write-rows, or a "
+            f"not enough memory: the training needs about {need}, and {device_type} has "
+            f"{shown_bytes(memory.free)} free; use smaller --micro-tokens or --write-rows, or a "
             "smaller model."
         )

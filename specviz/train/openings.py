@@ -49,29 +49,35 @@ def read_prompt_ids(
     files = [file]
     if held_out:
         files.append(held_out)
-    texts = [list(dict.fromkeys(one.text for one in prompts_file(f, OF_A_TRAINING))) for f in files]
-    kept = [_fitting(some, pair, room) for some in texts]
-    left_out = sum(map(len, texts)) - sum(map(len, kept))
-    learn, held = kept if held_out else _split(kept[0], seed)
-    for some, what in ((learn, "to learn from"), (held, "to measure alpha on")):
-        if len(some) < FEWEST:
+    texts_by_file = [_texts_in(path) for path in files]
+    ids_by_file = [_fitting(texts, pair, room) for texts in texts_by_file]
+    left_out = sum(map(len, texts_by_file)) - sum(map(len, ids_by_file))
+    learn, held = ids_by_file if held_out else _split(ids_by_file[0], seed)
+    for prompts, purpose in ((learn, "to learn from"), (held, "to measure alpha on")):
+        if len(prompts) < FEWEST:
             raise PromptError(
-                f"only {len(some)} prompts are left {what}, and {left_out} are too long beside "
-                f"{new_tokens} new tokens: add prompts, or lower --max-new-tokens."
+                f"only {len(prompts)} prompts are left {purpose}, and {left_out} are too long "
+                f"beside {new_tokens} new tokens: add prompts, or lower --max-new-tokens."
             )
     return PromptIds(learn, held, left_out)
 
 
+def _texts_in(path: Path) -> list[str]:
+    """The prompts of a file, each once."""
+    return list(dict.fromkeys(prompt.text for prompt in prompts_file(path, OF_A_TRAINING)))
+
+
 def _fitting(texts: Sequence[str], pair: Pair, room: int) -> list[list[int]]:
-    found = []
+    """The ids of those texts that can be encoded and have no more tokens than there is room for."""
+    fitting = []
     for text in texts:
         try:
             ids = pair.encode(text)
         except PromptError:
             continue
         if len(ids) <= room:
-            found.append(ids)
-    return found
+            fitting.append(ids)
+    return fitting
 
 
 def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[list[int]]]:
@@ -117,7 +123,7 @@ class Openings:
         self._books = read_books(args.corpus) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
-            texts = [one.text for one in prompts_file(args.prompts, OF_A_TRAINING)]
+            texts = [prompt.text for prompt in prompts_file(args.prompts, OF_A_TRAINING)]
             self._prompts = _fitting(texts, pair, self._most)
         self._turn = open_turn(pair) if pair.is_chat and not self._prompts else None
         if not (self._prompts or self._turn or self._books):
@@ -134,23 +140,26 @@ class Openings:
         if self._turn is None:
             return [self._opening(draws) for _ in range(self._rows)]
         of_books = round(BOOK_SHARE * self._rows) if self._books else 0
-        asked = [self._task(draws) for _ in range(of_books)]
-        while len(asked) < self._rows:
-            asked += self._questions(self._rows - len(asked), int(draws.integers(2**31)))
-        return asked
+        prompts = [self._task(draws) for _ in range(of_books)]
+        while len(prompts) < self._rows:
+            prompts += self._questions(self._rows - len(prompts), int(draws.integers(2**31)))
+        return prompts
 
     def _questions(self, count: int, seed: int) -> list[list[int]]:
         """Prompts whose question the target writes; those that do not end are left out."""
         assert self._turn is not None
         begin, rest = self._turn
-        how = Writing.of(self._pair, QUESTION_TOKENS)
-        written = write(
-            self._pair.target, [begin] * count, how, temperature=QUESTION_TEMPERATURE, seed=seed
+        writing = Writing.of(self._pair, QUESTION_TOKENS)
+        texts = write(
+            self._pair.target, [begin] * count, writing, temperature=QUESTION_TEMPERATURE, seed=seed
         )
-        asked = [text[len(begin) :] for text in written]
-        whole = [ids[:-1] for ids in asked if ids and ids[-1] in how.ends and len(ids) > 3]
-        found = [[*begin, *ids, *rest] for ids in whole]
-        return [ids for ids in found if len(ids) <= self._most] or [[*begin, *rest]]
+        prompts = []
+        for text in texts:
+            question = text[len(begin) :]
+            has_end = len(question) > 3 and question[-1] in writing.ends
+            if has_end and len(begin) + len(question) - 1 + len(rest) <= self._most:
+                prompts.append([*begin, *question[:-1], *rest])
+        return prompts or [[*begin, *rest]]
 
     def _task(self, draws: np.random.Generator) -> list[int]:
         text = str(draws.choice(list(TASKS))).format(self._passage(draws))
@@ -160,8 +169,8 @@ class Openings:
     def _passage(self, draws: np.random.Generator) -> str:
         book = self._book(draws)
         least, most = PASSAGE
-        whole = [part for part in book.split("\n\n") if least <= len(part) <= most]
-        passage = whole[int(draws.integers(len(whole)))] if whole else book[:most]
+        passages = [part for part in book.split("\n\n") if least <= len(part) <= most]
+        passage = passages[int(draws.integers(len(passages)))] if passages else book[:most]
         return " ".join(passage.split())
 
     def _opening(self, draws: np.random.Generator) -> list[int]:

@@ -66,14 +66,14 @@ class Writing:
 
 @torch.inference_mode()
 def write(
-    model: Any, prompts: Sequence[Ids], how: Writing, *, temperature: float, seed: int
+    model: Any, prompts: Sequence[Ids], writing: Writing, *, temperature: float, seed: int
 ) -> list[list[int]]:
     """Continue every prompt; returns prompts and continuations together, as lists of ids.
 
     The texts depend on the model, its device, the prompts of this call and the seed.
     """
     width = max(map(len, prompts))
-    ids = torch.full((len(prompts), width), how.pad)
+    ids = torch.full((len(prompts), width), writing.pad)
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
     filled = torch.tensor([[width - len(p)] for p in prompts]) <= torch.arange(width)
@@ -83,11 +83,11 @@ def write(
         output = model.generate(
             ids.to(model.device),
             attention_mask=filled.long().to(model.device),
-            generation_config=how.config(temperature),
+            generation_config=writing.config(temperature),
         )
     texts = []
     for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
-        end = next((i + 1 for i, token in enumerate(row) if token in how.ends), len(row))
+        end = next((i + 1 for i, token in enumerate(row) if token in writing.ends), len(row))
         texts.append([*prompt, *row[:end]])
     return texts
 
@@ -142,10 +142,10 @@ class WrittenRows:
         first = seen // (int(self.rows.shape[2]) - 1)  # inputs of a row, padding included
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
-            epoch, place = divmod(index, len(self.rows))
-            if not picked or place == 0:
+            epoch, position = divmod(index, len(self.rows))
+            if not picked or position == 0:
                 order = np.random.default_rng((self.seed, epoch)).permutation(len(self.rows))
-            picked.append(self.rows[order[place]])
+            picked.append(self.rows[order[position]])
         picked.sort(key=lambda row: int(row[1].nonzero()[0].max(initial=0)))
         return torch.from_numpy(np.stack(picked).astype(np.int64))
 
@@ -153,7 +153,7 @@ class WrittenRows:
 def write_rows(
     model: Any,
     prompts: Callable[[int], Sequence[Ids]],
-    how: Writing,
+    writing: Writing,
     args: argparse.Namespace,
     *,
     folder: Path,
@@ -178,9 +178,9 @@ def write_rows(
                 if prompts_of_turn:
                     text_seed = (seed * 1_000_003 + chunk) * len(temperatures) + turn
                     texts = write(
-                        model, prompts_of_turn, how, temperature=temperature, seed=text_seed
+                        model, prompts_of_turn, writing, temperature=temperature, seed=text_seed
                     )
-                    rows.append(marked_rows(prompts_of_turn, texts, width, how.pad))
+                    rows.append(marked_rows(prompts_of_turn, texts, width, writing.pad))
             save_array(path, np.concatenate(rows))
         pieces.append(np.load(path))
     return np.concatenate(pieces)

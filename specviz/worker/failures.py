@@ -42,8 +42,11 @@ def sentence_of(error: BaseException) -> str:
 def is_fatal(error: BaseException) -> bool:
     """Whether the process can never use the device again, as after an error in a kernel. After
     memory ran out it can."""
-    return any(
-        type(one).__name__ == "AcceleratorError" or any(words in str(one) for words in _DEVICE)
-        for one in causes_of(error)
-        if isinstance(one, RuntimeError) and not is_memory_error(one)
-    )
+    for cause in causes_of(error):
+        if not isinstance(cause, RuntimeError) or is_memory_error(cause):
+            continue
+        if type(cause).__name__ == "AcceleratorError":
+            return True
+        if any(words in str(cause) for words in _DEVICE):
+            return True
+    return False

@@ -67,7 +67,10 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
     thread = threading.Thread(target=work, name="load", daemon=True)
     thread.start()
     try:
-        while (step := steps.get()) is not None:
+        while True:
+            step = steps.get()
+            if step is None:
+                break
             yield _sentence(step)
     finally:
         thread.join()  # a load cannot be interrupted, and the next one must not begin beside it
@@ -154,4 +157,4 @@ def memory_in_numbers(name: str) -> str:
         memory = examine(pair, **options).memory  # type: ignore[arg-type]
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
     caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
-    return sizes and f"Weights, and {caches}, take {sizes}."
+    return f"Weights, and {caches}, take {sizes}." if sizes else ""

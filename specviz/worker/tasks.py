@@ -176,7 +176,10 @@ class MachineTask:
         from ..pairs.memory import device_memory
 
         devices = device_memory()
-        yield Host(sum(one.free for one in devices), devices[0].device.type == "cpu")
+        yield Host(
+            free=sum(memory.free for memory in devices),
+            cpu=devices[0].device.type == "cpu",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +193,8 @@ class DifferenceTask:
         from ..inspect.difference import examined  # imports torch
 
         pair = yield from models.pair(self.pair)
-        for said in examined(pair, self.parting):
-            yield said
+        for sentence_or_answer in examined(pair, self.parting):
+            yield sentence_or_answer
             if stop.is_set():
                 return
 
@@ -223,8 +226,8 @@ class RerunTask:
             events.append(event)
             if stop.is_set():
                 return
-        found = compared(self.recorded, Trace.from_events(events), lists=False)
-        yield Again(found.same, tuple(rerun_lines(found)))
+        comparison = compared(self.recorded, Trace.from_events(events), lists=False)
+        yield Again(comparison.same, tuple(rerun_lines(comparison)))
 
 
 class Rest(NamedTuple):

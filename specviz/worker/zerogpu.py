@@ -79,7 +79,7 @@ class CostEstimate:
     @classmethod
     def of(cls, pair: Any) -> CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
-        parts = [one for one in (pair.target, pair.draft, pair.head) if one is not None]
+        parts = [part for part in (pair.target, pair.draft, pair.head) if part is not None]
         start = START + sum(map(parameter_bytes, parts)) / MOVED
         draft = 0.0 if pair.draft is None else _pass_seconds(pair.draft)
         return cls(_pass_seconds(pair.target), draft, start)
@@ -107,7 +107,7 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
         length = task.length
         prompt = min(prompt, task.reach)
     guess = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
-    guesses = sum(own.gamma * guess[drafter_kind(own.drafter).cost] for own in lanes)
+    guesses = sum(lane.gamma * guess[drafter_kind(lane.drafter).cost] for lane in lanes)
     # The target in all lanes, and a draft in all but one.
     reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
     turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
@@ -274,8 +274,9 @@ def load_pairs() -> ZeroGpuWorker:
     first = first_pair()
     if named_pair(first) is None:
         raise SettingsError(f"{PAIR.name} is {first!r}: on ZeroGPU use a name of the table.")
-    names = dict.fromkeys((BUILTIN, first, *(row.name for row in operator_pairs())))
-    pairs = {name: _load_onto_gpu(name) for name in names}
+    names = [BUILTIN, first]
+    names += [row.name for row in operator_pairs()]
+    pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys(names)}
     os.environ[PAIRS.name] = ",".join(pairs)
     os.environ.pop(ANY_MODEL.name, None)
     return ZeroGpuWorker(LoadedModels(pairs, race), spaces.GPU)

@@ -73,9 +73,9 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
     if name in PUBLISHED_HEADS:
         values, model = PUBLISHED_HEADS[name], meta_model(published_config(target.name))
     elif facts.shipped:
-        values = json.loads((Path(facts.place) / "config.json").read_text("utf-8"))
+        values = json.loads((Path(facts.name_or_path) / "config.json").read_text("utf-8"))
         model = meta_model(published_config(target.name))
-        check_files(Path(facts.place))
+        check_files(Path(facts.name_or_path))
     else:
         folder = ASSETS / "pair"
         values = json.loads((folder / "head" / "config.json").read_text("utf-8"))
@@ -94,7 +94,7 @@ def test_each_pair_is_written_as_load_pair_takes_it():
         elif pair.name != BUILTIN:
             assert named_files(NamedSpec(pair.name)) == (
                 str(wheel_file(pair) or pair.target.name),
-                pair.parts[0].place if pair.parts else None,
+                pair.parts[0].name_or_path if pair.parts else None,
                 pair,
             )
         assert pair.shows.endswith(".")

@@ -151,9 +151,9 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
     }
     best = {name: rates[count][name] for name, count in threads.items()}
     ratios = {
-        f"{name} / {other}": spread(map(truediv, best[name], best[other]))
-        for name, other in COMPARED
-        if name in best and other in best
+        f"{name} / {reference}": spread(map(truediv, best[name], best[reference]))
+        for name, reference in COMPARED
+        if name in best and reference in best
     }
     return Best(
         temperature=temperature,
@@ -266,15 +266,15 @@ def lanes_report(
 
 def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
     if role == "target":
-        what = "a one-token target pass"
+        step = "a one-token target pass"
         measured_seconds = [row.pass_seconds.get(1) for row in rows]
     else:
-        what = "a draft step"
+        step = "a draft step"
         measured_seconds = [row.draft_step_seconds for row in rows]
     seconds = min(filter(None, measured_seconds), default=None)
     gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
     return (
-        f"floor of {what}: {shown_milliseconds(floor.seconds)}, to read "
+        f"floor of {step}: {shown_milliseconds(floor.seconds)}, to read "
         f"{floor.bytes / 1e6:.1f} MB of weights and of {floor.cached} cached tokens at "
         f"{floor.bytes_per_second / 1e9:.1f} GB/s "
         f"(the measured speed of reading a buffer of that size repeatedly); "

@@ -43,15 +43,15 @@ class Floor:
 def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
     """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
     "draft" after `cached` tokens."""
-    form = make_engine(pair.target, pair.vocab).name
-    floors_by_role = {"target": floor(pair.target, cached, form, pair.device)}
+    engine = make_engine(pair.target, pair.vocab).name
+    floors_by_role = {"target": floor(pair.target, cached, engine, pair.device)}
     needs = drafter_kind(drafter).needs
     if needs == "draft" and pair.draft is not None:
-        draft_form = make_engine(pair.draft, pair.vocab).name
-        floors_by_role["draft"] = floor(pair.draft, cached, draft_form, pair.device)
+        draft_engine = make_engine(pair.draft, pair.vocab).name
+        floors_by_role["draft"] = floor(pair.draft, cached, draft_engine, pair.device)
     elif needs == "layers":
         first_layers = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
-        floors_by_role["draft"] = floor(first_layers, cached, form, pair.device)
+        floors_by_role["draft"] = floor(first_layers, cached, engine, pair.device)
     elif needs == "head" and pair.head is not None:
         weights = sum(map(parameter_bytes, pair.head.step_parts))
         size = weights + cached * _head_cache_bytes(pair)
@@ -70,19 +70,19 @@ def _head_cache_bytes(pair: Pair) -> int:
     return 2 * int(layer.num_key_value_heads * layer.head_dim * width)  # keys and values
 
 
-def cache_bytes(model: Any, form: str) -> int:
+def cache_bytes(model: Any, engine: str) -> int:
     """Bytes of keys and values that one token adds to the caches.
 
-    form: of the engine that runs the model. The compiled form caches fp32, whatever the weights.
+    engine: the name of the one that runs the model. "compiled" caches fp32, whatever the weights.
     """
-    width = 4 if form == "compiled" else model.dtype.itemsize
+    width = 4 if engine == "compiled" else model.dtype.itemsize
     layers = configured_caches(text_config(model)).layers
     return int(sum(layer.numbers for layer in layers) * width)
 
 
-def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
-    """The floor of a pass of this model after `cached` tokens. form: of its engine."""
-    return _measured(pass_bytes(model) + cached * cache_bytes(model, form), cached, device)
+def floor(model: Any, cached: int, engine: str, device: torch.device) -> Floor:
+    """The floor of a pass of this model after `cached` tokens. engine: the name of its engine."""
+    return _measured(pass_bytes(model) + cached * cache_bytes(model, engine), cached, device)
 
 
 @torch.inference_mode()

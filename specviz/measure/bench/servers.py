@@ -73,9 +73,9 @@ class ServerComparison:
         ways = [way for way in self.rates if way.who in whos and lane in (None, way.lane)]
         return max(ways, key=lambda way: spread(self.rates[way]).median)
 
-    def ratio(self, one: Way, other: Way) -> Spread:
-        """The rate of `one` over that of `other`, sample by sample."""
-        return spread(map(truediv, self.rates[one], self.rates[other]))
+    def ratio(self, way: Way, reference: Way) -> Spread:
+        """The rate of a way over that of the reference, sample by sample."""
+        return spread(map(truediv, self.rates[way], self.rates[reference]))
 
     def lines(self) -> Iterator[str]:
         """All ways, on how many prompts the texts are the same, and the ratios of the best."""
@@ -102,8 +102,8 @@ class ServerComparison:
         whos = sorted({way.who for way in self.rates if way.who != HERE})
         return [list(group) for _, group in groupby(whos, key=lambda who: who.split()[0])]
 
-    def _ratio_line(self, one: Way, other: Way) -> str:
-        return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
+    def _ratio_line(self, way: Way, reference: Way) -> str:
+        return f"  {self.ratio(way, reference).shown()} times: {way} / {reference}"
 
     def to_dict(self) -> dict[str, Any]:
         """All ways with their spreads, and where texts part, ready for JSON."""
@@ -178,7 +178,8 @@ class RivalServer:
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
         rates: dict[str, float] = {}
-        if milliseconds := timings.get("predicted_ms"):
+        milliseconds = timings.get("predicted_ms")
+        if milliseconds:
             # llama.cpp's own clock, which starts when the first token is there.
             rates[OWN_CLOCK] = (timings["predicted_n"] - 1) / (milliseconds / 1e3)
         begin, first = pieces[0]

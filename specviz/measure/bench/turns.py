@@ -50,25 +50,20 @@ def in_fp32(pair: Pair) -> Pair:
     in which the lanes compute there."""
     if pair.device.type != "cpu":
         return pair
-    return replace(pair, target=_widened(pair.target), draft=_widened(pair.draft))
+    target = _converted(pair.target, torch.float32)
+    draft = None if pair.draft is None else _converted(pair.draft, torch.float32)
+    return replace(pair, target=target, draft=draft)
 
 
 def in_one_dtype(pair: Pair) -> Pair:
     """The same pair for transformers' own modules, which need all weights of a model in one dtype:
     where matrices were unpacked to 16 bits, norms are in fp32."""
-    return replace(pair, target=_in_one_dtype(pair.target), draft=_in_one_dtype(pair.draft))
+    target = _converted(pair.target, pair.target.dtype)
+    draft = None if pair.draft is None else _converted(pair.draft, pair.draft.dtype)
+    return replace(pair, target=target, draft=draft)
 
 
-def _in_one_dtype(model: Any) -> Any:
-    """The model, or a copy of it in the dtype of its matrices if others differ."""
-    if model is None:
-        return None
+def _converted(model: Any, dtype: torch.dtype) -> Any:
+    """The model, or a copy of it in `dtype` if it has weights of others."""
     dtypes = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
-    return model if len(dtypes) < 2 else copy.deepcopy(model).to(model.dtype)
-
-
-def _widened(model: Any) -> Any:
-    """The model, or a copy of it in fp32 if its weights are others."""
-    if model is None or model.dtype == torch.float32:
-        return model
-    return copy.deepcopy(model).float()
+    return model if dtypes <= {dtype} else copy.deepcopy(model).to(dtype)

@@ -212,14 +212,14 @@ class Sweep(Findings):
 
     def _shorten(self, trace: Trace) -> bool:
         """Whether texts are too long for short pieces here; all later ones are then shorter."""
-        asked = self.request.base.max_new_tokens
+        requested = self.request.base.max_new_tokens
         is_stopped = trace.end is not None and "stopped" in trace.end.reasons.values()
-        is_shortened = self._length != asked
+        is_shortened = self._length != requested
         if not is_stopped or is_shortened or self._length <= FEWEST_TOKENS:
             return False
         written = [sum(len(r.emitted) for r in trace.lane(lane)) for lane in trace.lanes]
         self._length = max(FEWEST_TOKENS, min(written))
-        return self._length < asked
+        return self._length < requested
 
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""

@@ -144,10 +144,10 @@ class _Block(NamedTuple):
     widths: int
 
 
-def _pooled(one: _Block, other: _Block) -> _Block:
-    samples = one.samples + other.samples
-    cost = (one.cost * one.samples + other.cost * other.samples) / samples
-    return _Block(cost, samples, one.widths + other.widths)
+def _pooled(narrow: _Block, wide: _Block) -> _Block:
+    samples = narrow.samples + wide.samples
+    cost = (narrow.cost * narrow.samples + wide.cost * wide.samples) / samples
+    return _Block(cost, samples, narrow.widths + wide.widths)
 
 
 @dataclass
@@ -295,13 +295,13 @@ def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
     )
 
 
-def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, float] | None:
-    """The interval of how much `one` is above `other`, on the questions that both have; None if
-    these are fewer than `fewest`."""
-    shared = sorted(one.keys() & other.keys())
+def difference(values: Values, reference: Values, fewest: int = 2) -> tuple[float, float] | None:
+    """The interval of how much a row is above another one, the reference, on the questions that
+    both have; None if these are fewer than `fewest`."""
+    shared = sorted(values.keys() & reference.keys())
     if len(shared) < fewest:
         return None
-    return mean_interval(tuple(one[question] - other[question] for question in shared))
+    return mean_interval(tuple(values[question] - reference[question] for question in shared))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,12 @@ class Layout(NamedTuple):
     `parts` of equal size, so that the code of one part serves all.
 
     scales: (builder, address of the step, address of memory for `LANES` numbers) -> None, writes
-    what all parts need; None if they need nothing. unpack: (builder, address of the step, address
-    of that memory, index of the part, int64) -> vectors of fp32, each made when it is asked for, so
-    that few are in registers at a time. They come in their order, but of bf16: there the first
-    vector has the weights at even places, and the second those at odd ones.
+    what all parts need; None if they need nothing.
+
+    unpack: (builder, address of the step, address of that memory, index of the part, int64) ->
+    vectors of fp32, each made when it is asked for, so that few are in registers at a time. They
+    come in their order, but of bf16: there the first vector has the weights at even indices, and
+    the second those at odd ones.
     """
 
     weights: int
@@ -90,8 +92,8 @@ def _bfloat16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[An
 
 
 def _float16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    for place in (step, b.add(step, i64(2 * LANES))):
-        raw = b.load(b.inttoptr(place, ir.VectorType(ir.HalfType(), LANES).as_pointer()))
+    for address in (step, b.add(step, i64(2 * LANES))):
+        raw = b.load(b.inttoptr(address, ir.VectorType(ir.HalfType(), LANES).as_pointer()))
         raw.align = 2
         yield b.fpext(raw, VECTOR)
 
@@ -147,11 +149,11 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     of a group in their low halves, and those of the next in their high ones."""
     begin = b.add(step, b.mul(part, i64(32)))
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
-    own = b.add(scales, b.mul(part, i64(16)))
-    scale, minimum = _group(b, own, 0)
+    part_scales = b.add(scales, b.mul(part, i64(16)))
+    scale, minimum = _group(b, part_scales, 0)
     for codes in raw:
         yield fma(b, scale, b.sitofp(b.and_(codes, integers(15)), VECTOR), minimum)
-    scale, minimum = _group(b, own, 1)
+    scale, minimum = _group(b, part_scales, 1)
     for codes in raw:
         yield fma(b, scale, b.sitofp(b.lshr(codes, integers(4)), VECTOR), minimum)
 
@@ -164,17 +166,17 @@ def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     fifth = [
         b.lshr(b.zext(_bytes(b, step, offset), INTEGERS), skipped) for offset in (16, 16 + LANES)
     ]
-    own = b.add(scales, b.mul(part, i64(16)))
-    scale, minimum = _group(b, own, 0)
+    part_scales = b.add(scales, b.mul(part, i64(16)))
+    scale, minimum = _group(b, part_scales, 0)
     for codes, bits in zip(raw, fifth, strict=True):
         bit = b.and_(b.shl(bits, integers(4)), integers(16))
-        whole = b.or_(b.and_(codes, integers(15)), bit)
-        yield fma(b, scale, b.sitofp(whole, VECTOR), minimum)
-    scale, minimum = _group(b, own, 1)
+        code = b.or_(b.and_(codes, integers(15)), bit)
+        yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
+    scale, minimum = _group(b, part_scales, 1)
     for codes, bits in zip(raw, fifth, strict=True):
         bit = b.and_(b.shl(bits, integers(3)), integers(16))
-        whole = b.or_(b.lshr(codes, integers(4)), bit)
-        yield fma(b, scale, b.sitofp(whole, VECTOR), minimum)
+        code = b.or_(b.lshr(codes, integers(4)), bit)
+        yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
 
 
 def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
@@ -183,15 +185,15 @@ def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     begin = b.add(step, b.mul(part, i64(64)))
     low = [_wide(b, begin, offset) for offset in (0, WIDE)]
     high = _wide(b, b.add(step, b.mul(part, i64(32))), 128)
-    own = b.add(scales, b.mul(part, i64(32)))
+    part_scales = b.add(scales, b.mul(part, i64(32)))
     for group in range(4):  # of 32 codes
         four = low[group % 2]
         four = b.and_(four, _repeated(15)) if group < 2 else b.lshr(four, _repeated(4))
         left = 4 - 2 * group
         two = b.shl(high, _repeated(left)) if left >= 0 else b.lshr(high, _repeated(-left))
         codes = b.sub(b.or_(four, b.and_(two, _repeated(48))), _repeated(32))
-        for place, numbers in enumerate(_integers_of(b, codes)):
-            scale = broadcast(b, b.add(own, i64(4 * (2 * group + place))))
+        for half, numbers in enumerate(_integers_of(b, codes)):
+            scale = broadcast(b, b.add(part_scales, i64(4 * (2 * group + half))))
             yield b.fmul(scale, b.sitofp(numbers, VECTOR))
 
 
@@ -217,9 +219,9 @@ def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
     for index, word in enumerate(words):
         packed = b.insert_element(packed, word, ir.Constant(I32, index))
     sixteen = b.bitcast(packed, ir.VectorType(I8, LANES))
-    in_pairs = [place for group in range(8) for place in (group, 8 + group)]
+    in_pairs = [lane for group in range(8) for lane in (group, 8 + group)]
     paired = b.shuffle_vector(sixteen, sixteen, ir.Constant(INTEGERS, in_pairs))
-    every_other = [place for group in range(8) for place in (group, LANES + group)]
+    every_other = [lane for group in range(8) for lane in (group, LANES + group)]
     factors = b.shuffle_vector(
         _half(b, step), b.fneg(_half(b, step, 2)), ir.Constant(INTEGERS, every_other)
     )
@@ -228,8 +230,10 @@ def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
 
 def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
     """A scale and a minimum of `_group_scales`, in all lanes."""
-    place = b.add(scales, i64(8 * group))
-    return broadcast(b, place), broadcast(b, b.add(place, i64(4)))
+    address = b.add(scales, i64(8 * group))
+    scale = broadcast(b, address)
+    minimum = broadcast(b, b.add(address, i64(4)))
+    return scale, minimum
 
 
 def _q6_k_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:

@@ -81,7 +81,7 @@ def _draw(logits, uniform, scratch, q):
     """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
 
     logits, q: fp32 [vocab]. scratch: fp32, `vocab` rounded up to a multiple of `LANES`. uniform:
-    fp64 in [0, 1), so the whole sum is above the place looked for: no id of weight 0 is drawn.
+    fp64 in [0, 1), so the whole sum is above the threshold: no id of weight 0 is drawn.
     """
     vocab = len(logits)
     for i in range(len(scratch)):
@@ -91,10 +91,11 @@ def _draw(logits, uniform, scratch, q):
     for i in range(vocab):
         q[i] = scratch[i]
         total += q[i]
-    place, sum_so_far = uniform * total, 0.0
+    threshold = uniform * total
+    sum_so_far = 0.0
     for i in range(vocab):
         sum_so_far += q[i]
-        if sum_so_far > place:
+        if sum_so_far > threshold:
             return i
     return vocab - 1  # only for weights that are NaN
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTH = 17  # passes of up to so many tokens use the same memory
-FIRST_PLACES = 128  # of a cache; it doubles when they are used up
-ALIGNED = 64  # places: a cache holds a multiple of them
+FIRST_POSITIONS = 128  # of a cache; it doubles when they are used up
+ALIGNED = 64  # positions: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
 BYTES_PER_THREAD = 4_000_000
 
@@ -67,7 +67,8 @@ class Passes:
         self._limit = limit
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
-        self._layers = (Layer * len(layers))(*(Layer(*layer_weights(layer)) for layer in layers))
+        records = [Layer(*layer_weights(layer)) for layer in layers]
+        self._layers = (Layer * len(layers))(*records)
         self.plan = Plan(
             code=compiled_pass().address,
             arranged=has_bfloat16(module),
@@ -86,16 +87,20 @@ class Passes:
             rotary_factor=rotary.attention_scaling,
             score_factor=head_dim**-0.5,
         )
-        self.shared = self._kept = self._share(self.plan, KEPT_WIDTH)
+        self._kept = self._share(self.plan, KEPT_WIDTH)
+        self.shared = self._kept
 
     def planned(
         self, ids: Integers, start: int, keep: int, temperature: float, layers: int | None = None
     ) -> Plan:
-        """The plan of a pass over `ids` at the places from `start` on, without its logits; valid
+        """The plan of a pass over `ids` at the positions from `start` on, without its logits; valid
         until the next one."""
         plan = Plan.from_buffer_copy(self.plan)
-        plan.tokens, plan.ids = len(ids), ids.ctypes.data
-        plan.start, plan.keep, plan.logit_factor = start, keep, 1 / temperature
+        plan.tokens = len(ids)
+        plan.ids = ids.ctypes.data
+        plan.start = start
+        plan.keep = keep
+        plan.logit_factor = 1 / temperature
         if layers is not None:
             plan.depth = layers
         self.shared = self._kept if len(ids) <= KEPT_WIDTH else self._share(plan, len(ids))
@@ -107,28 +112,33 @@ class Passes:
             lead(boxes, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
-        """Make room for `length` places, of which the first `used` hold something."""
-        plan, known = self.plan, self.plan.capacity
-        if length <= known:
+        """Make room for `length` positions, of which the first `used` hold something."""
+        plan = self.plan
+        if length <= plan.capacity:
             return
-        places = max(2 * known, length, FIRST_PLACES)
+        positions = max(2 * plan.capacity, length, FIRST_POSITIONS)
         if self._limit is not None:
             # Only a prompt is fed past the context, and nothing comes after it.
-            places = min(places, max(self._limit, length))
-        capacity = -(-places // ALIGNED) * ALIGNED
+            positions = min(positions, max(self._limit, length))
+        capacity = -(-positions // ALIGNED) * ALIGNED
         # One memory for all, which the system backs with huge pages.
-        depth, heads, head_dim = plan.depth, plan.kv_heads, plan.head_dim
+        depth = plan.depth
+        heads = plan.kv_heads
+        head_dim = plan.head_dim
         memory = aligned_zeros((2, depth, heads, head_dim * capacity))
         keys = memory[0].reshape(depth, heads, head_dim, capacity)
         values = memory[1].reshape(depth, heads, capacity, head_dim)
-        if known:
+        if plan.capacity:
             keys[..., :used] = self._keys[..., :used]
             values[:, :, :used] = self._values[:, :, :used]
-        self._keys, self._values, plan.capacity = keys, values, capacity
-        plan.keys, plan.values = keys.ctypes.data, values.ctypes.data
+        self._keys = keys
+        self._values = values
+        plan.capacity = capacity
+        plan.keys = keys.ctypes.data
+        plan.values = values.ctypes.data
 
     def copy_cache(self, other: Passes, length: int) -> None:
-        """Hold the first `length` places of another cache of the same layers."""
+        """Hold the first `length` positions of another cache of the same layers."""
         if length:
             self.reserve(length, 0)
             self._keys[..., :length] = other._keys[..., :length]
@@ -136,10 +146,19 @@ class Passes:
 
     def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
         """Memory for the states of n tokens, written to a plan."""
-        q, k = plan.heads * plan.head_dim, plan.kv_heads * plan.head_dim
-        names = ("x", "q", "k", "v", "seen", "added", "gate", "up")
-        widths = (plan.width, q, k, k, q, plan.width, plan.inner, plan.inner)
-        shared = {name: aligned_zeros((n, w)) for name, w in zip(names, widths, strict=True)}
+        query_width = plan.heads * plan.head_dim
+        key_width = plan.kv_heads * plan.head_dim
+        widths = {
+            "x": plan.width,
+            "q": query_width,
+            "k": key_width,
+            "v": key_width,
+            "seen": query_width,
+            "added": plan.width,
+            "gate": plan.inner,
+            "up": plan.inner,
+        }
+        shared = {name: aligned_zeros((n, width)) for name, width in widths.items()}
         for name, memory in shared.items():
             setattr(plan, name, memory.ctypes.data)
         return shared
@@ -182,7 +201,7 @@ def weights_of(modules: Iterable[Any]) -> list[Weight]:
 
 
 def packed_kind(module: Any) -> str | None:
-    """As what a module packs its weights, None if it does not."""
+    """The kind of blocks in which a module packs its weights, None if it does not."""
     # Modules of torch take microseconds to say that they lack an attribute, and each run asks all.
     kind: str | None = None if module is None else vars(module).get("packed_as")
     return kind
@@ -222,7 +241,8 @@ class CompiledEngine(OwnEngine):
         self.device = torch.device("cpu")
         self.length = 0
         self.vocab = vocab
-        self._model, inner = model, model.model  # held, since its weights are read by address
+        self._model = model  # held, since its weights are read by address
+        inner = model.model
         limit = context_length(model)
         self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
         plan = self._passes.plan
@@ -252,22 +272,24 @@ class CompiledEngine(OwnEngine):
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        places, passes = ids.numpy(), self._passes
-        passes.reserve(self.length + len(places), self.length)
+        fed = ids.numpy()
+        passes = self._passes
+        passes.reserve(self.length + len(fed), self.length)
         logits = np.empty((keep, self.vocab), np.float32)
-        skipped = len(places) - keep  # tokens before the first whose logits are asked for
+        skipped = len(fed) - keep  # tokens before the first whose logits are asked for
         slots = int(self._slots.max()) + 1
-        self._states = np.empty((len(places), slots * passes.plan.width), np.float32)
-        for begin in range(0, len(places), FED):
+        self._states = np.empty((len(fed), slots * passes.plan.width), np.float32)
+        for begin in range(0, len(fed), FED):
             if begin:  # a long prompt
                 check_stop()
-            block = places[begin : begin + FED]
+            block = fed[begin : begin + FED]
             first = max(0, begin - skipped)
-            wanted = logits[first : max(first, begin + len(block) - skipped)]
-            plan = passes.planned(block, self.length, len(wanted), temperature, layers)
-            plan.logits = wanted.ctypes.data
+            block_logits = logits[first : max(first, begin + len(block) - skipped)]
+            plan = passes.planned(block, self.length, len(block_logits), temperature, layers)
+            plan.logits = block_logits.ctypes.data
             if slots:
-                plan.states, plan.kept_states = self._states[begin:].ctypes.data, slots
+                plan.states = self._states[begin:].ctypes.data
+                plan.kept_states = slots
                 plan.slots = self._slots.ctypes.data
             passes.run(plan)
             self.length += len(block)
@@ -297,14 +319,26 @@ class CompiledEngine(OwnEngine):
     ) -> Draft:
         """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them;
         all but the last are appended too. rows: written."""
-        n, end, passes = len(uniforms), self.length + len(ids), self._passes
+        n = len(uniforms)
+        end = self.length + len(ids)
+        passes = self._passes
         passes.reserve(end + n - 1, self.length)
-        drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
+        drafted = np.empty(n, np.int64)
+        logits = np.empty((n, self.vocab), np.float32)
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
-        plans, how = (addressof(first), addressof(following)), (rows.greedy, np.float32(TIE))
         with gathered(self.threads) as boxes:
-            run_draft(boxes, *plans, *how, uniforms, drafted, logits, rows.rows(n))
+            run_draft(
+                boxes,
+                addressof(first),
+                addressof(following),
+                rows.greedy,
+                np.float32(TIE),
+                uniforms,
+                drafted,
+                logits,
+                rows.rows(n),
+            )
         self.length = end + n - 1
         rows.take(drafted)
         return Draft(rows.ids[n], rows.p[n], torch.from_numpy(logits).split(1))
@@ -334,9 +368,10 @@ class CompiledHeadEngine(StateReader):
             [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
         )
         targets = head.targets.numpy()
-        self._own = np.flatnonzero((targets >= 0) & (targets < vocab))  # tokens that may be drafted
-        self._targets = targets[self._own]
-        self._read = 0  # places
+        # The head's own ids of the tokens that may be drafted, and the target's ids of them.
+        self._draftable = np.flatnonzero((targets >= 0) & (targets < vocab))
+        self._targets = targets[self._draftable]
+        self._read = 0  # positions
         self._unread = torch.empty(0, head.fc.in_features)
         self._output = torch.empty(0, head.fc.out_features)
 
@@ -347,21 +382,26 @@ class CompiledHeadEngine(StateReader):
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        n, passes, states = len(ids), self._passes, self._unread.numpy()
+        n = len(ids)
+        passes = self._passes
+        states = self._unread.numpy()
         passes.reserve(self._read + n, self._read)
         hidden = self._output.numpy()  # this chain's, unless states of the target have come
         if len(states):
             hidden = np.empty((n, passes.plan.width), np.float32)
-        own = np.empty((keep, passes.plan.vocab), np.float32)
+        head_logits = np.empty((keep, passes.plan.vocab), np.float32)
         plan = passes.planned(ids.numpy(), self._read, keep, temperature)
         plan.unread = states.ctypes.data if len(states) else 0
-        plan.hidden, plan.logits = hidden.ctypes.data, own.ctypes.data
+        plan.hidden = hidden.ctypes.data
+        plan.logits = head_logits.ctypes.data
         passes.run(plan)
         self._read += n
         self._unread = self._unread[:0]
         self._output = torch.from_numpy(passes.shared["x"][n - 1 : n].copy())
         logits = np.full((keep, self._vocab), -np.inf, np.float32)
-        logits[:, self._targets] = own if len(self._own) == own.shape[1] else own[:, self._own]
+        if len(self._draftable) < head_logits.shape[1]:
+            head_logits = head_logits[:, self._draftable]
+        logits[:, self._targets] = head_logits
         return torch.from_numpy(logits)
 
     def rollback(self, length: int) -> None:

@@ -39,41 +39,45 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
     `SpecvizError`.
     """
-    counts = thread_counts()
-    if counts == [used_processors()] == [torch.get_num_threads()]:
-        return counts[0]  # whatever the engine; to make one takes milliseconds
     engine = make_engine(target, vocab)
     if engine.name != "compiled":
         return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()
+    counts = thread_counts()
     if len(counts) == 1:
         return counts[0]
     known = _known.setdefault(target, {})
-    key = width, draft is not None
+    key = (width, draft is not None)
     if key not in known:
         known[key] = _measured(target, draft, vocab, width, counts)
     return known[key]
 
 
 def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]) -> int:
+    """The number of threads whose rounds are the fastest, the lowest of those that are about as
+    fast."""
     models = [target] if draft is None else [target, draft]
-    cached = min(CACHED, *((context_length(model) or CACHED + width) - width for model in models))
+    cached = CACHED
+    for model in models:
+        limit = context_length(model)
+        if limit:
+            cached = min(cached, limit - width)
     if cached < 1:
         return counts[0]
-    rounds = {}
+    engines_by_count = {}
     for count in counts:
         with use_threads(count):
             engines = [make_engine(model, vocab) for model in models]
         for engine in engines:
             engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
             engine.rollback(cached)
-        rounds[count] = engines
+        engines_by_count[count] = engines
     seconds: dict[int, list[float]] = defaultdict(list)
     end = time.perf_counter() + SECONDS
     for _ in range(TURNS):
-        for count, one in rounds.items():
-            seconds[count] += [_seconds(*one, width=width) for _ in range(ROUNDS)][1:]
+        for count, engines in engines_by_count.items():
+            seconds[count] += [_seconds(*engines, width=width) for _ in range(ROUNDS)][1:]
         if time.perf_counter() > end:
             break
     best = counts[0]
@@ -87,7 +91,8 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
 @torch.inference_mode()
 def _seconds(target: Engine, *drafts: Engine, width: int) -> float:
     """Of a round without sampling: passes are all that threads share."""
-    start, cached = time.perf_counter(), target.length
+    cached = target.length
+    start = time.perf_counter()
     ids = torch.zeros(width, dtype=torch.long)
     for draft in drafts:
         for _ in ids[1:]:

@@ -34,23 +34,31 @@ from .vector import MOST_COMBINED, combine, gate_by_silu, softmax
 
 
 @njit(nogil=True, cache=True)
-def cached_places(plan, layer):
+def cache_of(plan, layer):
     """Keys and values of a layer, as in `attend`."""
-    heads, head_dim, capacity = plan.kv_heads, plan.head_dim, plan.capacity
+    heads = plan.kv_heads
+    head_dim = plan.head_dim
+    capacity = plan.capacity
     before = 4 * layer * heads * head_dim * capacity  # bytes
     keys = carray(pointer(plan.keys + before), (heads, head_dim, capacity), np.float32)
-    return keys, carray(pointer(plan.values + before), (heads, capacity, head_dim), np.float32)
+    values = carray(pointer(plan.values + before), (heads, capacity, head_dim), np.float32)
+    return keys, values
 
 
 @njit(nogil=True, cache=True)
 def attend(plan, q, keys, values, thread, seen):
-    """The thread's share of softmax(q k) v over all places up to each token's own.
+    """The thread's share of softmax(q k) v over all positions up to each token's own.
 
     q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
     capacity, head_dim].
     """
-    head_dim, kv_heads, start, threads = plan.head_dim, plan.kv_heads, plan.start, plan.threads
-    group, n, capacity = plan.heads // kv_heads, q.shape[0], keys.shape[2]
+    head_dim = plan.head_dim
+    kv_heads = plan.kv_heads
+    start = plan.start
+    threads = plan.threads
+    n = q.shape[0]
+    capacity = keys.shape[2]
+    group = plan.heads // kv_heads  # heads of queries that share one of keys
     longest = -(-(start + n) // LANES) * LANES
     scores = np.empty((min(group, MOST_COMBINED), longest), np.float32)
     item = 0
@@ -63,10 +71,10 @@ def attend(plan, q, keys, values, thread, seen):
                 continue
             for first in range(0, group, MOST_COMBINED):
                 rows = min(MOST_COMBINED, group - first)
-                place = r * q.strides[0] + 4 * head_dim * (g * group + first)
+                offset = r * q.strides[0] + 4 * head_dim * (g * group + first)
                 combine(
                     rows,
-                    q.ctypes.data + place,
+                    q.ctypes.data + offset,
                     4 * head_dim,
                     keys.ctypes.data + 4 * g * head_dim * capacity,
                     4 * capacity,
@@ -85,7 +93,7 @@ def attend(plan, q, keys, values, thread, seen):
                     values.ctypes.data + 4 * g * capacity * head_dim,
                     4 * head_dim,
                     length,
-                    seen.ctypes.data + place,
+                    seen.ctypes.data + offset,
                     4 * head_dim,
                     head_dim,
                 )
@@ -95,22 +103,27 @@ def attend(plan, q, keys, values, thread, seen):
 def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
     """x += attention over inputs [n, ...], as `in_both_orders` gives them, the thread's share;
     returns the arrivals."""
-    threads, head_dim, n = plan.threads, plan.head_dim, x.shape[0]
-    eps, one = plan.eps, np.float32(1.0)
-    q, k = matrix(plan.q, n, plan.heads * head_dim), matrix(plan.k, n, plan.kv_heads * head_dim)
+    threads = plan.threads
+    head_dim = plan.head_dim
+    eps = plan.eps
+    n = x.shape[0]
+    q = matrix(plan.q, n, plan.heads * head_dim)
+    k = matrix(plan.k, n, plan.kv_heads * head_dim)
     v = matrix(plan.v, n, plan.kv_heads * head_dim)
     seen = matrix(plan.seen, n, plan.heads * head_dim)
     first, last = share(plan.heads, thread, threads, 1)
-    begin, end = first * head_dim, last * head_dim
+    begin = first * head_dim
+    end = last * head_dim
     product(plan, inputs, layer.query, layer.query_bias, begin, end, q)
     norm_heads(q, first, last, head_dim, layer.query_norm, eps)
     rotate(q, first, last, head_dim, angles, plan.score_factor)
     first, last = share(plan.kv_heads, thread, threads, 1)
-    begin, end = first * head_dim, last * head_dim
+    begin = first * head_dim
+    end = last * head_dim
     product(plan, inputs, layer.key, layer.key_bias, begin, end, k)
     product(plan, inputs, layer.value, layer.value_bias, begin, end, v)
     norm_heads(k, first, last, head_dim, layer.key_norm, eps)
-    rotate(k, first, last, head_dim, angles, one)
+    rotate(k, first, last, head_dim, angles, np.float32(1.0))
     remember(k, v, first, last, plan.start, keys, values)
     arrivals = meet(plan.meeting, arrivals, threads)
     attend(plan, q, keys, values, thread, seen)
@@ -133,16 +146,18 @@ def _add_product(plan, inputs, weight, bias, thread, x):
 @njit(nogil=True, cache=True)
 def mlp_block(plan, layer, thread, arrivals, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
-    threads, n = plan.threads, x.shape[0]
-    gate, up = matrix(plan.gate, n, plan.inner), matrix(plan.up, n, plan.inner)
+    threads = plan.threads
+    n = x.shape[0]
+    gate = matrix(plan.gate, n, plan.inner)
+    up = matrix(plan.up, n, plan.inner)
     norm(x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
     inputs = in_both_orders(plan, normed)
     first, last = share(plan.inner, thread, threads, STEP)
     product(plan, inputs, layer.gate, layer.gate_bias, first, last, gate)
     product(plan, inputs, layer.up, layer.up_bias, first, last, up)
     for r in range(n if first < last else 0):
-        place = r * gate.strides[0] + 4 * first
-        gate_by_silu(gate.ctypes.data + place, up.ctypes.data + place, last - first)
+        offset = r * gate.strides[0] + 4 * first
+        gate_by_silu(gate.ctypes.data + offset, up.ctypes.data + offset, last - first)
     arrivals = meet(plan.meeting, arrivals, threads)
     _add_product(plan, gate, layer.down, layer.down_bias, thread, x)
     return meet(plan.meeting, arrivals, threads)
@@ -152,20 +167,23 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
 def _beside_states(plan, layer, thread, arrivals, x):
     """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
     normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
-    n, width, eps, one = x.shape[0], plan.width, plan.eps, np.float32(1.0)
+    n = x.shape[0]
+    width = plan.width
+    eps = plan.eps
     hidden = matrix(plan.hidden, n, width)
     begin, end = share(width, thread, plan.threads, STEP)
     if plan.unread != 0:
         states = matrix(plan.unread, n, plan.unread_width)
         if plan.fuse_norm.address != 0:
             normed_states = np.empty(states.shape, np.float32)
-            norm(states, plan.fuse_norm, eps, one, normed_states)
+            norm(states, plan.fuse_norm, eps, np.float32(1.0), normed_states)
             states = normed_states
         product(plan, in_both_orders(plan, states), plan.fuse, plan.nothing, begin, end, hidden)
         arrivals = meet(plan.meeting, arrivals, plan.threads)
-    embedded, normed = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
-    norm(x, layer.input_norm, eps, one, embedded)
-    norm(hidden, plan.state_norm, eps, one, normed)
+    embedded = np.empty((n, width), np.float32)
+    normed = np.empty((n, width), np.float32)
+    norm(x, layer.input_norm, eps, np.float32(1.0), embedded)
+    norm(hidden, plan.state_norm, eps, np.float32(1.0), normed)
     arrivals = meet(plan.meeting, arrivals, plan.threads)
     residual = normed if plan.normed_residual != 0 else hidden
     both = np.empty((n, 2 * width), np.float32)
@@ -173,13 +191,14 @@ def _beside_states(plan, layer, thread, arrivals, x):
         for i in range(begin, end):
             x[r, i] = residual[r, i]
         for i in range(width):
-            both[r, i], both[r, width + i] = embedded[r, i], normed[r, i]
+            both[r, i] = embedded[r, i]
+            both[r, width + i] = normed[r, i]
     return both, arrivals
 
 
 @njit(nogil=True, cache=True)
 def _keep_states(plan, layer, x):
-    """Copy x to its place among the kept states, if those of this layer are kept."""
+    """Copy x into its slot of the kept states, if those of this layer are kept."""
     slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
     if slot < 0:
         return
@@ -211,13 +230,15 @@ def run_pass(thread, address):
     arrivals = plan.arrivals
     layers = carray(pointer(plan.layers), plan.depth, LAYER)
     frequencies = carray(pointer(plan.frequencies), plan.head_dim // 2, np.float32)
-    x, normed = matrix(plan.x, n, plan.width), np.empty((n, plan.width), np.float32)
+    x = matrix(plan.x, n, plan.width)
+    normed = np.empty((n, plan.width), np.float32)
     angles = angles_of(frequencies, plan.rotary_factor, plan.start, n)
     embed(plan, carray(pointer(plan.ids), n, np.int64), thread, x)
     arrivals = meet(plan.meeting, arrivals, threads)
     for i in range(plan.depth):
-        layer, inputs = layers[i], normed
-        keys, values = cached_places(plan, i)
+        layer = layers[i]
+        inputs = normed
+        keys, values = cache_of(plan, i)
         if plan.hidden != 0:
             inputs, arrivals = _beside_states(plan, layer, thread, arrivals, x)
         else:

@@ -68,7 +68,7 @@ def lane(b: ir.IRBuilder, vector: Any, index: int) -> Any:
 
 
 def call_intrinsic(b: ir.IRBuilder, name: str, *operands: Any) -> Any:
-    kinds = [one.type for one in operands]
+    kinds = [operand.type for operand in operands]
     function_type = ir.FunctionType(kinds[0], kinds)
     full = f"llvm.{name}.v{kinds[0].count}f32"
     return b.call(cgutils.get_or_insert_function(b.module, function_type, full), operands)
@@ -125,8 +125,9 @@ def exp(b: ir.IRBuilder, x: Any) -> Any:
     for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
         p = fma(b, p, r, splat(c))
     p = fma(b, p, b.fmul(r, r), b.fadd(r, splat(1.0)))
-    bias, shift = (ir.Constant(INTEGERS, [value] * LANES) for value in (127, 23))
-    power = b.bitcast(b.shl(b.add(b.fptosi(n, INTEGERS), bias), shift), VECTOR)
+    # 2^n, by its exponent in the bits of an fp32.
+    exponent = b.add(b.fptosi(n, INTEGERS), integers(127))
+    power = b.bitcast(b.shl(exponent, integers(23)), VECTOR)
     return b.select(low, splat(0.0), b.fmul(p, power))
 
 
@@ -143,10 +144,13 @@ class Loop:
     the last one `carried_out`."""
 
     def __init__(self, b: ir.IRBuilder, count: Any, step: int, start: Sequence[Any]) -> None:
-        self._b, self._count, self._step = b, count, step
+        self._b = b
+        self._count = count
+        self._step = step
         self.carried_out: list[Any] = []
         before = b.block
-        self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("after")
+        self._body = b.append_basic_block("turn")
+        self._after = b.append_basic_block("after")
         b.branch(self._body)
         b.position_at_end(self._body)
         self.index = b.phi(I64)
@@ -156,7 +160,8 @@ class Loop:
             phi.add_incoming(value, before)
 
     def end(self, values: Sequence[Any]) -> None:
-        b, last = self._b, self._b.block
+        b = self._b
+        last = b.block
         self.carried_out = list(values)
         following = b.add(self.index, i64(self._step))
         self.index.add_incoming(following, last)
@@ -177,19 +182,20 @@ def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:
     def intrinsic_of(build: Callable[..., None]) -> Any:
         count = len(inspect.signature(build).parameters) - 1
 
-        def typed(typing, *given):
+        def typed(typing, *arguments):
             numbers = [
                 [argument.literal_value] if isinstance(argument, types.Literal) else possible
-                for argument, possible in zip(given, cases.values(), strict=False)
+                for argument, possible in zip(arguments, cases.values(), strict=False)
             ]
 
             def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-                chosen, rest = args[: len(cases)], args[len(cases) :]
-                made = {
+                chosen = args[: len(cases)]
+                rest = args[len(cases) :]
+                functions = {
                     case: _function(b.module, build, case, len(rest))
                     for case in itertools.product(*numbers)
                 }
-                _call_case(b, chosen, made, rest)
+                _call_case(b, chosen, functions, rest)
                 return context.get_dummy_value()
 
             return types.void(*[types.int64] * count), codegen
@@ -214,14 +220,17 @@ def _function(module: Any, build: Callable[..., None], case: Sequence[int], coun
 
 
 def _call_case(
-    b: ir.IRBuilder, chosen: Sequence[Any], made: dict[tuple[int, ...], Any], rest: Sequence[Any]
+    b: ir.IRBuilder,
+    chosen: Sequence[Any],
+    functions: dict[tuple[int, ...], Any],
+    rest: Sequence[Any],
 ) -> None:
     """Call the function of the case that the values `chosen` are."""
     # Cases are below 16: together they are one number.
     value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen, i64(0))
     end = b.append_basic_block("end")
     switch = b.switch(value, end)
-    for case, function in made.items():
+    for case, function in functions.items():
         block = b.append_basic_block("case")
         switch.add_case(i64(functools.reduce(lambda high, low: 16 * high + low, case, 0)), block)
         b.position_at_end(block)
@@ -253,7 +262,8 @@ def call_product(typing, code, rows, x, x_step, w, inputs, outputs, y, y_step):
 
 
 def _call_code(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-    code, arguments = args[0], args[1:]
+    code = args[0]
+    arguments = args[1:]
     function_type = ir.FunctionType(ir.VoidType(), [I64] * len(arguments))
     b.call(b.inttoptr(code, function_type.as_pointer()), arguments)
     return context.get_dummy_value()
@@ -278,7 +288,7 @@ def read_shared(typing, counter):
     """The int64 at this address, as the other threads left it."""
 
     def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        place = b.inttoptr(args[0], I64.as_pointer())
-        return b.load_atomic(place, "acquire", 8)
+        address = b.inttoptr(args[0], I64.as_pointer())
+        return b.load_atomic(address, "acquire", 8)
 
     return types.int64(types.int64), codegen

@@ -26,61 +26,90 @@ class Weight(Structure):
 class Layer(Structure):
     """The tensors of a layer."""
 
-    _linears = ("query", "key", "value", "out", "gate", "up", "down")
-    _norms = ("input_norm", "middle_norm", "query_norm", "key_norm")
-    _names = (*_linears, *_norms, *map("{}_bias".format, _linears))
-    _fields_ = tuple((name, Weight) for name in _names)
+    _fields_ = (
+        ("query", Weight),
+        ("key", Weight),
+        ("value", Weight),
+        ("out", Weight),
+        ("gate", Weight),
+        ("up", Weight),
+        ("down", Weight),
+        ("input_norm", Weight),
+        ("middle_norm", Weight),
+        ("query_norm", Weight),
+        ("key_norm", Weight),
+        ("query_bias", Weight),
+        ("key_bias", Weight),
+        ("value_bias", Weight),
+        ("out_bias", Weight),
+        ("gate_bias", Weight),
+        ("up_bias", Weight),
+        ("down_bias", Weight),
+    )
 
 
 class Plan(Structure):
     """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
-    microsecond; many arguments would take longer than a draft's pass.
+    microsecond; many arguments would take longer than a draft's pass."""
 
-    code: where the compiled pass itself lies. arranged: 1 if a weight is bf16, so that inputs are
-    needed in its order too. inner: width of the MLP. depth:
-    layers to run. capacity: places of the cache. threads: that share a pass. start, tokens, keep:
-    how many tokens are cached, are fed, and for how many of them logits are wanted. meeting: where
-    an int64 counts arrivals, which are so many now.
-    embedding, final_norm, head and, of a head on a target, fuse, fuse_norm and state_norm: weights;
-    nothing: for a bias that is not there.
-    The rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep, vocab], the layers,
-    `Layer` [depth], the rotary frequencies, fp32 [head_dim / 2], keys, fp32 [layers, kv_heads,
-    head_dim, capacity], values, fp32 [layers, kv_heads, capacity, head_dim], and memory for states,
-    fp32 [tokens, ...]. states: of some layers, kept side by side; slots: which of them are a
-    layer's, int64 [depth], below 0 if none.
-    Of a head on a target, else 0: the states to fuse (unread; 0 if it goes on from its own),
-    numbers in each, the state beside each embedding (hidden), and whether the residual is the
-    normed state. x then holds what its layer gave.
-    eps: of the norms.
-    """
-
-    _sizes = ("code", "arranged", "width", "inner", "depth", "vocab")
-    _heads = ("heads", "kv_heads", "head_dim")
-    _feed = ("start", "tokens", "keep", "meeting", "arrivals", "ids", "logits")
-    _model = ("layers", "frequencies", "keys", "values")
-    _memory = ("x", "q", "k", "v", "seen", "added", "gate", "up", "states", "slots", "kept_states")
-    _read = ("unread", "unread_width", "hidden")
-    _weights = ("embedding", "final_norm", "head", "fuse", "fuse_norm", "state_norm", "nothing")
-    _names = (
-        *_sizes,
-        *_heads,
-        "capacity",
-        "threads",
-        *_feed,
-        *_model,
-        *_memory,
-        *_read,
-        "normed_residual",
-    )
-    _factors = ("eps", "rotary_factor", "score_factor", "logit_factor")
     _fields_ = (
-        *((name, c_int64) for name in _names),
-        *((name, Weight) for name in _weights),
-        *((name, c_float) for name in _factors),
+        ("code", c_int64),  # the address of the compiled pass itself
+        ("arranged", c_int64),  # 1 if a weight is bf16: inputs are needed in its order too
+        ("width", c_int64),  # of the states
+        ("inner", c_int64),  # width of the MLP
+        ("depth", c_int64),  # layers to run
+        ("vocab", c_int64),
+        ("heads", c_int64),
+        ("kv_heads", c_int64),
+        ("head_dim", c_int64),
+        ("capacity", c_int64),  # positions of the cache
+        ("threads", c_int64),  # that share the pass
+        ("start", c_int64),  # tokens that are cached
+        ("tokens", c_int64),  # that are fed
+        ("keep", c_int64),  # the last of them, whose logits are wanted
+        ("meeting", c_int64),  # the address of an int64 that counts arrivals of threads
+        ("arrivals", c_int64),  # how many there are when the pass begins
+        # Addresses.
+        ("ids", c_int64),  # int64 [tokens]
+        ("logits", c_int64),  # fp32 [keep, vocab], written
+        ("layers", c_int64),  # Layer [depth]
+        ("frequencies", c_int64),  # of the rotary embedding, fp32 [head_dim / 2]
+        ("keys", c_int64),  # fp32 [layers, kv_heads, head_dim, capacity]
+        ("values", c_int64),  # fp32 [layers, kv_heads, capacity, head_dim]
+        # Addresses of memory for states, fp32 [tokens, ...].
+        ("x", c_int64),  # after each layer; of a head, what its layer gave
+        ("q", c_int64),
+        ("k", c_int64),
+        ("v", c_int64),
+        ("seen", c_int64),  # what attention gives
+        ("added", c_int64),  # what is added to x
+        ("gate", c_int64),
+        ("up", c_int64),
+        ("states", c_int64),  # those that are kept, of some layers, side by side
+        ("slots", c_int64),  # which of them are a layer's, int64 [depth], below 0 if none
+        ("kept_states", c_int64),  # how many layers' are kept
+        # Of a head on a target, else 0.
+        ("unread", c_int64),  # the address of the states to fuse; 0 if it goes on from its own
+        ("unread_width", c_int64),  # numbers in each
+        ("hidden", c_int64),  # the address of the state beside each embedding
+        ("normed_residual", c_int64),  # whether the residual is the normed state
+        # Weights.
+        ("embedding", Weight),
+        ("final_norm", Weight),
+        ("head", Weight),
+        ("fuse", Weight),  # this one and the next two: of a head on a target
+        ("fuse_norm", Weight),
+        ("state_norm", Weight),
+        ("nothing", Weight),  # for a bias that is not there
+        ("eps", c_float),  # of the norms
+        ("rotary_factor", c_float),
+        ("score_factor", c_float),
+        ("logit_factor", c_float),
     )
 
 
-LAYER, PLAN = np.dtype(Layer), np.dtype(Plan)
+LAYER = np.dtype(Layer)
+PLAN = np.dtype(Plan)
 
 
 @njit(nogil=True, cache=True)
@@ -107,7 +136,7 @@ def meet(counter, arrivals, threads):
 @njit(nogil=True, cache=True)
 def in_both_orders(plan, x):
     """x [n, width], and x in the order in which `multiply` meets weights of bf16, if the model has
-    any: of each `STEP` those at even places come first."""
+    any: of each `STEP` those at even indices come first."""
     if plan.arranged == 0:
         return x, x
     n, width = x.shape
@@ -177,8 +206,10 @@ def rotate(states, first, last, head_dim, angles, scale):
         for h in range(first, last):
             base = h * head_dim
             for i in range(half):
-                low, high = states[r, base + i], states[r, base + half + i]
-                cosine, sine = cosines[r, i], sines[r, i]
+                low = states[r, base + i]
+                high = states[r, base + half + i]
+                cosine = cosines[r, i]
+                sine = sines[r, i]
                 states[r, base + i] = (low * cosine - high * sine) * scale
                 states[r, base + half + i] = (high * cosine + low * sine) * scale
 
@@ -208,9 +239,10 @@ def embed(plan, ids, thread, x):
 
 @njit(nogil=True, cache=True)
 def angles_of(frequencies, scaling, start, n):
-    """Cosines and sines of the places from `start` on, fp32 [n, head_dim / 2] each."""
+    """Cosines and sines of the positions from `start` on, fp32 [n, head_dim / 2] each."""
     half = len(frequencies)
-    cosines, sines = np.empty((n, half), np.float32), np.empty((n, half), np.float32)
+    cosines = np.empty((n, half), np.float32)
+    sines = np.empty((n, half), np.float32)
     for r in range(n):
         for i in range(half):
             angle = np.float32(start + r) * frequencies[i]

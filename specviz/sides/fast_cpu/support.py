@@ -94,25 +94,32 @@ def is_read_in_place(model: Any) -> bool:
 
 def _is_as_published(model: Any) -> bool:
     """No subclass, hook or replaced method: a compiled pass would not run them."""
-    modules = list(model.modules())
-    hooks = ("_forward_hooks", "_forward_pre_hooks")
-    own = all(
-        (type(m).__module__.startswith(("transformers.", "torch.nn.")) or hasattr(m, "packed_as"))
-        and "forward" not in vars(m)
-        and not any(getattr(m, hook) for hook in hooks)
-        for m in modules
-    )
-    parts = (part for layer in model.model.layers for part in (layer.self_attn, layer.mlp))
-    children = (named for part in parts for named in part.named_children())
-    return own and all(
-        type(child) is torch.nn.Linear or hasattr(child, "packed_as")
-        for name, child in children
-        if name.endswith("_proj")
+    if not all(map(_is_plain, model.modules())):
+        return False
+    for layer in model.model.layers:
+        for block in (layer.self_attn, layer.mlp):
+            for name, child in block.named_children():
+                is_linear = type(child) is torch.nn.Linear or hasattr(child, "packed_as")
+                if name.endswith("_proj") and not is_linear:
+                    return False
+    return True
+
+
+def _is_plain(module: Any) -> bool:
+    """Whether a call of the module runs what its library wrote, and nothing else."""
+    library = type(module).__module__.startswith(("transformers.", "torch.nn."))
+    return (
+        (library or hasattr(module, "packed_as"))
+        and "forward" not in vars(module)
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
     )
 
 
 def _has_fitting_sizes(model: Any) -> bool:
-    config, rotary, limit = model.config, model.model.rotary_emb, context_length(model)
+    config = model.config
+    rotary = model.model.rotary_emb
+    limit = context_length(model)
     eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
     window = getattr(config, "sliding_window", None)
     return (
@@ -129,7 +136,8 @@ def _suits_as_head(head: Any) -> bool:
 
     if head.kind != EAGLE or head.embedding is None:
         return False
-    layer, tensors = head.config.layer, [*head.parameters(), head.embedding]
+    layer = head.config.layer
+    tensors = [*head.parameters(), head.embedding]
     return (
         _lie_here(tensors)
         and _fits(tensors, layer, layer.head_dim, head.rotary)
@@ -156,21 +164,23 @@ def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) ->
 
 @torch.inference_mode()
 def _gives_its_logits(model: Any, engine: Any) -> bool:
+    """Whether an engine gives the model's own logits for several tokens at once, and for the last
+    of them alone."""
     layers = None
     if getattr(model, "packed_as", None):
         layers = min(TRIED_LAYERS, len(model.model.layers))
     ids = torch.arange(min(TRIED, context_length(model) or 1)) % engine.vocab
-    many = engine.forward(ids, keep=len(ids), layers=layers)
+    together = engine.forward(ids, keep=len(ids), layers=layers)
     engine.rollback(len(ids) - 1)
-    one = engine.forward(ids[-1:], keep=1, layers=layers)
+    alone = engine.forward(ids[-1:], keep=1, layers=layers)
     outputs = _tried_outputs(engine.vocab)
-    wanted = _fp32_logits(model, ids, layers, outputs)
-    if not torch.isfinite(wanted).all():
+    expected = _fp32_logits(model, ids, layers, outputs)
+    if not torch.isfinite(expected).all():
         return False  # the plain engine then says what is wrong
-    why = "pass gave other logits; using transformers' modules"
-    wanted = torch.cat([wanted, wanted[-1:]])
-    found = torch.cat([many, one])[:, outputs]
-    return _are_close(found, wanted, torch.float32, why)
+    expected = torch.cat([expected, expected[-1:]])
+    logits = torch.cat([together, alone])[:, outputs]
+    problem = "pass gave other logits; using transformers' modules"
+    return _are_close(logits, expected, torch.float32, problem)
 
 
 def _tried_outputs(vocab: int) -> Tensor:
@@ -188,13 +198,16 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(TRIED, head.fc.in_features, generator=generator)
     ids = torch.arange(TRIED + 1) % head.config.layer.vocab_size
-    rows = []
+    logits = []
     for engine in (plain, compiled):
         engine.receive(states)
-        many = engine.forward(ids[:-1], keep=TRIED)
-        rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
-    wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
-    return _are_close(found, wanted, head.dtype, "head gave other logits; using torch's modules")
+        together = engine.forward(ids[:-1], keep=TRIED)
+        alone = engine.forward(ids[-1:], keep=1)
+        logits.append(torch.cat([together, alone]))
+    plain_logits, compiled_logits = logits
+    is_compared = torch.isfinite(plain_logits)  # tokens that the head cannot draft have -inf
+    problem = "head gave other logits; using torch's modules"
+    return _are_close(compiled_logits[is_compared], plain_logits[is_compared], head.dtype, problem)
 
 
 @torch.inference_mode()
@@ -202,16 +215,16 @@ def _fp32_logits(model: Any, ids: Tensor, layers: int | None, outputs: Tensor) -
     """The logits [tokens, outputs] of a model's own modules and weights, computed in fp32, by its
     first `layers`, or by all of them. outputs: of which ids.
 
-    One layer at a time is widened, so that memory does not double.
+    One layer at a time is copied in fp32, so that memory does not double.
     """
     inner = model.model
     states = inner.embed_tokens(ids).float().unsqueeze(0)
     rotary = inner.rotary_emb(states, torch.arange(len(ids)).unsqueeze(0))
     mask = torch.full((1, 1, len(ids), len(ids)), -torch.inf).triu(1)
     for layer in inner.layers[:layers]:
-        out = _widened(layer)(states, attention_mask=mask, position_embeddings=rotary)
+        out = _in_fp32(layer)(states, attention_mask=mask, position_embeddings=rotary)
         states = out if isinstance(out, Tensor) else out[0]
-    states = _widened(inner.norm)(states)[0]
+    states = _in_fp32(inner.norm)(states)[0]
     head = model.get_output_embeddings()
     packed = hasattr(head, "packed_as")
     weight = head.unpacked(outputs) if packed else head.weight[outputs].float()
@@ -219,19 +232,20 @@ def _fp32_logits(model: Any, ids: Tensor, layers: int | None, outputs: Tensor) -
     return logits if head.bias is None else logits + head.bias[outputs].float()
 
 
-def _widened(module: Any) -> Any:
+def _in_fp32(module: Any) -> Any:
+    """The module, or a copy of it in fp32 if some weights have 16 bits."""
     dtypes = {p.dtype for p in module.parameters()}
     halves = dtypes & {torch.float16, torch.bfloat16}
     return copy.deepcopy(module).float() if halves else module
 
 
-def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype, why: str) -> bool:
+def _are_close(logits: Tensor, expected: Tensor, dtype: torch.dtype, problem: str) -> bool:
     """Whether logits differ no more than by rounding, for weights of `dtype`; else a warning."""
-    scale = wanted.abs().max().clamp(min=1.0)
-    allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
-    if (found - wanted).abs().max() <= allowed * scale:
+    scale = expected.abs().max().clamp(min=1.0)
+    tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
+    if (logits - expected).abs().max() <= tolerance * scale:
         return True
-    warnings.warn(f"the compiled {why}", stacklevel=4)
+    warnings.warn(f"the compiled {problem}", stacklevel=4)
     return False
 
 
@@ -243,16 +257,18 @@ def forget_stale_code(folder: Path = HERE) -> None:
     has changed, but not when a function that they call has changed in another file. After an update
     of a checkout, a pass could thus be made of old and of new code.
     """
-    kept = folder / "__pycache__"
-    mark, paths = kept / "compiled-from", sorted(folder.glob("*.py"))
-    found = b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in paths)
-    sources = hashlib.sha256(found).hexdigest()
+    cache = folder / "__pycache__"
+    mark = cache / "compiled-from"
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    sources = digest.hexdigest()
     # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
     # installed, and so dated, together.
     with contextlib.suppress(OSError):
         if mark.is_file() and mark.read_text("ascii") == sources:
             return
-        kept.mkdir(exist_ok=True)
-        for path in (*kept.glob("*.nbi"), *kept.glob("*.nbc")):
+        cache.mkdir(exist_ok=True)
+        for path in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
             path.unlink(missing_ok=True)  # another process may do the same
         mark.write_text(sources, "ascii")

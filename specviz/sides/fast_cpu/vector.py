@@ -81,11 +81,11 @@ def _widen(b, kind, source, target, count, *, in_order):
     parts = Loop(b, i64(layout.parts), 1, [])
     vectors = layout.unpack(b, step, scales, parts.index)
     if kind == BFLOAT16 and in_order:
-        order = [p for i in range(LANES) for p in (i, LANES + i)]
+        order = [lane for i in range(LANES) for lane in (i, LANES + i)]
         even, odd = vectors
         vectors = (
-            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, places))
-            for places in (order[:LANES], order[LANES:])
+            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, half))
+            for half in (order[:LANES], order[LANES:])
         )
     done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
     here = b.add(target, b.mul(done, i64(4)))
@@ -134,14 +134,14 @@ def softmax(b, scores, count):
 def gate_by_silu(b, gate, up, count):
     """gate = silu(gate) * up in place, `count` fp32 numbers, a multiple of `LANES`."""
     loop = Loop(b, count, LANES, [])
-    place = b.mul(loop.index, i64(4))
-    g = load(b, b.add(gate, place))
+    offset = b.mul(loop.index, i64(4))
+    g = load(b, b.add(gate, offset))
     # e^-g, within the range of `exp`; outside of it silu is 0 or g to the last bit.
     bounded = call_intrinsic(
         b, "minnum", call_intrinsic(b, "maxnum", b.fneg(g), splat(-86.0)), splat(88.0)
     )
     silu = b.fdiv(g, b.fadd(splat(1.0), exp(b, bounded)))
-    store(b, b.fmul(silu, load(b, b.add(up, place))), b.add(gate, place))
+    store(b, b.fmul(silu, load(b, b.add(up, offset))), b.add(gate, offset))
     loop.end([])
 
 
@@ -152,8 +152,8 @@ def _outputs(kind: int, rows: int) -> int:
     lanes, registers = _registers()
     sums = LANES // lanes  # registers for the sums of a row and an output
     # Unpacking takes some for itself; a vector of inputs takes one.
-    own = sums if kind in PACKED else 1
-    fitting = [n for n in (8, 4, 2) if sums * rows * n + own * n + 1 <= registers]
+    unpacking = sums if kind in PACKED else 1
+    fitting = [n for n in (8, 4, 2) if sums * rows * n + unpacking * n + 1 <= registers]
     return fitting[0] if fitting else 1
 
 
@@ -209,31 +209,30 @@ def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_
     multiple of those that are summed side by side.
     """
     # Of several rows more bytes arrive during an access than of one.
-    given = rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step
-    _accumulate(b, kind, *given, ahead=3 * AHEAD)
+    ahead = 3 * AHEAD
+    _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead)
 
 
 @operation(rows=range(1, MOST_UNPACKED_ROWS + 1))
 def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """The same with weights in fp32 that are in the processor's cache already."""
-    given = rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step
-    _accumulate(b, FLOAT32, *given, ahead=0)
+    _accumulate(b, FLOAT32, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead=0)
 
 
-def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, *, ahead):
+def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead):
     width = _outputs(kind, rows)
     xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
     loop = Loop(b, outputs, width, [w, sums])
     ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
-    places = [
+    addresses = [
         b.add(b.add(loop.carried[1], b.mul(sums_step, i64(o))), i64(4 * LANES * r))
         for r in range(rows)
         for o in range(width)
     ]
-    start = [load(b, place) for place in places]
+    start = [load(b, address) for address in addresses]
     totals = _dot_products(b, kind, xs, ws, inputs, start, ahead)
-    for place, total in zip(places, totals, strict=True):
-        store(b, total, place)
+    for address, total in zip(addresses, totals, strict=True):
+        store(b, total, address)
     following = b.add(loop.carried[0], b.mul(w_step, i64(width)))
     loop.end([following, b.add(loop.carried[1], b.mul(sums_step, i64(width)))])
 
@@ -266,20 +265,20 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     parts = Loop(b, i64(layout.parts), 1, loop.carried[1:])
     sums = list(parts.carried)
     done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
-    x_place = b.mul(done, i64(4))
+    x_offset = b.mul(done, i64(4))
     streams = [
         layout.unpack(b, step, memory, parts.index)
         for step, memory in zip(steps, scales, strict=True)
     ]
-    for place, weights in enumerate(zip(*streams, strict=True)):
+    for index, weights in enumerate(zip(*streams, strict=True)):
         for piece in range(pieces):
             pieces_of_weights = [cut(b, vector, lanes, piece) for vector in weights]
-            offset = i64(4 * (LANES * place + lanes * piece))
+            offset = i64(4 * (LANES * index + lanes * piece))
             for r, address in enumerate(xs):
-                x_piece = load(b, b.add(b.add(address, x_place), offset), lanes)
+                x_piece = load(b, b.add(b.add(address, x_offset), offset), lanes)
                 for o, w_piece in enumerate(pieces_of_weights):
-                    at = (r * len(ws) + o) * pieces + piece
-                    sums[at] = fma(b, x_piece, w_piece, sums[at])
+                    i = (r * len(ws) + o) * pieces + piece
+                    sums[i] = fma(b, x_piece, w_piece, sums[i])
     parts.end(sums)
     sums = list(parts.carried_out)
     loop.end([b.add(loop.carried[0], i64(layout.bytes)), *sums])
@@ -324,9 +323,11 @@ def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
 
 def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, width):
     columns = Loop(b, width, vectors * LANES, [])
-    place = b.mul(columns.index, i64(4))
-    loop = Loop(b, count, 1, [b.add(m, place), *[splat(0.0)] * (rows * vectors)])
-    line, carried = loop.carried[0], loop.carried[1:]
+    offset = b.mul(columns.index, i64(4))
+    zeros = [splat(0.0)] * (rows * vectors)
+    loop = Loop(b, count, 1, [b.add(m, offset), *zeros])
+    line = loop.carried[0]
+    carried = loop.carried[1:]
     parts = [load(b, b.add(line, i64(4 * LANES * v))) for v in range(vectors)]
     sums = []
     for r in range(rows):
@@ -335,7 +336,7 @@ def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, w
         sums += [fma(b, factor, part, carried[r * vectors + v]) for v, part in enumerate(parts)]
     loop.end([b.add(line, m_step), *sums])
     for r in range(rows):
-        out = b.add(b.add(y, b.mul(y_step, i64(r))), place)
+        out = b.add(b.add(y, b.mul(y_step, i64(r))), offset)
         for v in range(vectors):
             store(b, sums[r * vectors + v], b.add(out, i64(4 * LANES * v)))
     columns.end([])

@@ -122,7 +122,7 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
 def load_head(name: str, target: Any, device: torch.device) -> Head:
     """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
     source = hub.find_source(name)
-    config = read_head(source, config_values(name), target).form
+    config = read_head(source, config_values(name), target).structure
     return _loaded(source, config, target, device, None)
 
 

@@ -52,20 +52,22 @@ def examined_head(
 
 def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     """What a head reads, and which tokens it can draft."""
-    form = head.form
+    structure = head.structure
     parameters = f"{shown_count(head.need.parameters)} parameters"
-    if isinstance(form, HeadConfig):
-        layers = ", ".join(map(str, form.states))
-        what = (
+    if isinstance(structure, HeadConfig):
+        layers = ", ".join(map(str, structure.states))
+        description = (
             f"is an EAGLE-3 head of {parameters}: it reads the target's states after {layers} of "
             f"its {text_config(target.model).num_hidden_layers} layers, and can draft "
-            f"{form.draft_vocab:,} of the target's {form.layer.vocab_size:,} tokens"
+            f"{structure.draft_vocab:,} of the target's {structure.layer.vocab_size:,} tokens"
         )
-    elif form.config.model_type in ASSISTANTS:
-        what = f"is an assistant of {parameters}: it reads the target's last state and its cache"
+    elif structure.config.model_type in ASSISTANTS:
+        description = (
+            f"is an assistant of {parameters}: it reads the target's last state and its cache"
+        )
     else:
-        what = (
-            f"has multi-token prediction layers ({len(form.layers)}, of {parameters}): beyond so "
-            "many tokens a draft run rests on its own output, so a small gamma may be best"
+        description = (
+            f"has multi-token prediction layers ({len(structure.layers)}, of {parameters}): beyond "
+            "so many tokens a draft run rests on its own output, so a small gamma may be best"
         )
-    yield good("head", f"{head.source.shown} {what}; choose the drafter 'head'.")
+    yield good("head", f"{head.source.shown} {description}; choose the drafter 'head'.")

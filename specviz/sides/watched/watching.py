@@ -18,7 +18,7 @@ from ..._version import __version__
 from ...core.events import SERVER, End, EndReason, Event, Header, Round, agreement_of
 from ...errors import PairError, ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
-from ...pairs.progress import Progress
+from ...pairs.progress import Progress, Watcher
 from ...pairs.spec import WatchedSpec
 from ...remote.address import ServerAddress, server_address
 from ...remote.identity import LLAMA_CPP, counters, identity_of, moved
@@ -206,11 +206,10 @@ class Watched:
         return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
 
 
-def load_watched(spec: WatchedSpec, asked: Any = None) -> Watched:
-    """The engines of such a name. asked: by who loads it as a pair; no option of that concerns it.
-    Raises `PairError` and `ServerError`."""
-    if asked is not None and asked.on_progress is not None:
-        asked.on_progress(Progress("asking the server of the target"))
+def load_watched(spec: WatchedSpec, on_progress: Watcher | None = None) -> Watched:
+    """The engines of such a name. Raises `PairError` and `ServerError`."""
+    if on_progress is not None:
+        on_progress(Progress("asking the server of the target"))
     stream = recognised(server_address(spec.engine.url), spec.engine.model)
     if spec.alone is None:
         return Watched(stream.model, stream)
