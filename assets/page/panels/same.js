@@ -67,8 +67,9 @@ export function margin(token) {
 function nearTie(where, token) {
   const apart = margin(token);
   if (apart === null) return "";
-  const choices = (token.top_p ?? []).slice(0, 2);
-  const [first, second] = choices.map((choice) => `“${visible(choice.text)}” with ${chance(choice.probability)}`);
+  const choice = (/** @type {Choice} */ { text, probability }) =>
+    `“${visible(text)}” with ${chance(probability)}`;
+  const [first, second] = (token.top_p ?? []).slice(0, 2).map(choice);
   const nats = fixed(apart, 3);
   return `${where} the target’s first two choices were ${first} and ${second}, ${nats} nats apart.`;
 }
