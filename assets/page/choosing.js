@@ -39,7 +39,8 @@ export class Choosing {
   }
 
   async #fetch() {
-    const styles = element("link", "", { rel: "stylesheet", href: new URL("choose/choose.css", import.meta.url).href });
+    const { href } = new URL("choose/choose.css", import.meta.url);
+    const styles = element("link", "", { rel: "stylesheet", href });
     const [{ ChooseView }, { fetchPlotly }] = await Promise.all(
       [import("specviz/choose/view.js"), import("specviz/charts/figures.js"), loaded(styles)]);
     fetchPlotly(this.#page.config).catch(() => {}); // its charts come a little later

@@ -9,9 +9,22 @@ const ANSWER = /^[abc]$/i;
 const REMOTE = { PageDown: "forward", PageUp: "back" };
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", x: "slow", c: "compare", d: "choose", q: "question", l: "follow",
-  end: "follow", m: "reading",
-  "+": "larger", "=": "larger", "-": "smaller", "?": "help",
+  r: "restart",
+  t: "theme",
+  s: "stage",
+  g: "guess",
+  e: "explain",
+  x: "slow",
+  c: "compare",
+  d: "choose",
+  q: "question",
+  l: "follow",
+  end: "follow",
+  m: "reading",
+  "+": "larger",
+  "=": "larger",
+  "-": "smaller",
+  "?": "help",
 };
 
 /**
@@ -49,9 +62,8 @@ function nameOf({ key, shiftKey }, isFor) {
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
-  if (document.querySelector("[data-guess]") && (key === "ArrowUp" || key === "ArrowDown" || ANSWER.test(key))) {
-    return "vote";
-  }
+  const isAnswer = key === "ArrowUp" || key === "ArrowDown" || ANSWER.test(key);
+  if (isAnswer && document.querySelector("[data-guess]")) return "vote";
   if (/^[1-9]$/.test(key)) return "preset";
   return NAMES[key.toLowerCase()] ?? null;
 }

@@ -115,7 +115,10 @@ export class View {
     else requestAnimationFrame(() => this.#draw());
   }
 
-  /** While a run goes on, its words and its figures take turns, and leave time between: a frame for both would be a late one. */
+  /**
+   * While a run goes on, its words and its figures take turns, and leave time between: a frame for both
+   * would be a late one.
+   */
   #draw() {
     this.#isDrawPending = false;
     const { root: { dataset }, session: { trace }, timeline } = this.#page;
@@ -126,7 +129,8 @@ export class View {
     const isRunning = dataset.state === "running";
     const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
     const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > pace;
-    const areWords = this.#areWordsDue && !areFiguresNext && !(isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY);
+    const isTooSoon = isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY;
+    const areWords = this.#areWordsDue && !areFiguresNext && !isTooSoon;
     if (areWords) {
       this.#areWordsDue = false;
       this.#areFiguresDue = true;
@@ -140,7 +144,8 @@ export class View {
       if (trace) this.#drawFigures(shown.rounds, trace);
     }
     // Marks wait for a frame without figures.
-    const areMarksLeft = (areFigures && !areWords) || this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
+    const mark = () => this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
+    const areMarksLeft = (areFigures && !areWords) || mark();
     if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
   }
 
@@ -152,8 +157,10 @@ export class View {
     this.#transport.show(trace);
     if (!trace) return;
     for (const lane of this.#grid.lanes) {
-      const own = rounds.filter((round) => round.lane === lane.name);
-      lane.show(own, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(own.length, own.length + WORD));
+      const isOwn = (/** @type {Round} */ round) => round.lane === lane.name;
+      const own = rounds.filter(isOwn);
+      const next = trace.rounds.filter(isOwn).slice(own.length, own.length + WORD);
+      lane.show(own, partial[lane.name], next);
       keepReachable(lane.stream);
       if (stage.isOn) lane.follow(); // where nobody scrolls
     }
@@ -186,7 +193,8 @@ export class View {
     if (!trace || root.dataset.guess) return;
     const ours = trace.rounds.filter(({ lane }) => lane === this.chosen);
     const atEnd = position === 0 || position === events.length;
-    const next = events.slice(Math.max(0, position - 1)).find(({ round }) => round.lane === this.chosen)?.round;
+    const ahead = events.slice(Math.max(0, position - 1));
+    const next = ahead.find(({ round }) => round.lane === this.chosen)?.round;
     const round = (atEnd ? null : next) ?? tellingRound(ours);
     if (trace.header.source || isStill()) still();
     else if (round) timeline.tell(round);
@@ -198,12 +206,16 @@ export class View {
     const { dataset } = this.#page.root;
     if (dataset.told === phase) return;
     if (phase) dataset.told = phase; else delete dataset.told;
-    if (phase === "check") for (const lane of this.#grid.lanes) if (lane.name === this.chosen) lane.sweep(MOTION.sweep);
+    if (phase !== "check") return;
+    for (const lane of this.#grid.lanes) {
+      if (lane.name === this.chosen) lane.sweep(MOTION.sweep);
+    }
   }
 
   /** A sentence for those who listen, not too often. @param {Round[]} rounds that have just come */
   speak(rounds) {
-    const ours = rounds.filter(({ lane }) => lane !== ALONE && (lane === this.chosen || rounds.length === 1)).pop();
+    const drafted = rounds.filter(({ lane }) => lane !== ALONE);
+    const ours = drafted.filter(({ lane }) => lane === this.chosen || rounds.length === 1).pop();
     if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
     this.#spokenAt = performance.now();
     this.#say.textContent = spoken(ours);
@@ -237,7 +249,8 @@ export class View {
     const names = draftedLanes(header);
     const judged = settled(rounds, trace);
     /** @type {Map<LaneName, Standing>} */
-    const standings = new Map(names.map((name) => [name, { metrics: measure(judged, header, name), isBest: false }]));
+    const standings = new Map();
+    for (const name of names) standings.set(name, { metrics: measure(judged, header, name), isBest: false });
     const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;
     const [best] = [...names].sort((one, other) => speed(other) - speed(one));
     const standing = standings.get(best);

@@ -41,15 +41,33 @@ const NEAR = 0.7; // px: a point that is nearer to the one before would not be s
  * @param {Size} size  of the box: to ask it for one while text is written would lay out the whole page
  * @param {LineChart} chart
  */
-export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ticksX, ticksY, lines, area, labels = [], margin }) {
+export function drawLines(box, { width, height }, chart) {
   if (!width || !height) return null;
+  const { x: [x0, x1], y: [y0, y1], margin } = chart;
   const place = (/** @type {Point} */ { x, y }) => ({
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
     y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
   });
+  const svg = box.querySelector("svg") ?? box.appendChild(shape("svg", { "aria-hidden": "true" }));
+  renew(svg, shapesOf(chart, place, width));
+  renew(box, wordsOf(chart, place, height));
+  return place;
+}
+
+/** @typedef {(point: Point) => Point} Place  in px */
+
+// Axes, the area between two lines, and the lines with their heads.
+/** @type {(chart: LineChart, place: Place, width: number) => Part[]} */
+function shapesOf({ x: [x0], ticksY, lines, area, margin }, place, width) {
   /** @type {Part[]} */
-  const shapes = ticksY.map(([value]) => ({ tag: "path", class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
-  if (area && area.points.length > 2) shapes.push({ tag: "path", class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` });
+  const shapes = ticksY.map(([value]) => {
+    const y = Math.round(place({ x: x0, y: value }).y) + 0.5;
+    return { tag: "path", class: "sv-axis", d: `M${margin.left} ${y}H${width - margin.right}` };
+  });
+  if (area && area.points.length > 2) {
+    const d = `${path(area.points.map(place))}Z`;
+    shapes.push({ tag: "path", class: "sv-area", "data-key": area.key, d });
+  }
   for (const { points, key, isLater, isThin, hasHead } of lines) {
     if (!points.length) continue;
     const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
@@ -58,19 +76,23 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
     const { x: cx, y: cy } = place(points[points.length - 1]);
     shapes.push({ tag: "circle", class: "sv-dot", "data-key": key, cx, cy, r: 4.5 });
   }
-  /** @type {Part[]} */
-  const words = [
-    ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", { x: margin.left - 9, y: place({ x: x0, y: value }).y })),
-    ...ticksX.map(([value, text]) => put(text, "sv-tick is-x", { x: place({ x: value, y: y0 }).x, y: height - margin.bottom + 5 })),
+  return shapes;
+}
+
+// What stands at the axes and in the chart.
+/** @type {(chart: LineChart, place: Place, height: number) => Part[]} */
+function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, place, height) {
+  const besideY = (/** @type {number} */ value) => ({ x: margin.left - 9, y: place({ x: x0, y: value }).y });
+  const belowX = (/** @type {number} */ value) =>
+    ({ x: place({ x: value, y: y0 }).x, y: height - margin.bottom + 5 });
+  return [
+    ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", besideY(value))),
+    ...ticksX.map(([value, text]) => put(text, "sv-tick is-x", belowX(value))),
     ...labels.map(({ at, text, className = "", by = [0, 0] }) => {
       const { x, y } = place(at);
       return put(text, `sv-label ${className}`, { x: x + by[0], y: y + by[1] });
     }),
   ];
-  const svg = box.querySelector("svg") ?? box.appendChild(shape("svg", { "aria-hidden": "true" }));
-  renew(svg, shapes);
-  renew(box, words);
-  return place;
 }
 
 /**
@@ -89,7 +111,7 @@ function renew(parent, wanted) {
   for (const { node } of there.slice(wanted.length)) node.remove();
   drawn.set(parent, wanted.map((part, i) => {
     const old = there[i];
-    const node = old?.part.tag === part.tag ? old.node : part.tag === "span" ? element("span") : shape(part.tag, {});
+    const node = old?.part.tag === part.tag ? old.node : nodeOf(part);
     if (!old) parent.append(node);
     else if (node !== old.node) old.node.replaceWith(node);
     const before = /** @type {Partial<Part>} */ (node === old?.node ? old.part : {});
@@ -103,6 +125,9 @@ function renew(parent, wanted) {
     return { node, part };
   }));
 }
+
+/** @param {Part} part */
+const nodeOf = ({ tag }) => (tag === "span" ? element("span") : shape(tag, {}));
 
 /** @param {Point[]} points */
 function path(points) {
@@ -168,11 +193,13 @@ export function ticks(most, count) {
   const rough = most / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
-  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
+  const length = Math.floor(most / step + 1e-9) + 1;
+  return Array.from({ length }, (_, i) => Number((i * step).toPrecision(6)));
 }
 
 /**
  * The same with what is said at each.
  * @type {(most: number, count: number, say?: (value: number) => string) => [number, string][]}
  */
-export const namedTicks = (most, count, say = String) => ticks(most, count).map((value) => [value, say(value)]);
+export const namedTicks = (most, count, say = String) =>
+  ticks(most, count).map((value) => [value, say(value)]);

@@ -28,7 +28,9 @@ export class Advice {
    */
   show(recommendations, doubt) {
     const several = recommendations.length > 1;
-    this.#fill([recommendations, doubt], () => recommendations.map((one, i) => this.#one(one, { several, doubt, number: i })));
+    const sections = () =>
+      recommendations.map((one, number) => this.#one(one, { several, doubt, number }));
+    this.#fill([recommendations, doubt], sections);
   }
 
   /**
@@ -37,16 +39,15 @@ export class Advice {
    */
   showSoFar(rows) {
     const temperatures = [...new Set(rows.map((row) => row.configuration.temperature))];
-    const lines = temperatures.map((temperature) => {
-      const best = rows.find(({ mark, configuration }) => mark === "best" && configuration.temperature === temperature);
-      const speedup = best?.measured?.speedup;
-      if (!best || !speedup) return "nothing is measured yet";
-      const range = speedup.low === null ? "one prompt" : `${speedup.low.toFixed(2)} to ${speedup.high?.toFixed(2)}`;
-      return `${nameOf(best.configuration)}: ${speedup.value.toFixed(2)}× (${range})`;
-    });
-    const where = (/** @type {number} */ i) => (temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "");
-    this.#fill(lines, () => lines.map((line, i) =>
-      element("section", "", element("h2", "", element("small", "", `Best so far${where(i)}`), line))));
+    const best = rows.filter(({ mark }) => mark === "best");
+    const lines = temperatures.map((temperature) =>
+      bestSoFar(best.find(({ configuration }) => configuration.temperature === temperature)));
+    const where = (/** @type {number} */ i) =>
+      (temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "");
+    this.#fill(lines, () => lines.map((line, i) => {
+      const title = element("small", "", `Best so far${where(i)}`);
+      return element("section", "", element("h2", "", title, line));
+    }));
   }
 
   /** @type {(shown: unknown, make: () => HTMLElement[]) => void} */
@@ -63,21 +64,39 @@ export class Advice {
    */
   #one(one, { several, doubt, number }) {
     const { answer, headline, temperature, reasons, best, settings } = one;
-    const said = reasons.map((reason) => element("li", "", worded(reason)));
-    return element("section", "", { dataset: { answer } },
-      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline)),
-      ...said.length ? [element("ul", "", ...said)] : [],
-      ...[doubt, one.doubt].filter(Boolean).map((sentence) => element("p", "sc-doubt", sentence ?? "")),
-      ...best ? [this.#buttons(best)] : [], ...settings.length ? [enginesOf(settings, number)] : []);
+    const title = element("h2");
+    if (several) title.append(element("small", "", temperatureText(temperature)));
+    title.append(worded(headline));
+    const section = element("section", "", { dataset: { answer } }, title);
+    if (reasons.length) {
+      section.append(element("ul", "", ...reasons.map((reason) => element("li", "", worded(reason)))));
+    }
+    for (const sentence of [doubt, one.doubt]) {
+      if (sentence) section.append(element("p", "sc-doubt", sentence));
+    }
+    if (best) section.append(this.#buttons(best));
+    if (settings.length) section.append(enginesOf(settings, number));
+    return section;
   }
 
   /** @param {Configuration} best */
   #buttons(best) {
     const use = element("button", "sv-button", "Race with these settings", {
-      title: "Sets the page to this row and runs it", dataset: { use: "" }, onclick: () => this.#use(best),
+      title: "Sets the page to this row and runs it",
+      dataset: { use: "" },
+      onclick: () => this.#use(best),
     });
     return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(best)));
   }
+}
+
+/** The best row of a temperature, in a line. @param {SweepRow} [row] */
+function bestSoFar(row) {
+  const speedup = row?.measured?.speedup;
+  if (!row || !speedup) return "nothing is measured yet";
+  const { value, low, high } = speedup;
+  const range = low === null ? "one prompt" : `${low.toFixed(2)} to ${high?.toFixed(2)}`;
+  return `${nameOf(row.configuration)}: ${value.toFixed(2)}× (${range})`;
 }
 
 /**
@@ -88,8 +107,12 @@ export class Advice {
 function enginesOf(engines, number) {
   const ids = engines.map((_, i) => `sc-engine-${number}-${i}`);
   const panels = engines.map((engine, i) => enginePanel(engine, ids[i]));
-  const buttons = engines.map(({ engine }, i) => element("button", "", engine,
-    { id: `${ids[i]}-tab`, role: "tab", "aria-controls": ids[i], onclick: () => open(i) }));
+  const buttons = engines.map(({ engine }, i) => element("button", "", engine, {
+    id: `${ids[i]}-tab`,
+    role: "tab",
+    "aria-controls": ids[i],
+    onclick: () => open(i),
+  }));
   const open = (/** @type {number} */ place, isByKey = false) => {
     buttons.forEach((button, i) => {
       button.setAttribute("aria-selected", String(i === place));
@@ -104,18 +127,27 @@ function enginesOf(engines, number) {
     if (by) open((at + by + buttons.length) % buttons.length, true);
   };
   open(0);
-  return element("div", "sc-engines", element("h3", "", "For other engines, the best that each can run"),
-    element("div", "sc-tabs", { role: "tablist", "aria-label": "The same settings for", onkeydown }, ...buttons), ...panels);
+  const title = element("h3", "", "For other engines, the best that each can run");
+  const tablist = { role: "tablist", "aria-label": "The same settings for", onkeydown };
+  const tabs = element("div", "sc-tabs", tablist, ...buttons);
+  return element("div", "sc-engines", title, tabs, ...panels);
 }
 
 /** @type {(engine: EngineSettings, id: string) => HTMLDivElement} */
 function enginePanel({ engine, version, source, text, note }, id) {
-  // The settings can be scrolled by keys.
-  const code = () => element("pre", "", text, { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` });
-  const link = () => element("a", "", hostOf(source), { href: source, target: "_blank", rel: "noopener noreferrer" });
-  return element("div", "sc-engine", { id, role: "tabpanel", "aria-labelledby": `${id}-tab` },
-    ...text ? [code(), copyButton("Copy", () => text)] : [], ...note ? [element("p", "", note.includes(", gamma ") ? worded(note) : note)] : [],
-    ...source ? [element("small", "", `Spelled as in ${engine} ${version}: `, link())] : []);
+  const panel = element("div", "sc-engine", { id, role: "tabpanel", "aria-labelledby": `${id}-tab` });
+  if (text) {
+    // The settings can be scrolled by keys.
+    const region = { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` };
+    panel.append(element("pre", "", text, region), copyButton("Copy", () => text));
+  }
+  if (note) panel.append(element("p", "", note.includes(", gamma ") ? worded(note) : note));
+  if (source) {
+    const link = { href: source, target: "_blank", rel: "noopener noreferrer" };
+    const spelled = `Spelled as in ${engine} ${version}: `;
+    panel.append(element("small", "", spelled, element("a", "", hostOf(source), link)));
+  }
+  return panel;
 }
 
 /**
@@ -149,8 +181,9 @@ const ADAPTIVE = /([\w-]+), gamma (\w+) up to (\d+)/g;
 
 /** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one */
 export function nameOf({ drafter, gamma, policy }) {
-  const limit = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}, ${choiceIn("policies", policy).toLowerCase()}`;
-  return `${choiceIn("drafters", drafter)}, ${limit}`;
+  const name = choiceIn("drafters", drafter);
+  if (policy === "fixed") return `${name}, γ ${gamma}`;
+  return `${name}, γ ≤ ${gamma}, ${choiceIn("policies", policy).toLowerCase()}`;
 }
 
 // The same inside of a sentence, if it does not begin one.
@@ -162,8 +195,9 @@ const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) :
  * @param {string} text
  */
 export function worded(text) {
-  const named = text
-    .replace(ADAPTIVE, (_, drafter, policy, gamma, place) => inside(nameOf({ drafter, gamma, policy }), place))
-    .replace(FIXED, (_, drafter, gamma, place) => inside(nameOf({ drafter, gamma, policy: "fixed" }), place));
+  const adaptive = text.replace(ADAPTIVE, (_, drafter, policy, gamma, place) =>
+    inside(nameOf({ drafter, gamma, policy }), place));
+  const named = adaptive.replace(FIXED, (_, drafter, gamma, place) =>
+    inside(nameOf({ drafter, gamma, policy: "fixed" }), place));
   return named === text ? text.replace(/^[^,]+/, (name) => choiceIn("drafters", name)) : named;
 }

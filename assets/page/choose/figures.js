@@ -45,7 +45,11 @@ export class Figures {
       return;
     }
     const figures = this.#figures[theme()];
-    for (const [name, plot] of this.#plots) if (!figures[name]) { plot.parentElement?.remove(); this.#plots.delete(name); }
+    for (const [name, plot] of this.#plots) {
+      if (figures[name]) continue;
+      plot.parentElement?.remove();
+      this.#plots.delete(name);
+    }
     for (const [name, figure] of Object.entries(figures)) this.#drawOne(name, figure);
   }
 
@@ -67,18 +71,27 @@ export class Figures {
 
 /** With the names that the table has. @param {ChartTrace} trace */
 function named(trace) {
-  const text = (/** @type {string | number | null} */ one) => (typeof one === "number" ? one : worded(one ?? ""));
-  return { ...trace, name: worded(trace.name ?? ""), y: trace.orientation === "h" ? trace.y?.map(text) : trace.y };
+  const text = (/** @type {string | number | null} */ value) =>
+    (typeof value === "number" ? value : worded(value ?? ""));
+  const y = trace.orientation === "h" ? trace.y?.map(text) : trace.y;
+  return { ...trace, name: worded(trace.name ?? ""), y };
 }
 
 /** What a chart's lines and colours mean, beside its title. @param {ChartTrace[]} traces */
 function keysOf(traces) {
-  return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
-    const colour = line?.color ?? marker?.color;
-    const dash = type === "bar" ? "bar" : mode === "markers" ? "point" : line?.dash ?? "solid";
-    return element("span", "sv-chart-key", name ?? "",
-      { style: { "--key": typeof colour === "string" ? colour : "currentColor" }, dataset: { dash } });
+  const listed = traces.filter(({ name, showlegend }) => name && showlegend !== false);
+  return listed.map((trace) => {
+    const colour = trace.line?.color ?? trace.marker?.color;
+    const key = typeof colour === "string" ? colour : "currentColor";
+    const given = { style: { "--key": key }, dataset: { dash: dashOf(trace) } };
+    return element("span", "sv-chart-key", trace.name ?? "", given);
   });
+}
+
+/** How a trace is drawn, for the style sheet. @param {ChartTrace} trace */
+function dashOf({ type, mode = "lines", line }) {
+  if (type === "bar") return "bar";
+  return mode === "markers" ? "point" : line?.dash ?? "solid";
 }
 
 /** A chart in a sentence: the range of each of its lines. @param {ChartTrace[]} traces */
@@ -86,7 +99,9 @@ function saidOf(traces) {
   const parts = traces.map(({ name, x = [], y = [], orientation }) => {
     const values = (orientation === "h" ? x : y).filter((value) => typeof value === "number").map(Number);
     if (!values.length) return "";
-    const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => String(Number(value.toFixed(2))));
+    const text = (/** @type {number} */ value) => String(Number(value.toFixed(2)));
+    const low = text(Math.min(...values));
+    const high = text(Math.max(...values));
     return `${name ?? "values"} ${low === high ? low : `from ${low} to ${high}`}`;
   });
   return `${parts.filter(Boolean).join("; ") || "no values yet"}.`;

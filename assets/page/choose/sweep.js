@@ -93,7 +93,8 @@ export class Sweep {
   #take(news) {
     if (!this.state) return;
     const { rows = [], ...rest } = news;
-    const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined && value !== null));
+    const isKnown = (/** @type {[string, unknown]} */ [, value]) => value !== undefined && value !== null;
+    const known = Object.fromEntries(Object.entries(rest).filter(isKnown));
     const places = new Map(this.state.rows.map((row, i) => [row.key, i]));
     const merged = [...this.state.rows];
     for (const row of rows) {

@@ -5,7 +5,14 @@ import { nameOf } from "specviz/choose/advice.js";
 import { TERMS } from "specviz/words/terms.js";
 import { fixed, perSecond } from "specviz/words/words.js";
 
-/** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
+/**
+ * @typedef {object} Column
+ * @property {string} name
+ * @property {string} label
+ * @property {string} title
+ * @property {(row: SweepRow) => number | null} value  by which rows are put in order
+ * @property {(row: SweepRow) => Node[]} cell
+ */
 
 /** @type {Record<string, string>} */
 const MARKS = { best: "best", tied: "may be as good", open: "may be better" };
@@ -15,53 +22,84 @@ const STATES = { planned: "not reached yet", predicted: "predicted", eliminated:
 /** @param {SweepRow} row */
 const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predicted?.speedup ?? null;
 
+/** What was measured of a row, else what is predicted. @param {SweepRow} row */
+const figuresOf = ({ measured, predicted }) => measured ?? predicted;
+
 /** @type {Column[]} */
 const COLUMNS = [
   {
-    name: "speedup", label: "Speed-up", title: "Over the target alone, with a 95% interval; predicted until it is measured",
+    name: "speedup",
+    label: "Speed-up",
+    title: "Over the target alone, with a 95% interval; predicted until it is measured",
     value: speedOf,
     cell(row) {
       const speedup = row.measured?.speedup;
       if (!speedup) return guess(row.predicted?.speedup, "×");
-      const range = speedup.low === null ? "one prompt" : `${fixed(speedup.low, 2)} to ${fixed(speedup.high, 2)}`;
-      return [element("b", "", `${fixed(speedup.value, 2)}×`), element("small", "", range)];
+      const { value, low, high } = speedup;
+      const range = low === null ? "one prompt" : `${fixed(low, 2)} to ${fixed(high, 2)}`;
+      return [element("b", "", `${fixed(value, 2)}×`), element("small", "", range)];
     },
   },
   {
-    name: "rate", label: "Tokens/s", title: "Median over runs, with quartiles", value: ({ measured }) => measured?.rate.median ?? null,
+    name: "rate",
+    label: "Tokens/s",
+    title: "Median over runs, with quartiles",
+    value: ({ measured }) => measured?.rate.median ?? null,
     cell({ measured }) {
       if (!measured) return guess(null);
       const { median, low, high } = measured.rate;
-      return [element("span", "", perSecond(median)), element("small", "", `${perSecond(low)} to ${perSecond(high)}`)];
+      const range = `${perSecond(low)} to ${perSecond(high)}`;
+      return [element("span", "", perSecond(median)), element("small", "", range)];
     },
   },
   {
-    name: "alpha", label: "α", title: "Accepted of judged", value: (row) => (row.measured ?? row.predicted)?.alpha ?? null,
-    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.alpha, 2)) : guess(predicted?.alpha)),
+    name: "alpha",
+    label: "α",
+    title: "Accepted of judged",
+    value: (row) => figuresOf(row)?.alpha ?? null,
+    cell({ measured, predicted }) {
+      return measured ? plain(fixed(measured.alpha, 2)) : guess(predicted?.alpha);
+    },
   },
   {
-    name: "efficiency", label: "Efficiency", title: "Accepted of drafted", value: (row) => (row.measured ?? row.predicted)?.efficiency ?? null,
-    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.efficiency, 2)) : guess(predicted?.efficiency)),
+    name: "efficiency",
+    label: "Efficiency",
+    title: "Accepted of drafted",
+    value: (row) => figuresOf(row)?.efficiency ?? null,
+    cell({ measured, predicted }) {
+      return measured ? plain(fixed(measured.efficiency, 2)) : guess(predicted?.efficiency);
+    },
   },
   {
-    name: "tau", label: "τ", title: "Tokens per pass of the target: measured, and predicted", value: (row) => (row.measured ?? row.predicted)?.tau ?? null,
+    name: "tau",
+    label: "τ",
+    title: "Tokens per pass of the target: measured, and predicted",
+    value: (row) => figuresOf(row)?.tau ?? null,
     cell({ measured, predicted }) {
       if (!measured) return guess(predicted?.tau);
-      return [element("span", "", fixed(measured.tau, 2)), element("small", "", `predicted ${fixed(predicted?.tau ?? measured.tau_predicted, 2)}`)];
+      const expected = fixed(predicted?.tau ?? measured.tau_predicted, 2);
+      return [element("span", "", fixed(measured.tau, 2)), element("small", "", `predicted ${expected}`)];
     },
   },
   {
-    name: "c", label: "c", title: "A draft step, in steps of the target", value: ({ measured }) => measured?.c ?? null,
+    name: "c",
+    label: "c",
+    title: "A draft step, in steps of the target",
+    value: ({ measured }) => measured?.c ?? null,
     cell: ({ measured }) => plain(fixed(measured?.c, 3)),
   },
   {
-    name: "memory", label: "Memory", title: "Weights that this row needs", value: ({ memory }) => memory,
+    name: "memory",
+    label: "Memory",
+    title: "Weights that this row needs",
+    value: ({ memory }) => memory,
     cell: ({ memory }) => plain(memory === null ? "–" : bytes(memory)),
   },
 ];
 
 export class Table {
-  node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" }); // keys can scroll it
+  // A place in the tab order, so that keys can scroll it.
+  node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" });
   #table = element("table");
   #body = element("tbody");
   #rows = /** @type {SweepRow[]} */ ([]);
@@ -71,8 +109,9 @@ export class Table {
   #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
   constructor() {
-    this.#table.append(element("thead", "", element("tr", "", this.#header("", "Configuration", "In the order of the plan"),
-      ...COLUMNS.map(({ name, label, title }) => this.#header(name, label, title)))), this.#body);
+    const names = this.#header("", "Configuration", "In the order of the plan");
+    const figures = COLUMNS.map(({ name, label, title }) => this.#header(name, label, title));
+    this.#table.append(element("thead", "", element("tr", "", names, ...figures)), this.#body);
     this.node.append(this.#table);
     this.#markOrder();
   }
@@ -110,8 +149,9 @@ export class Table {
       this.#markOrder();
       this.#arrange();
     };
-    const said = name in TERMS ? { dataset: { define: name } } : { title };
-    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { onclick, ...said }));
+    const meaning = name in TERMS ? { dataset: { define: name } } : { title };
+    const button = element("button", "", label, { onclick, ...meaning });
+    return element("th", "", { scope: "col", dataset: { column: name } }, button);
   }
 
   #markOrder() {
@@ -126,7 +166,8 @@ export class Table {
     const rank = (/** @type {SweepRow} */ row) => column?.value(row) ?? -Infinity;
     const ordered = column ? [...this.#rows].sort((a, b) => rank(b) - rank(a)) : this.#rows;
     const nodes = ordered.map((row) => /** @type {{ node: HTMLElement }} */ (this.#drawn.get(row.key)).node);
-    const isSame = nodes.length === this.#body.children.length && nodes.every((node, i) => node === this.#body.children[i]);
+    const { children } = this.#body;
+    const isSame = nodes.length === children.length && nodes.every((node, i) => node === children[i]);
     if (!isSame) this.#body.replaceChildren(...nodes);
   }
 
@@ -141,15 +182,24 @@ export class Table {
     const known = row.mark ? MARKS[row.mark] : STATES[row.status];
     const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;
     const name = element("th", "", { scope: "row" },
-      element("span", "", nameOf(row.configuration) + (several ? `, ${greedy}` : "")),
-      ...state && !isLeftOut ? [element("small", "sc-state", state)] : []);
-    const cells = isLeftOut
-      ? [element("td", "sc-left-out", { colSpan: COLUMNS.length }, row.note || "Not possible with this pair.")]
-      : COLUMNS.map((column) => element("td", "", { dataset: { column: column.name } }, ...column.cell(row)));
+      element("span", "", nameOf(row.configuration) + (several ? `, ${greedy}` : "")));
+    if (state && !isLeftOut) name.append(element("small", "sc-state", state));
+    const cells = isLeftOut ? [leftOut(row)] : COLUMNS.map((column) => cellOf(column, row));
     const { key, status, mark, note } = row;
-    return element("tr", "", { dataset: { key, status, ...mark && { mark } }, ...note && { title: note } }, name, ...cells);
+    const line = element("tr", "", { dataset: { key, status } }, name, ...cells);
+    if (mark) line.dataset.mark = mark;
+    if (note) line.title = note;
+    return line;
   }
 }
+
+/** Why a row is not measured, in the place of its figures. @param {SweepRow} row */
+const leftOut = ({ note }) =>
+  element("td", "sc-left-out", { colSpan: COLUMNS.length }, note || "Not possible with this pair.");
+
+/** @type {(column: Column, row: SweepRow) => HTMLTableCellElement} */
+const cellOf = (column, row) =>
+  element("td", "", { dataset: { column: column.name } }, ...column.cell(row));
 
 /** @param {string} text */
 const plain = (text) => [element("span", "", text)];

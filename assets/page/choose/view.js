@@ -10,17 +10,28 @@ import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
 import { plural } from "specviz/words/words.js";
 
+const NOTHING = "It was stopped before there was anything to show.";
 const BUSY = "The settings are set: press Run once this run is over.";
+const SUBTITLE = "Which drafter, which γ, and is it worth it: measured with these models, these prompts, "
+  + "on this machine.";
+const PREDICT = "One run with the largest γ tells what every smaller γ would have accepted: "
+  + "a curve for each drafter within seconds.";
+const MEASURE = "Rows that are promising race against the target alone, by turns, so that none has a better "
+  + "machine than the others.";
+const DECIDE = "Time goes to where rows are close. The answer is a row, settings to paste, or "
+  + "“do not speculate here”.";
 const FRAME = `
   <header class="sc-head">
-    <h1 id="sc-title">Choose <small>Which drafter, which γ, and is it worth it: measured with these models, these prompts, on this machine.</small></h1>
+    <h1 id="sc-title">Choose <small>${SUBTITLE}</small></h1>
     <button type="button" data-theme>Light or dark</button>
-    <button type="button" class="sv-close" aria-label="Back to the race" title="Back to the race (Esc)">×</button>
+    <button type="button" class="sv-close"
+      aria-label="Back to the race" title="Back to the race (Esc)">×</button>
   </header>
   <div class="sc-body">
     <div class="sc-what">
       <p class="sc-pair"><small>Models</small><b></b></p>
-      <div class="sc-start"><button type="submit" form="sc-form" class="sv-button">Start</button><p role="status"></p></div>
+      <div class="sc-start"><button type="submit" form="sc-form"
+        class="sv-button">Start</button><p role="status"></p></div>
     </div>
     <div class="sc-main" role="region" tabindex="-1" aria-label="What was found">
       <div class="sc-progress" hidden>
@@ -31,9 +42,9 @@ const FRAME = `
       <div class="sc-intro">
         <h2>What should you deploy, and what will it give you?</h2>
         <ol>
-          <li><b>Predict.</b> One run with the largest γ tells what every smaller γ would have accepted: a curve for each drafter within seconds.</li>
-          <li><b>Measure.</b> Rows that are promising race against the target alone, by turns, so that none has a better machine than the others.</li>
-          <li><b>Decide.</b> Time goes to where rows are close. The answer is a row, settings to paste, or “do not speculate here”.</li>
+          <li><b>Predict.</b> ${PREDICT}</li>
+          <li><b>Measure.</b> ${MEASURE}</li>
+          <li><b>Decide.</b> ${DECIDE}</li>
         </ol>
       </div>
       <div class="sc-results" hidden></div>
@@ -68,16 +79,25 @@ export class ChooseView {
 
   open() {
     if (this.#dialog.open) return;
-    const { pair, target, draft, weights } = this.#page.address.naming;
-    const known = this.#page.config.pairs[pair ?? ""];
-    const listed = known ? [known.target[0], ...(known.draft ? [known.draft[0]] : [])] : [pair];
-    const names = pair === "other" ? [target, draft || "no draft"] : pair === "builtin" ? ["Built-in pair"] : listed;
-    find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
+    const { pair, weights } = this.#page.address.naming;
+    const names = this.#models();
+    if (weights !== "usual") names.push(weights);
+    find(this.#dialog, ".sc-pair b").textContent = names.join(", ");
     this.#form.offer(this.#page.config.drafters[pair ?? ""], this.#choose.kindsOf[pair ?? ""]);
     this.#dialog.showModal();
     this.#offer();
     this.#show();
     find(this.#dialog, ".sc-main").focus({ preventScroll: true });
+  }
+
+  /** The models that the page is set to. */
+  #models() {
+    const { pair, target, draft } = this.#page.address.naming;
+    if (pair === "other") return [target, draft || "no draft"];
+    if (pair === "builtin") return ["Built-in pair"];
+    const known = this.#page.config.pairs[pair ?? ""];
+    if (!known) return [pair];
+    return known.draft ? [known.target[0], known.draft[0]] : [known.target[0]];
   }
 
   #furnish() {
@@ -139,7 +159,7 @@ export class ChooseView {
     find(this.#dialog, ".sc-results").hidden = isEmpty;
     this.#showProgress(state);
     const error = find(this.#dialog, ".sc-error");
-    error.textContent = state.error || (state.over && isEmpty ? "It was stopped before there was anything to show." : "");
+    error.textContent = state.error || (state.over && isEmpty ? NOTHING : "");
     error.hidden = !error.textContent;
     this.#table.show(state.rows, state.over);
     if (state.over) this.#advice.show(state.recommendations ?? [], this.#doubtOf(state));
@@ -165,11 +185,10 @@ export class ChooseView {
     const stop = find(box, "[data-stop]", HTMLButtonElement);
     box.hidden = over;
     if (over) Object.assign(stop, { disabled: false, textContent: "Stop" });
-    const [title, detail] = [find(box, "b"), find(box, "span")];
     const bar = find(box, "progress", HTMLProgressElement);
-    title.textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
-    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, worded(progress.now)].filter(Boolean).join(" · ") : status ?? "";
-    if (status && / ahead of yours/.test(status)) detail.textContent = status;
+    find(box, "b").textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
+    const isInLine = status && / ahead of yours/.test(status);
+    find(box, "span").textContent = progress && !isInLine ? leftOf(progress) : status ?? "";
     bar.max = progress?.total || 1;
     bar.value = progress?.done ?? 0;
   }
@@ -194,7 +213,8 @@ export class ChooseView {
   /** @param {Configuration} best */
   #link(best) {
     const { config } = this.#page;
-    const query = queryOf({ values: this.#valuesFor(best), recording: null, theme: null, stage: false, view: null }, config, "");
+    const values = this.#valuesFor(best);
+    const query = queryOf({ values, recording: null, theme: null, stage: false, view: null }, config, "");
     return `${location.origin}${location.pathname}${query}`;
   }
 }
@@ -210,6 +230,14 @@ const exporter = (label, name, type, text) => element("button", "sc-copy", label
   onclick: () => saveBlob(new Blob([text()], { type: `${type};charset=utf-8` }), `specviz-sweep.${name}`),
 });
 
+/**
+ * How long a sweep will still take, and what it is doing.
+ * @param {NonNullable<SweepState["progress"]>} progress
+ */
+function leftOf({ seconds_left: seconds, now }) {
+  return [`about ${Math.ceil(seconds)} s left`, worded(now)].filter(Boolean).join(" · ");
+}
+
 /** @param {SweptMachine | null | undefined} machine */
 function machineText(machine) {
   if (!machine) return "";
@@ -221,4 +249,7 @@ function machineText(machine) {
 }
 
 /** @param {string} date  ISO 8601 */
-const dayOf = (date) => new Date(date).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" }).replaceAll(" ", "\u00a0");
+function dayOf(date) {
+  const format = /** @type {const} */ ({ day: "numeric", month: "short", year: "numeric" });
+  return new Date(date).toLocaleDateString("en-GB", format).replaceAll(" ", "\u00a0");
+}

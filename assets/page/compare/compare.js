@@ -16,11 +16,25 @@ import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
 /** @type {Record<string, string>} */
 const LABELS = {
-  prompt: "Prompt", target: "Target", draft: "Draft", drafter: "Drafts", gamma: "γ", gamma_policy: "Policy of γ",
-  temperature: "Temperature", top_k: "Top-k", top_p: "Top-p", seed: "Seed", max_new_tokens: "Length",
-  chat: "Chat template", stop: "Stop strings", ignore_eos: "End of text", lanes: "Lanes", machine: "Machine",
+  prompt: "Prompt",
+  target: "Target",
+  draft: "Draft",
+  drafter: "Drafts",
+  gamma: "γ",
+  gamma_policy: "Policy of γ",
+  temperature: "Temperature",
+  top_k: "Top-k",
+  top_p: "Top-p",
+  seed: "Seed",
+  max_new_tokens: "Length",
+  chat: "Chat template",
+  stop: "Stop strings",
+  ignore_eos: "End of text",
+  lanes: "Lanes",
+  machine: "Machine",
 };
-const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
+const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, "
+  + "then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
 const FAR = 60; // px above the first difference
 const HEIGHT = 230; // px
@@ -89,12 +103,15 @@ export class Compare {
 function sideOf(name, run) {
   const trace = raceOfTwo(run.trace);
   const { rounds, header } = run.trace;
-  const drafted = draftedLanes(header);
+  const count = draftedLanes(header).length;
+  const fastest = `${fastestLane(rounds, header)}, the fastest of ${count} that draft`;
   return {
-    name, origin: run.origin, trace,
-    // which lane that is, if others with drafts raced
-    lanes: drafted.length > 1 ? `${fastestLane(rounds, header)}, the fastest of ${drafted.length} that draft` : "",
-    m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
+    name,
+    origin: run.origin,
+    trace,
+    lanes: count > 1 ? fastest : "", // which lane that is, if others with drafts raced
+    m: measure(trace.rounds, trace.header),
+    found: uncertainty(trace.rounds),
   };
 }
 
@@ -116,8 +133,10 @@ function settings(sides) {
   if (!differing.length) return [element("p", "", "All settings are the same.")];
   const rows = differing.map((name) =>
     [LABELS[name] ?? name.replaceAll("_", " "), earlier.get(name) ?? "–", latest.get(name) ?? "–"]);
-  const said = same.length ? [element("p", "", `The same in both: ${same.map((name) => earlier.get(name)).join(" · ")}.`)] : [];
-  return [table("is-other", namesOf(sides), rows), ...said];
+  const parts = [table("is-other", namesOf(sides), rows)];
+  if (!same.length) return parts;
+  const shared = same.map((name) => earlier.get(name)).join(" · ");
+  return [...parts, element("p", "", `The same in both: ${shared}.`)];
 }
 
 /** @param {Side[]} sides */
@@ -146,9 +165,10 @@ function figures(sides) {
 /** @param {Side} side */
 function ratio({ m, found }) {
   const shown = isImpossible(found) ? null : m.speedup;
-  return element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`),
-    ...found?.spread && shown !== null ? [element("small", "", range(found.spread))] : [],
-    ...found?.doubt ? [element("small", "sv-uncertain", "uncertain")] : []);
+  const node = element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`));
+  if (found?.spread && shown !== null) node.append(element("small", "", range(found.spread)));
+  if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
+  return node;
 }
 
 /** What the figures say, in a sentence or two. @param {Side[]} sides */
@@ -156,36 +176,60 @@ function lead([earlier, latest]) {
   if (earlier.m.speedup === null || latest.m.speedup === null) {
     return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
   }
-  const said = `${earlier.name}: ${fixed(earlier.m.speedup, 2)} times as fast as the target alone. ${latest.name}: ${
-    fixed(latest.m.speedup, 2)} times.`;
-  const machines = provenance(earlier.trace.header).machine === provenance(latest.trace.header).machine ? ""
-    : " They were made in different ways or on different machines: compare their ratios, not their tokens per second.";
-  if (earlier.found?.doubt || latest.found?.doubt) return `${said} A ratio that is uncertain decides nothing.${machines}`;
-  const [one, other] = [earlier.found?.spread, latest.found?.spread];
-  if (!one || !other) return said + machines;
-  const overlap = one.low <= other.high && other.low <= one.high;
-  return `${said} Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.${machines}`;
+  const ratios = `${earlier.name}: ${fixed(earlier.m.speedup, 2)} times as fast as the target alone. `
+    + `${latest.name}: ${fixed(latest.m.speedup, 2)} times.`;
+  return `${ratios}${decided(earlier, latest)}${machinesOf(earlier, latest)}`;
 }
+
+/** Whether the two ratios can be told apart, in a sentence. @type {(one: Side, other: Side) => string} */
+function decided({ found: one }, { found: other }) {
+  if (one?.doubt || other?.doubt) return " A ratio that is uncertain decides nothing.";
+  if (!one?.spread || !other?.spread) return "";
+  const overlap = one.spread.low <= other.spread.high && other.spread.low <= one.spread.high;
+  return ` Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.`;
+}
+
+/** What two machines mean for the comparison; empty for one. @type {(one: Side, other: Side) => string} */
+function machinesOf(one, other) {
+  if (provenance(one.trace.header).machine === provenance(other.trace.header).machine) return "";
+  return " They were made in different ways or on different machines: compare their ratios, "
+    + "not their tokens per second.";
+}
+
+/** @param {LaneName} lane */
+const laneText = (lane) => (lane === ALONE ? "target alone" : "with drafts");
 
 // Both runs' tokens against their clocks, in one drawing of so many px with its key.
 /** @type {(sides: Side[], width: number) => HTMLElement[]} */
 function chart(sides, width) {
   const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
-    points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "with drafts"}`,
+    points,
+    isThin: true,
+    key: i ? `${RUNS[run]}-alone` : RUNS[run],
+    text: `${name.toLowerCase()}, ${laneText(i ? ALONE : OURS)}`,
   })));
   const most = ends(lines.map(({ points }) => points));
-  const said = lines.map(({ points, said: line }) => `${line}: ${points[points.length - 1].y} in ${fixed(points[points.length - 1].x, 2)} s`);
+  const spoken = lines.map(({ points, text }) => {
+    const end = points[points.length - 1];
+    return `${text}: ${end.y} in ${fixed(end.x, 2)} s`;
+  });
   const drawing = element("div", "", {
-    style: { height: `${HEIGHT}px` }, role: "img", "aria-label": `Tokens against clock. ${said.join("; ")}.`,
+    style: { height: `${HEIGHT}px` },
+    role: "img",
+    "aria-label": `Tokens against clock. ${spoken.join("; ")}.`,
   });
   drawLines(drawing, { width, height: HEIGHT }, {
-    x: [0, most.x], y: [0, most.y], lines, margin: MARGIN,
-    ticksX: namedTicks(most.x, width / TICK_EVERY.x), ticksY: namedTicks(most.y, HEIGHT / TICK_EVERY.y),
+    x: [0, most.x],
+    y: [0, most.y],
+    lines,
+    margin: MARGIN,
+    ticksX: namedTicks(most.x, width / TICK_EVERY.x),
+    ticksY: namedTicks(most.y, HEIGHT / TICK_EVERY.y),
   });
-  const figure = element("figure", "sv-curves", drawing,
-    element("small", "", "Tokens written against each lane’s own clock, in seconds"));
-  return [figure, element("p", "sv-curves-key", ...lines.map(({ key, said: line }) =>
-    element("span", "", element("i", "", { dataset: { key } }), line)))];
+  const caption = element("small", "", "Tokens written against each lane’s own clock, in seconds");
+  const key = lines.map(({ key, text }) =>
+    element("span", "", element("i", "", { dataset: { key } }), text));
+  return [element("figure", "sv-curves", drawing, caption), element("p", "sv-curves-key", ...key)];
 }
 
 /** Where a round's time goes, all on one scale. @param {Side[]} sides */
@@ -196,23 +240,31 @@ function times(sides) {
     const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
       rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
     const parts = { draft: mean("draft"), verify: mean("verify"), overhead: mean("overhead") };
-    return /** @type {[string, typeof parts]} */ ([`${name}, ${lane === ALONE ? "target alone" : "with drafts"}`, parts]);
+    return /** @type {[string, typeof parts]} */ ([`${name}, ${laneText(lane)}`, parts]);
   }));
   return [timeBars(bars), timesKey()];
 }
 
 /** Both texts, with the first difference marked. @param {Side[]} sides */
 export function texts(sides) {
-  const [one, other] = sides.map(({ trace }) => writtenBy(trace.rounds, OURS).map(({ text }) => text).join(""));
+  const textOf = (/** @type {Side} */ { trace }) =>
+    writtenBy(trace.rounds, OURS).map(({ text }) => text).join("");
+  const [one, other] = sides.map(textOf);
   const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
   const shared = isSamePrompt ? sharedLength(one, other) : 0;
   const isSame = isSamePrompt && shared === one.length && shared === other.length;
-  const said = !isSamePrompt ? "The prompts differ, so the texts have nothing to do with one another."
-    : isSame ? "Draft and target wrote the same text in both runs."
-      : shared ? `The texts are the same for ${plural(shared, "character")}.`
-        : "The texts differ from their first character on.";
   const both = [one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame));
-  return [element("p", "", said), element("div", "sv-texts", ...both)];
+  const lead = isSamePrompt
+    ? sharedText(shared, isSame)
+    : "The prompts differ, so the texts have nothing to do with one another.";
+  return [element("p", "", lead), element("div", "sv-texts", ...both)];
+}
+
+/** How far two texts on one prompt are the same. @type {(shared: number, isSame: boolean) => string} */
+function sharedText(shared, isSame) {
+  if (isSame) return "Draft and target wrote the same text in both runs.";
+  if (!shared) return "The texts differ from their first character on.";
+  return `The texts are the same for ${plural(shared, "character")}.`;
 }
 
 /** @type {(one: string, other: string) => number} */
@@ -231,10 +283,17 @@ function sharedLength(one, other) {
 function passage(name, text, shared, isApart) {
   const visible = (/** @type {string} */ part) => part.replaceAll("\n", "¶\n");
   const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
-  return element("div", "", element("small", "", name),
-    element("p", "sv-passage", { tabIndex: 0, role: "group", "aria-label": `Text of the ${name.toLowerCase()} run` },
-      element("span", "", visible(text.slice(0, shared))),
-      ...isApart ? [element("mark", "", visible(first) || "the end")] : [], visible(text.slice(shared + first.length))));
+  const label = `Text of the ${name.toLowerCase()} run`;
+  const mark = isApart ? [element("mark", "", visible(first) || "the end")] : [];
+  const words = element(
+    "p",
+    "sv-passage",
+    { tabIndex: 0, role: "group", "aria-label": label },
+    element("span", "", visible(text.slice(0, shared))),
+    ...mark,
+    visible(text.slice(shared + first.length)),
+  );
+  return element("div", "", element("small", "", name), words);
 }
 
 /** Scroll the texts to where they part: it is far down in long ones. @param {HTMLElement} body */

@@ -1,6 +1,9 @@
 // Elements: how they are made and found, menus and dialogs that close, and what comes later.
 
-/** Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes. @typedef {Record<string, any>} Given */
+/**
+ * Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes.
+ * @typedef {Record<string, any>} Given
+ */
 /** What stands in an element, and what it is given. @typedef {string | Node | Given} Content */
 
 /**
@@ -37,8 +40,12 @@ function give(node, { style = {}, dataset = {}, ...given }) {
  * @param {Content[][]} rows  of cells
  */
 export function table(className, head, rows) {
-  const column = (/** @type {string} */ name) => (name ? element("th", "", { scope: "col" }, name) : element("td"));
-  const line = (/** @type {Content[]} */ [name, ...cells]) => element("tr", "", element("th", "", { scope: "row" }, name), ...cells.map((cell) => element("td", "", cell)));
+  const column = (/** @type {string} */ name) =>
+    (name ? element("th", "", { scope: "col" }, name) : element("td"));
+  const line = (/** @type {Content[]} */ [name, ...cells]) => {
+    const head = element("th", "", { scope: "row" }, name);
+    return element("tr", "", head, ...cells.map((cell) => element("td", "", cell)));
+  };
   return element("table", className, element("tr", "", ...head.map(column)), ...rows.map(line));
 }
 

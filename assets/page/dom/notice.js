@@ -43,7 +43,10 @@ export class Notice {
     this.#node.setAttribute("role", isError ? "alert" : "status");
   }
 
-  /** What goes on and is waited for: with a sign that moves, and with the seconds that it takes. @param {string} text */
+  /**
+   * What goes on and is waited for: with a sign that moves, and with the seconds that it takes.
+   * @param {string} text
+   */
   wait(text) {
     const kind = text.replace(/\d+/g, ""); // an estimate in it may change while the same goes on
     if (kind === this.#awaited && this.#node.firstChild) {

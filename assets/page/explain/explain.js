@@ -17,14 +17,16 @@ const FRAME = `
   <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
     <p class="sx-rounds"><button type="button" data-go="back">‹</button>
       <button type="button" data-go="on">›</button></p>
-    <button type="button" class="sx-save" title="A figure of this round, for slides and papers">Save as SVG</button>
+    <button type="button" class="sx-save"
+      title="A figure of this round, for slides and papers">Save as SVG</button>
     <button type="button" class="sv-close" aria-label="Close">×</button></header>
   <ol class="sx-chapters" aria-label="Steps"></ol>
   <div class="sx-words"><small class="sx-part"></small><p class="sx-sentence" aria-live="polite"></p></div>
   <div class="sx-body" tabindex="0" role="group" aria-label="Picture of this step"></div>
   <div class="sx-foot"><p class="sx-clock"></p><p class="sx-moves">
     <button type="button" data-by="0" aria-pressed="false">Play</button>
-    <button type="button" data-by="-1">Back</button><button type="button" data-by="1" class="sv-button">Next</button></p></div>`;
+    <button type="button" data-by="-1">Back</button><button
+      type="button" data-by="1" class="sv-button">Next</button></p></div>`;
 
 export class Explain {
   #page;
@@ -76,7 +78,8 @@ export class Explain {
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
     closing(dialog);
-    find(dialog, ".sx-lanes").append(...[OURS, ALONE].map((cross) => element("button", "", labelOf(cross), { dataset: { cross } })));
+    const lanes = [OURS, ALONE].map((cross) => element("button", "", labelOf(cross), { dataset: { cross } }));
+    find(dialog, ".sx-lanes").append(...lanes);
   }
 
   /** @param {Element | null} token */
@@ -101,7 +104,8 @@ export class Explain {
     const isAlone = round.lane === "baseline";
     find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
     const count = trace.rounds.filter((one) => one.lane === round.lane).length;
-    find(this.#dialog, "#sx-title").textContent = `${isAlone ? "Pass" : "Round"} ${round.index + 1} of ${count}, slowly`;
+    const kind = isAlone ? "Pass" : "Round";
+    find(this.#dialog, "#sx-title").textContent = `${kind} ${round.index + 1} of ${count}, slowly`;
     for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
       button.setAttribute("aria-pressed", String(button.getAttribute("data-cross") === round.lane));
     }
@@ -111,8 +115,10 @@ export class Explain {
       button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
     }
     const chapters = [...new Set(this.#steps.map(({ chapter }) => chapter))];
-    find(this.#dialog, ".sx-chapters").replaceChildren(
-      ...chapters.map((chapter) => element("li", "", element("button", "", chapter, { dataset: { chapter } }))));
+    find(this.#dialog, ".sx-chapters").replaceChildren(...chapters.map((chapter) => {
+      const button = element("button", "", chapter, { dataset: { chapter } });
+      return element("li", "", button);
+    }));
     this.#moveTo(0);
   }
 

@@ -67,7 +67,10 @@ function listed(choices, mine, of) {
 
 // A chance that follows from the other one; listed chances are rounded, so it is never called 0.
 /** @type {(other?: number, gap?: number) => number | undefined} */
-const derived = (other, gap) => (other === undefined || gap === undefined ? undefined : Math.max(FINEST, other + gap));
+function derived(other, gap) {
+  if (other === undefined || gap === undefined) return undefined;
+  return Math.max(FINEST, other + gap);
+}
 
 // The largest rows, and among them those of the tokens with these ids.
 /** @type {(rows: Share[], needed: number[]) => Share[]} */
@@ -93,9 +96,12 @@ export function balanceOf(round, { rounds }) {
   const total = (/** @type {Round[]} */ list) => list.reduce((seconds, one) => seconds + secondsOf(one), 0);
   const mean = alone.length ? total(alone) / alone.length : null;
   return {
-    tokens, seconds: secondsOf(round), first: before + 1, // place of its tokens in the text
+    tokens,
+    seconds: secondsOf(round),
+    first: before + 1, // place of its tokens in the text
     passes, // of the target alone for the same places; empty if it did not get there
-    alone: passes.length ? total(passes) : mean && mean * tokens, // seconds of those passes, or of as many average ones
+    // Seconds of those passes, or of as many average ones.
+    alone: passes.length ? total(passes) : mean && mean * tokens,
   };
 }
 
@@ -156,11 +162,15 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
   const own = clock(isAlone ? "target alone" : "with drafts", times(round, whole), seconds, tokens, words);
   if (alone === null || isAlone) return element("dl", "sx-clocks", ...own);
   const wide = (/** @type {number} */ part) => `${(100 * part) / whole}%`;
-  const pieces = passes.length ? passes.map((pass) => ({ seconds: secondsOf(pass), text: pass.emitted[0]?.text }))
+  const pieces = passes.length
+    ? passes.map((pass) => ({ seconds: secondsOf(pass), text: pass.emitted[0]?.text }))
     : Array.from({ length: tokens }, () => ({ seconds: alone / tokens, text: undefined }));
-  const bar = element("span", "sx-times", ...pieces.map((piece) => element("i", "alone", { style: { width: wide(piece.seconds) } },
-    ...piece.text === undefined ? [] : [element("span", "", visible(piece.text))])));
-  if (seconds < alone) bar.append(element("u", "", { style: { left: wide(seconds) } })); // the end of the round
+  const bar = element("span", "sx-times", ...pieces.map((piece) => {
+    const words = piece.text === undefined ? [] : [element("span", "", visible(piece.text))];
+    return element("i", "alone", { style: { width: wide(piece.seconds) } }, ...words);
+  }));
+  const end = element("u", "", { style: { left: wide(seconds) } }); // of the round
+  if (seconds < alone) bar.append(end);
   return element("dl", "sx-clocks", ...own, ...clock("target alone", bar, alone, tokens));
 }
 
@@ -171,8 +181,11 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
  * @param {number} tokens
  * @param {...HTMLElement} below
  */
-const clock = (name, bar, seconds, tokens, ...below) => [element("dt", "", name), element("dd", "", bar,
-  element("b", "", milliseconds(seconds), element("small", "", ` ${plural(tokens, "token")}`)), ...below)];
+function clock(name, bar, seconds, tokens, ...below) {
+  const count = element("small", "", ` ${plural(tokens, "token")}`);
+  const time = element("b", "", milliseconds(seconds), count);
+  return [element("dt", "", name), element("dd", "", bar, time, ...below)];
+}
 
 /** The last step of every round. @type {(round: Round, trace: Trace, tokens: Token[]) => Step} */
 export function balance(round, trace, tokens) {
@@ -181,12 +194,14 @@ export function balance(round, trace, tokens) {
   const count = (/** @type {Outcome} */ kind) => drafted.filter(({ outcome: one }) => one === kind).length;
   const accepted = count("accepted");
   const judged = accepted + count("rejected");
-  const rates = `α counts judged guesses only, here ${accepted} of ${judged}; accepted over drafted is ${accepted} of ${
-    drafted.length}.`;
+  const rates = `α counts judged guesses only, here ${accepted} of ${judged}; `
+    + `accepted over drafted is ${accepted} of ${drafted.length}.`;
   return {
-    chapter: "Balance", sentence: balanceSentence(round, sums),
+    chapter: "Balance",
+    sentence: balanceSentence(round, sums),
     note: drafted.length ? `${rates} ${NOT_FASTER}` : undefined,
-    tokens: marked(round, tokens), until: "overhead",
+    tokens: marked(round, tokens),
+    until: "overhead",
     picture: () => [clocks(round, sums, marked(round, round.emitted))],
   };
 }
@@ -204,9 +219,9 @@ function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, al
     return `${ours}. On average the target alone takes ${milliseconds(alone)} for as many: ${result}.`;
   }
   const which = tokens === 1 ? `its token ${first}` : `its tokens ${first} to ${first + tokens - 1}`;
+  const written = plural(byThen(passes, seconds), "token");
   return `${ours}. The target alone took ${milliseconds(alone)} for ${which}: ${result}. `
-    + `In the time of this round it had written ${
-      plural(byThen(passes, seconds), "token")}.`;
+    + `In the time of this round it had written ${written}.`;
 }
 
 // How many passes were over after this time.

@@ -25,7 +25,8 @@ export const marked = ({ drafted }, tokens) => tokens.map((token) =>
   (drafted.length ? token : { ...token, outcome: "own" }));
 
 /** A token with the mark of its outcome. @param {Marked} token */
-export const chip = ({ text, outcome }) => element("span", `t ${outcome}`, element("span", "w", visible(text)));
+export const chip = ({ text, outcome }) =>
+  element("span", `t ${outcome}`, element("span", "w", visible(text)));
 
 /**
  * The end of the text before the round, and the round's tokens.
@@ -58,9 +59,13 @@ export function textLine(before, tokens, at) {
 export function bars(title, kind, choices, chosen) {
   const isListed = chosen?.probability === undefined || choices.some(({ id }) => id === chosen.id);
   const shown = isListed ? choices : [...choices, { ...chosen, probability: chosen.probability ?? 0 }];
-  return element("div", `sx-bars is-${kind}`, element("small", "", { "aria-hidden": true }, title),
-    element("ol", "", { "aria-label": title }, ...shown.map(({ id, text, probability }) => element("li", id === chosen?.id ? "is-chosen" : "",
-      word(text), track([["", probability]], 1), element("span", "sx-number", chance(probability))))));
+  const rows = shown.map(({ id, text, probability }) => {
+    const bar = track([["", probability]], 1);
+    const share = element("span", "sx-number", chance(probability));
+    return element("li", id === chosen?.id ? "is-chosen" : "", word(text), bar, share);
+  });
+  const heading = element("small", "", { "aria-hidden": true }, title);
+  return element("div", `sx-bars is-${kind}`, heading, element("ol", "", { "aria-label": title }, ...rows));
 }
 
 /** @param {string} text */
@@ -114,9 +119,10 @@ export function twoTexts(tokens) {
   const guessed = tokens.filter(({ outcome }) => outcome === "rejected" || outcome === "ignored");
   const own = tokens.filter(({ outcome }) => outcome === "corrected");
   const shown = (/** @type {Marked} */ token) => [/^\s/.test(token.text) ? " " : "\u200b", chip(token)];
-  for (const [name, after] of /** @type {const} */ ([["the draft went on", guessed], ["what is written", own]])) {
-    list.append(element("dt", "", name), element("dd", "", ...[...kept, ...after].flatMap(shown)));
-  }
+  const add = (/** @type {string} */ name, /** @type {Marked[]} */ text) =>
+    list.append(element("dt", "", name), element("dd", "", ...text.flatMap(shown)));
+  add("the draft went on", [...kept, ...guessed]);
+  add("what is written", [...kept, ...own]);
   return list;
 }
 
@@ -126,24 +132,54 @@ export function twoTexts(tokens) {
  * @type {(token: Token, rule?: string) => HTMLDivElement}
  */
 export function verdict(token, rule = "token") {
-  const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token;
-  const isKept = outcome === "accepted";
-  const isByDraw = rule === "token" || verdictKind(rule).together; // u is below what is accepted, p above it
-  const { odds, draw } = oddsAndDraw(token);
-  const keep = rule === "token" ? Math.min(1, p / q) : threshold;
-  const value = isByDraw ? u : Math.min(1, p);
-  const [limit, bound] = rule === "token" ? ["min(1, p/q)", odds] : ["threshold", number(threshold)];
-  const [name, said] = rule === "token" ? ["u", draw] : isByDraw ? ["u", number(u)] : ["p", number(p)];
+  const { limit, drawn } = comparedBy(token, rule);
+  const isByDraw = drawn.name === "u"; // u is below what is accepted, p above it
   const below = isByDraw ? "accepted" : "rejected";
   const above = isByDraw ? "rejected" : "accepted";
-  const told = isKept ? "accepted" : "rejected";
-  const label = `A line from 0 to 1: ${limit} is ${bound}, ${name} is ${said}: ${told}.`;
-  return element("div", `sx-verdict is-${told}`,
-    rule === "token" ? element("p", "sx-fraction", element("span", "", element("span", "", `p ${chance(p)}`), element("span", "", `q ${chance(q)}`)))
-      : element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`),
-    element("div", "sx-line", { role: "img", "aria-label": label }, track([[below, keep], [above, 1 - keep]], 1),
-      pin("keep", keep, limit, bound), pin("draw", value, name, said), element("small", "is-0", "0"), element("small", "is-1", "1")),
-    element("b", "sx-word-of-verdict", told));
+  const told = token.outcome === "accepted" ? "accepted" : "rejected";
+  const marks = `${limit.name} is ${limit.text}, ${drawn.name} is ${drawn.text}`;
+  const label = `A line from 0 to 1: ${marks}: ${told}.`;
+  const scale = element(
+    "div",
+    "sx-line",
+    { role: "img", "aria-label": label },
+    track([[below, limit.value], [above, 1 - limit.value]], 1),
+    pin("keep", limit.value, limit.name, limit.text),
+    pin("draw", drawn.value, drawn.name, drawn.text),
+    element("small", "is-0", "0"),
+    element("small", "is-1", "1"),
+  );
+  const end = element("b", "sx-word-of-verdict", told);
+  return element("div", `sx-verdict is-${told}`, fraction(token, rule), scale, end);
+}
+
+/**
+ * The limit of a verdict, and what is held against it.
+ * @typedef {{ name: string, value: number, text: string }} Mark
+ * @type {(token: Token, rule: string) => { limit: Mark, drawn: Mark }}
+ */
+function comparedBy(token, rule) {
+  const { p = 0, q = 1, u = 0, threshold = 0 } = token;
+  if (rule === "token") {
+    const { odds, draw } = oddsAndDraw(token);
+    return {
+      limit: { name: "min(1, p/q)", value: Math.min(1, p / q), text: odds },
+      drawn: { name: "u", value: u, text: draw },
+    };
+  }
+  const limit = { name: "threshold", value: threshold, text: number(threshold) };
+  if (verdictKind(rule).together) return { limit, drawn: { name: "u", value: u, text: number(u) } };
+  return { limit, drawn: { name: "p", value: Math.min(1, p), text: number(p) } };
+}
+
+/** What the limit of a verdict is made of. @type {(token: Token, rule: string) => HTMLElement} */
+function fraction({ p = 0, q = 1, weight }, rule) {
+  if (rule !== "token") {
+    return element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`);
+  }
+  const above = element("span", "", `p ${chance(p)}`);
+  const below = element("span", "", `q ${chance(q)}`);
+  return element("p", "sx-fraction", element("span", "", above, below));
 }
 
 // A mark on the line from 0 to 1; its label stays inside of it.
@@ -180,7 +216,11 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
 
 /** @type {(row: Share) => [string, number][]} */
-const pieces = ({ p, q }) => [["both", Math.min(p, q)], ["more-q", Math.max(0, q - p)], ["more-p", Math.max(0, p - q)]];
+const pieces = ({ p, q }) => [
+  ["both", Math.min(p, q)],
+  ["more-q", Math.max(0, q - p)],
+  ["more-p", Math.max(0, p - q)],
+];
 
 /**
  * @param {"th" | "td"} kind

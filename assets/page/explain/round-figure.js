@@ -22,7 +22,13 @@ const MARGIN = 1.06; // of a measured width: another computer's letters may be w
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
 /** What a verdict is called here, with its mark. @type {Record<string, string>} */
-const VERDICTS = { accepted: "accepted ✓", rejected: "rejected ×", ignored: "not judged", corrected: "corrected ↳", bonus: "bonus ★" };
+const VERDICTS = {
+  accepted: "accepted ✓",
+  rejected: "rejected ×",
+  ignored: "not judged",
+  corrected: "corrected ↳",
+  bonus: "bonus ★",
+};
 
 /** @typedef {{ token: Token, left: number, width: number }} Column */
 
@@ -98,7 +104,10 @@ function rowsOf(settings) {
     ["target p", (token) => (token.outcome === "ignored" ? "" : chance(token.soft_p ?? token.p))],
   ];
   if (settings.temperature === 0) {
-    rows.push(["first choice", (token) => (judged(token) && token.top_p?.[0] ? visible(token.top_p[0].text) : "")]);
+    rows.push(["first choice", (token) => {
+      const first = judged(token) ? token.top_p?.[0] : undefined;
+      return first ? visible(first.text) : "";
+    }]);
   } else if (ruleOf(settings) === "token") {
     rows.push(["min(1, p/q)", (token) => (judged(token) ? oddsAndDraw(token).odds : "")],
       ["draw u", (token) => (judged(token) ? oddsAndDraw(token).draw : "")]);
@@ -110,8 +119,10 @@ function rowsOf(settings) {
  * @param {string} label of a line
  * @param {Token} token
  */
-const colourOf = (label, { outcome }) =>
-  (label !== "verdict" ? "ink" : outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome));
+function colourOf(label, { outcome }) {
+  if (label !== "verdict") return "ink";
+  return outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome);
+}
 
 /** In px. @type {(width: number, height: number) => Sheet} */
 function sheetOf(width, height) {
@@ -131,16 +142,33 @@ function draw({ node }, name, attributes) {
 }
 
 /**
+ * How a line of text is written.
+ * @typedef {object} Style
+ * @property {number} [size] px
+ * @property {number} [weight]
+ * @property {string} [family]
+ * @property {keyof Colours} [colour]
+ * @property {string} [anchor]
+ */
+
+/**
  * A line of text. It only ever becomes a text node: a model wrote some of it.
  * @param {Sheet} sheet
  * @param {string} text
  * @param {number} x
  * @param {number} y
- * @param {{ size?: number, weight?: number, family?: string, colour?: keyof Colours, anchor?: string }} [how]
+ * @param {Style} [style]
  */
-function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colour = "ink", anchor = "start" } = {}) {
+function write(sheet, text, x, y, style = {}) {
+  const { size = 16, weight = 400, family = SANS, colour = "ink", anchor = "start" } = style;
   const node = draw(sheet, "text", {
-    x, y, "font-size": size, "font-weight": weight, "font-family": family, fill: sheet.colours[colour], "text-anchor": anchor,
+    x,
+    y,
+    "font-size": size,
+    "font-weight": weight,
+    "font-family": family,
+    fill: sheet.colours[colour],
+    "text-anchor": anchor,
     "xml:space": "preserve",
   });
   node.textContent = text.replace(NOT_XML, "\ufffd");
@@ -150,7 +178,8 @@ function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colo
 /** @type {(sheet: Sheet, round: Round, trace: Trace, width: number) => void} */
 function heading(sheet, round, { header, rounds }, width) {
   const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
-  const title = `${plural(round.drafted.length, "token")} drafted, ${kept} accepted, ${round.emitted.length} written`;
+  const drafted = plural(round.drafted.length, "token");
+  const title = `${drafted} drafted, ${kept} accepted, ${round.emitted.length} written`;
   write(sheet, title, EDGE, 50, { size: 25, weight: 600 });
   const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
   const viz = shape("tspan", { fill: sheet.colours.accepted });
@@ -170,7 +199,10 @@ function brace(sheet, columns, y, text, isBelow = false) {
   const right = last.left + last.width;
   const tip = isBelow ? -7 : 7;
   draw(sheet, "path", {
-    d: `M${left} ${y + tip}V${y}H${right}V${y + tip}`, fill: "none", stroke: sheet.colours.soft, "stroke-width": 1.5,
+    d: `M${left} ${y + tip}V${y}H${right}V${y + tip}`,
+    fill: "none",
+    stroke: sheet.colours.soft,
+    "stroke-width": 1.5,
   });
   write(sheet, text, left, isBelow ? y + 22 : y - 10, { size: 15, colour: "soft" });
 }
@@ -181,9 +213,14 @@ function tokenBox(sheet, { token, left, width }) {
   const { outcome, text } = token;
   const stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
   const bottom = TOKENS + BOX;
-  if (outcome !== "ignored") draw(sheet, "rect", { x: left, y: TOKENS, width, height: BOX, rx: 4, fill: stroke, "fill-opacity": 0.13 });
-  const line = (/** @type {number} */ y, dash = "") =>
-    draw(sheet, "path", { d: `M${left} ${y}h${width}`, stroke, "stroke-width": 2.5, ...(dash && { "stroke-dasharray": dash }) });
+  if (outcome !== "ignored") {
+    const box = { x: left, y: TOKENS, width, height: BOX, rx: 4 };
+    draw(sheet, "rect", { ...box, fill: stroke, "fill-opacity": 0.13 });
+  }
+  const line = (/** @type {number} */ y, dash = "") => {
+    const path = { d: `M${left} ${y}h${width}`, stroke, "stroke-width": 2.5 };
+    draw(sheet, "path", dash ? { ...path, "stroke-dasharray": dash } : path);
+  };
   if (outcome === "ignored") line(bottom, "2 4");
   else if (outcome !== "rejected") line(bottom);
   if (outcome === "corrected") line(bottom + 5);
@@ -198,6 +235,9 @@ function footing(sheet, round, y) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });
   write(sheet, written, EDGE + LABELS, y, { size: 22, family: SERIF });
-  write(sheet, `${milliseconds(secondsOf(round))}: drafting ${milliseconds(round.draft_seconds)}, one target pass ${milliseconds(round.verify_seconds)}`,
-    EDGE + LABELS, y + 24, { size: 15, colour: "soft" });
+  const all = milliseconds(secondsOf(round));
+  const drafting = milliseconds(round.draft_seconds);
+  const pass = milliseconds(round.verify_seconds);
+  const times = `${all}: drafting ${drafting}, one target pass ${pass}`;
+  write(sheet, times, EDGE + LABELS, y + 24, { size: 15, colour: "soft" });
 }

@@ -4,7 +4,9 @@ import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/num
 import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
-import { chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
+import {
+  chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW,
+} from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 import { NEAR } from "specviz/words/verdict.js";
 import { plural, visible } from "specviz/words/words.js";
@@ -35,43 +37,50 @@ import { plural, visible } from "specviz/words/words.js";
 
 const AS_USED = "p and q are what the verdict uses: chances after temperature, top-k and top-p.";
 const DRAWN_FROM = "p is what is drawn from: chances after temperature, top-k and top-p.";
-const NOT_GOOD_ENOUGH = "Accepted does not mean “good enough”. A guess that the draft makes too often is rejected exactly "
-  + "as often as needed: so the text follows p, as if the target had written it alone.";
-const SAME_LAW = "Blue was accepted, pink is made up for here. Together they are exactly p: that is why the text keeps "
-  + "the target’s distribution. The letters may still differ from another run’s.";
-const BY_REJECTION = "The server draws from p until a draw y is accepted, each with probability max(0, 1 − q(y)/p(y)). What "
-  + "is accepted follows exactly what p has above q, and nobody has to know all of p.";
-const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
-  + "temperature 1.";
+const NOT_GOOD_ENOUGH = "Accepted does not mean “good enough”. A guess that the draft makes too often is "
+  + "rejected exactly as often as needed: so the text follows p, as if the target had written it alone.";
+const SAME_LAW = "Blue was accepted, pink is made up for here. Together they are exactly p: that is why the "
+  + "text keeps the target’s distribution. The letters may still differ from another run’s.";
+const BY_REJECTION = "The server draws from p until a draw y is accepted, each with probability "
+  + "max(0, 1 − q(y)/p(y)). What is accepted follows exactly what p has above q, and nobody has to know all "
+  + "of p.";
+const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own "
+  + "softmax at temperature 1.";
 
 /** @type {(round: Round, trace: Trace) => Step[]} */
 export function stepsOf(round, trace) {
   const { settings } = trace.header;
   const tokens = tokensOf(round);
   const told = {
-    round, trace, tokens,
+    round,
+    trace,
+    tokens,
     own: tokens.slice(round.drafted.length)[0],
     isGreedy: settings.temperature === 0,
     isCopied: drafterKind(settings.drafter).certain,
     rule: ruleOf(settings),
   };
-  const steps = round.drafted.length
-    ? [guess(told), check(told), ...judge(told), ...outcome(told)] : [pass(told), draw(told)];
-  return [...steps, balance(round, trace, tokens)];
+  const last = balance(round, trace, tokens);
+  if (!round.drafted.length) return [pass(told), draw(told), last];
+  return [guess(told), check(told), ...judge(told), ...outcome(told), last];
 }
 
 // The first of them have their verdict.
 /** @type {(tokens: Token[], judged: number) => Marked[]} */
-const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
+const upTo = (tokens, judged) =>
+  tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
 /** @type {(told: Told) => Step} */
 function guess({ round, trace, isGreedy }) {
   const { drafted } = round;
   const count = plural(drafted.length, "token");
-  const sentence = guessed(trace.header, count, isGreedy);
   return {
-    chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
-    tokens: upTo(drafted, 0), until: "draft", picture: () => [columns(round, false)],
+    chapter: "Guess",
+    sentence: guessed(trace.header, count, isGreedy),
+    note: isGreedy ? GREEDY : AS_USED,
+    tokens: upTo(drafted, 0),
+    until: "draft",
+    picture: () => [columns(round, false)],
   };
 }
 
@@ -82,8 +91,8 @@ function guessed({ settings, draft }, count, isGreedy) {
   const told = (isGreedy && greedy) || drawn;
   if (told) return told.replace("{count}", count);
   if (draft?.shared && isGreedy) {
-    return "The draft has other tokens than the target. It writes its likeliest text, which is cut into the target’s "
-      + `tokens: ${count}.`;
+    return "The draft has other tokens than the target. It writes its likeliest text, which is cut into "
+      + `the target’s tokens: ${count}.`;
   }
   const among = draft?.shared ? "the tokens that the target has too" : "all tokens";
   const how = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
@@ -98,8 +107,11 @@ function guessed({ settings, draft }, count, isGreedy) {
  */
 function priceOfChecking(tokens, verify, single) {
   const more = "With experts or a long text it costs more.";
-  if (single === null) return `Checking is not free: this pass read ${plural(tokens, "token")} and not one. ${more}`;
-  const usual = `a pass over one token takes ${milliseconds(single)} here on average, and this one read ${tokens}`;
+  if (single === null) {
+    return `Checking is not free: this pass read ${plural(tokens, "token")} and not one. ${more}`;
+  }
+  const usual = `a pass over one token takes ${milliseconds(single)} here on average, `
+    + `and this one read ${tokens}`;
   if (verify > single * (1 + NEAR)) return `Checking is not free: ${usual}. ${more}`;
   return `Checking cost nothing extra here: ${usual}. ${more}`;
 }
@@ -107,32 +119,52 @@ function priceOfChecking(tokens, verify, single) {
 /** @type {(told: Told) => Step} */
 function check({ round, trace }) {
   const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
-  const one = drafted.length === 1;
+  const isOne = drafted.length === 1;
+  const all = isOne ? "the guess" : `all ${drafted.length} guesses`;
+  const guesses = isOne ? "The guess" : "The guesses";
   return {
     chapter: "Check",
-    sentence: `The target reads ${one ? "the guess" : `all ${drafted.length} guesses`} in one pass, and has its own `
-      + `chances p at every place at once. ${one ? "The guess" : "The guesses"} took ${milliseconds(draft)}, this pass ${
-        milliseconds(verify)}.`,
+    sentence: `The target reads ${all} in one pass, and has its own chances p at every place at once. `
+      + `${guesses} took ${milliseconds(draft)}, this pass ${milliseconds(verify)}.`,
     note: priceOfChecking(drafted.length + 1, verify, singlePass(trace)),
-    tokens: upTo(drafted, 0), until: "verify", picture: () => [columns(round, true)],
+    tokens: upTo(drafted, 0),
+    until: "verify",
+    picture: () => [columns(round, true)],
   };
 }
 
 /** One step for each judged place. @type {(told: Told) => Step[]} */
 function judge(told) {
-  const { round, tokens, own, isGreedy, rule } = told;
-  const judged = round.drafted.filter((token) => token.outcome === "accepted" || token.outcome === "rejected");
+  const { round, tokens } = told;
+  const guesses = tokens.slice(0, round.drafted.length);
+  const judged = round.drafted.filter(({ outcome }) => outcome === "accepted" || outcome === "rejected");
   return judged.map((token, i) => ({
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(told, token, i),
-    note: i === 0 ? (isGreedy ? GREEDY : isDrawn(token) ? SERVER_DREW : verdictKind(rule).note || NOT_GOOD_ENOUGH) : undefined,
-    tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
-    picture: () => (isGreedy ? [firstChoices(token)] : drawsFirst(rule) ? [chances(token)]
-      : rule !== "token" ? [verdict(token, rule), bothChances(token)]
-      : isDrawn(token) ? [verdict(token)]
-      : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
+    note: i === 0 ? noteOn(told, token) : undefined,
+    tokens: upTo(guesses, i + 1),
+    at: i,
+    until: "verify",
+    picture: () => judgementDrawn(told, token),
   }));
+}
+
+/** What people often get wrong about verdicts, told once. @type {(told: Told, token: Token) => string} */
+function noteOn({ isGreedy, rule }, token) {
+  if (isGreedy) return GREEDY;
+  if (isDrawn(token)) return SERVER_DREW;
+  return verdictKind(rule).note || NOT_GOOD_ENOUGH;
+}
+
+/** What a verdict compares. @type {(told: Told, token: Token) => HTMLElement[]} */
+function judgementDrawn({ own, isGreedy, rule }, token) {
+  if (isGreedy) return [firstChoices(token)];
+  if (drawsFirst(rule)) return [chances(token)];
+  if (rule !== "token") return [verdict(token, rule), bothChances(token)];
+  if (isDrawn(token)) return [verdict(token)];
+  const shares = sharesOf(token, token.outcome === "rejected" ? own : undefined);
+  return [verdict(token), overlay(shares, token.id)];
 }
 
 /** @type {(told: Told, token: Token, place: number) => string} */
@@ -140,20 +172,17 @@ function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   // What the target wrote in its place comes in a later step, unless it is what is compared.
   const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };
   if (rule !== "token") return reasonBy(rule, token, { round: shown, place });
+  if (!isCopied) return reason(token, { round: shown, place });
   const word = `“${visible(token.text)}”`;
-  if (isCopied && !isGreedy) {
+  const isKept = token.outcome === "accepted";
+  if (!isGreedy) {
     const { odds, draw: u } = oddsAndDraw(token);
-    const kept = token.outcome === "accepted";
-    return `${word} is a copy with q = 1, so it is accepted with the target’s own chance of it, p = ${odds}; the draw was ${
-      u}, so it was ${kept ? "accepted" : "rejected"}.`;
+    return `${word} is a copy with q = 1, so it is accepted with the target’s own chance of it, p = ${odds}; `
+      + `the draw was ${u}, so it was ${isKept ? "accepted" : "rejected"}.`;
   }
-  if (isCopied) {
-    const kept = token.outcome === "accepted";
-    const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;
-    return kept ? `The target’s first choice here is ${word} too, so the copied token is accepted.`
-      : `The target’s first choice here is ${first}, so the copied ${word} is rejected.`;
-  }
-  return reason(token, { round: shown, place });
+  if (isKept) return `The target’s first choice here is ${word} too, so the copied token is accepted.`;
+  const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;
+  return `The target’s first choice here is ${first}, so the copied ${word} is rejected.`;
 }
 
 /** @param {Token} token */
@@ -168,7 +197,8 @@ const firstChoices = (token) => element("div", "sx-pair",
   bars("draft, T = 1", "q", token.top_q ?? [], { ...token, probability: token.soft_q }), firstChoice(token));
 
 /** @param {Token} token of a greedy run */
-const firstChoice = (token) => bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
+const firstChoice = (token) =>
+  bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
 /** What follows the verdicts. @type {(told: Told) => Step[]} */
 function outcome(told) {
@@ -180,8 +210,13 @@ function outcome(told) {
   if (ignored < 0) return steps;
   const sentence = own ? ignoredAfter(told) : reason(tokens[ignored], { round, place: ignored, ended });
   steps.push({
-    chapter: own ? "Correct" : "End", part: own ? "what came after" : undefined, sentence,
-    tokens, at: ignored, until: "verify", picture: () => (own ? [twoTexts(tokens)] : []),
+    chapter: own ? "Correct" : "End",
+    part: own ? "what came after" : undefined,
+    sentence,
+    tokens,
+    at: ignored,
+    until: "verify",
+    picture: () => (own ? [twoTexts(tokens)] : []),
   });
   return steps;
 }
@@ -190,19 +225,24 @@ function outcome(told) {
 function ignoredAfter({ round }) {
   const rejected = round.drafted.find((token) => token.outcome === "rejected");
   const count = round.drafted.filter((token) => token.outcome === "ignored").length;
-  const [last, are] = count === 1 ? ["guess", "It is"] : [`${count} guesses`, "They are"];
-  return `The last ${last} went on from “${visible(rejected?.text ?? "")}”, which was not written. ${are} ignored, `
-    + "and the next round begins after what is written.";
+  const last = count === 1 ? "guess" : `${count} guesses`;
+  const are = count === 1 ? "It is" : "They are";
+  return `The last ${last} went on from “${visible(rejected?.text ?? "")}”, which was not written. `
+    + `${are} ignored, and the next round begins after what is written.`;
 }
 
 /** @type {(told: Told) => Step} */
 function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
-  const note = rule !== "token" || isGreedy ? undefined : isDrawn(token) ? BY_REJECTION : SAME_LAW;
+  const law = isDrawn(token) ? BY_REJECTION : SAME_LAW;
   return {
-    chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }), note, at, until: "verify",
+    chapter: "Correct",
+    sentence: reasonBy(rule, token, { round, place: at }),
+    note: rule === "token" && !isGreedy ? law : undefined,
     tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)),
+    at,
+    until: "verify",
     picture: () => correction(token, round, rule, isGreedy),
   };
 }
@@ -216,12 +256,16 @@ function correction(token, round, rule, isGreedy) {
     const name = `${verdictKind(rule).left}, scaled up to 1`;
     return [left.length ? bars(name, "left", left, { ...token, probability: share }) : chances(token)];
   }
-  if (isDrawn(token)) return [chances(token), bars("draft q", "q", token.top_q ?? [], { ...token, probability: q })];
+  if (isDrawn(token)) {
+    return [chances(token), bars("draft q", "q", token.top_q ?? [], { ...token, probability: q })];
+  }
   if (isGreedy) return [firstChoice(token)];
   const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
   const part = 1 - (rejected.beta ?? 0);
-  return [element("div", "sx-correct", overlay(sharesOf(rejected, token), token.id, true),
-    bars(`only in p, ${chance(part)}, scaled up to 1`, "left", left, { ...token, probability: (p - q) / part }))];
+  const both = overlay(sharesOf(rejected, token), token.id, true);
+  const title = `only in p, ${chance(part)}, scaled up to 1`;
+  const onlyInP = bars(title, "left", left, { ...token, probability: (p - q) / part });
+  return [element("div", "sx-correct", both, onlyInP)];
 }
 
 /** @type {(told: Told) => Step} */
@@ -229,25 +273,31 @@ function bonus({ round, tokens, own }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
   const places = round.drafted.length + 1;
+  const which = places === 2 ? "second" : "last";
+  const chosen = { ...token, probability: token.soft_p ?? token.p };
   return {
-    chapter: "Bonus", sentence: reason(token, { round, place: at }),
-    note: `The pass read ${plural(places, "token")}: the last of the text and every guess. After each it gives one p, so the `
-      + `${places === 2 ? "second" : "last"} is there already.`,
-    tokens, at, until: "verify",
-    picture: () => [bars(`target p at place ${places}`, "p", token.top_p ?? [],
-      { ...token, probability: token.soft_p ?? token.p })],
+    chapter: "Bonus",
+    sentence: reason(token, { round, place: at }),
+    note: `The pass read ${plural(places, "token")}: the last of the text and every guess. `
+      + `After each it gives one p, so the ${which} is there already.`,
+    tokens,
+    at,
+    until: "verify",
+    picture: () => [bars(`target p at place ${places}`, "p", token.top_p ?? [], chosen)],
   };
 }
 
 /** A round without guesses: the pass of the target. @type {(told: Told) => Step} */
 function pass({ round, trace, own, isGreedy }) {
   const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
+  const time = milliseconds(round.verify_seconds);
   return {
     chapter: "Pass",
-    sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${
-      milliseconds(round.verify_seconds)}.`,
+    sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${time}.`,
     note: isGreedy ? GREEDY : DRAWN_FROM,
-    tokens: [], until: "verify", picture: () => [bars("target p", "p", own?.top_p ?? [])],
+    tokens: [],
+    until: "verify",
+    picture: () => [bars("target p", "p", own?.top_p ?? [])],
   };
 }
 
@@ -257,9 +307,12 @@ function draw({ round, tokens, own, isGreedy }) {
   const word = `“${visible(own?.text ?? "")}”`;
   return {
     chapter: "Draw",
-    sentence: isGreedy ? `The first choice is written: ${word}, of which the target was ${chance(p)} sure.`
+    sentence: isGreedy
+      ? `The first choice is written: ${word}, of which the target was ${chance(p)} sure.`
       : `One token is drawn from p: ${word}, which had ${chance(p)}.`,
-    tokens: marked(round, tokens), at: 0, until: "verify",
+    tokens: marked(round, tokens),
+    at: 0,
+    until: "verify",
     picture: () => [bars("target p", "p", own?.top_p ?? [], own && { ...own, probability: p })],
   };
 }

@@ -83,9 +83,13 @@ export function breakEvenOf(lengths, price) {
  * @param {number} most
  */
 export function bestGamma(alpha, c, judging, judged, most) {
-  const price = (/** @type {number} */ gamma) =>
-    (gamma === 0 || !judged ? 1 : judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged);
-  const speeds = Array.from({ length: most + 1 }, (_, gamma) => predictedTau(alpha, gamma) / (gamma * c + price(gamma)));
+  const price = (/** @type {number} */ gamma) => {
+    if (gamma === 0 || !judged) return 1;
+    return judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged;
+  };
+  const speedWith = (/** @type {number} */ gamma) =>
+    predictedTau(alpha, gamma) / (gamma * c + price(gamma));
+  const speeds = Array.from({ length: most + 1 }, (_, gamma) => speedWith(gamma));
   const speedup = Math.max(...speeds);
   return { gamma: speeds.indexOf(speedup), speedup, speeds };
 }

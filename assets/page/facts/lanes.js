@@ -29,6 +29,14 @@ export const writtenBy = (rounds, name) =>
 /** @param {Header} [header] */
 export const hasBaseline = (header) => !header?.source || ALONE in (header.prefill_seconds ?? {});
 
+/** What lanes can be compared in, as the control says it, and the setting that then differs. */
+const COMPARED = /** @type {const} */ ([
+  { name: "drafters", field: "drafter" },
+  { name: "gammas", field: "gamma" },
+  { name: "policies", field: "gamma_policy" },
+  { name: "verdicts", field: "verdict" },
+]);
+
 /**
  * What the lanes with drafts of a race differ in, as the control for it says; null if it has none
  * such choice.
@@ -39,10 +47,8 @@ export function comparedIn(header) {
   if (!isSeveral(header)) return "one";
   const differ = (/** @type {"drafter" | "gamma" | "gamma_policy" | "verdict"} */ name) =>
     new Set(Object.values(lanes).map((settings) => settings[name])).size > 1;
-  const found = /** @type {const} */ ([["drafters", "drafter"], ["gammas", "gamma"], ["policies", "gamma_policy"],
-    ["verdicts", "verdict"]])
-    .filter(([, field]) => differ(field));
-  return found.length === 1 ? found[0][0] : null;
+  const compared = COMPARED.filter(({ field }) => differ(field));
+  return compared.length === 1 ? compared[0].name : null;
 }
 
 /**
@@ -85,16 +91,24 @@ function viewOf(trace, name) {
   return {
     schema,
     header: asHeader({
-      ...header, lanes: { [OURS]: header.lanes[name] }, drafts: { [OURS]: header.drafts[name] },
-      lane_threads: two(header.lane_threads), prefill_seconds: two(header.prefill_seconds) ?? {},
+      ...header,
+      lanes: { [OURS]: header.lanes[name] },
+      drafts: { [OURS]: header.drafts[name] },
+      lane_threads: two(header.lane_threads),
+      prefill_seconds: two(header.prefill_seconds) ?? {},
     }),
     get rounds() {
-      if (seen !== trace.rounds.length) [rounds, seen] = [twoRounds(trace.rounds, name), trace.rounds.length];
+      if (seen !== trace.rounds.length) {
+        rounds = twoRounds(trace.rounds, name);
+        seen = trace.rounds.length;
+      }
       return rounds;
     },
     get end() {
       const { end } = trace;
-      return end && asEnd({ reasons: two(end.reasons) ?? {}, lanes: end.lanes && { [OURS]: end.lanes[name] } });
+      if (!end) return end;
+      const lanes = end.lanes && { [OURS]: end.lanes[name] };
+      return asEnd({ reasons: two(end.reasons) ?? {}, lanes });
     },
   };
 }

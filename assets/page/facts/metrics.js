@@ -62,7 +62,10 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
-  const whole = { [name]: clock(ours) + prefillOf(name, ours, header), [ALONE]: clock(alone) + prefillOf(ALONE, alone, header) };
+  const whole = {
+    [name]: clock(ours) + prefillOf(name, ours, header),
+    [ALONE]: clock(alone) + prefillOf(ALONE, alone, header),
+  };
   const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
   const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
   return {
@@ -226,7 +229,10 @@ export function series(rounds, names = [OURS, ALONE]) {
 /** @param {Round[]} rounds */
 function requests(rounds) {
   const asked = rounds.filter((round) => round.exchanged);
-  return { x: asked.map(({ exchanged = 0 }) => exchanged / 1000), y: asked.map((round) => 1000 * round.verify_seconds) };
+  return {
+    x: asked.map(({ exchanged = 0 }) => exchanged / 1000),
+    y: asked.map((round) => 1000 * round.verify_seconds),
+  };
 }
 
 /** @param {Round[]} rounds */
@@ -265,7 +271,8 @@ function soFar(rounds) {
     emitted += round.emitted.length;
     const alpha = isTold ? ratio(accepted, judged) : null;
     const efficiency = isTold ? ratio(accepted, drafted) : null;
-    return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted: meanPredictedTau(lengths, alpha) };
+    const predicted = meanPredictedTau(lengths, alpha);
+    return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted };
   });
   const line = (/** @type {"alpha" | "efficiency" | "tau" | "predicted"} */ name) =>
     ({ x: points.map(({ x }) => x), y: points.map((point) => point[name]) });

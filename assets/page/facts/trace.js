@@ -1,4 +1,5 @@
-// Traces as a file and the server tell them, with what follows from their fields: properties that are in no JSON.
+// Traces as a file and the server tell them, with what follows from their fields: properties that are in
+// no JSON.
 
 /**
  * @template {object} Part
@@ -7,13 +8,18 @@
  * @param {More} more
  */
 function withMore(part, more) {
-  for (const [name, value] of Object.entries(more)) Object.defineProperty(part, name, { value, configurable: true });
+  for (const [name, value] of Object.entries(more)) {
+    Object.defineProperty(part, name, { value, configurable: true });
+  }
   return /** @type {Part & More} */ (part);
 }
 
 /** @type {(trace: FiledTrace) => Trace} */
 export const asTrace = (trace) => ({
-  schema: trace.schema, header: asHeader(trace.header), rounds: trace.rounds.map(asRound), end: trace.end && asEnd(trace.end),
+  schema: trace.schema,
+  header: asHeader(trace.header),
+  rounds: trace.rounds.map(asRound),
+  end: trace.end && asEnd(trace.end),
 });
 
 /** With the settings and the draft model of the first lane. @type {(header: FiledHeader) => Header} */

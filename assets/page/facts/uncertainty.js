@@ -25,7 +25,8 @@ const FEWEST_WINDOWS = 3;
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
   if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
-  const [ours, theirs] = ["speculative", "baseline"].map((lane) => rounds.filter((round) => round.lane === lane));
+  const ours = rounds.filter(({ lane }) => lane === "speculative");
+  const theirs = rounds.filter(({ lane }) => lane === "baseline");
   const usual = { speculative: usualSeconds(ours), baseline: usualSeconds(theirs) };
   const delays = { speculative: delay(ours, usual.speculative), baseline: delay(theirs, usual.baseline) };
   const mean = (/** @type {Round[]} */ list) => total(list) / list.length;

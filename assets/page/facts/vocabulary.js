@@ -6,8 +6,19 @@ let words = { drafters: {}, verdicts: {}, policies: {}, compared: {}, lanes: {} 
 
 /** A kind of a package that this page does not have goes by its own name. */
 const UNKNOWN = {
-  guessed: "", guessed_greedy: "", needs: null, certain: false, exact: true, warning: "", law: "", note: "", left: "",
-  chance: false, threshold: null, together: false, draws: true,
+  guessed: "",
+  guessed_greedy: "",
+  needs: null,
+  certain: false,
+  exact: true,
+  warning: "",
+  law: "",
+  note: "",
+  left: "",
+  chance: false,
+  threshold: null,
+  together: false,
+  draws: true,
 };
 
 /** @param {Vocabulary} vocabulary that is used from now on */
@@ -17,7 +28,11 @@ export function learn(vocabulary) {
 
 /** @type {(name: string) => DrafterWords} */
 export const drafterKind = (name) => own(words.drafters, name) ?? {
-  ...UNKNOWN, label: name, choice: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
+  ...UNKNOWN,
+  label: name,
+  choice: name,
+  clause: `guesses come from ${name}`,
+  who: "The drafter guesses",
   unguessed: "Nothing was drafted in this round.",
 };
 

@@ -8,19 +8,22 @@ import { chance, number } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const ASK_EVERY = 400; // ms
-const TIE_OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference on the "
-  + "recording.";
+const TIE_OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference "
+  + "on the recording.";
 const DRAWS_OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
 const BUSY = "Wait for the run to end: this must not disturb it.";
 const NO_ANSWER = "The server did not answer: try again.";
-const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and with those of the "
-  + "lane with drafts. Rounding moves all of these a little; a fault moves one of them far.";
+const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and "
+  + "with those of the lane with drafts. Rounding moves all of these a little; a fault moves one of them "
+  + "far.";
 const TIMES = "Its times are not compared: they are two measurements.";
+
+/** @typedef {(wish: any, again: number) => Promise<ExperimentState>} Begin */
 
 /**
  * One of the questions.
  * @typedef {object} Question
- * @property {((wish: any, again: number) => Promise<ExperimentState>) | undefined} begin  none without a server
+ * @property {Begin | undefined} begin  none without a server
  * @property {string} ask  what the button says
  * @property {string} [again]  what it says later on
  * @property {string} [stop]
@@ -34,15 +37,33 @@ const TIMES = "Its times are not compared: they are two measurements.";
  * @param {number} draws  in each lane
  * @returns {Record<"tie" | "rerun" | "draws", Question>}
  */
-export const questionsFor = ({ begin_difference: tie, begin_rerun: rerun, begin_sampling: sampling }, draws) => ({
-  tie: { begin: tie && ((wish) => tie(wish)), ask: "A tie or a bug?", offline: TIE_OFFLINE, mark: "difference", found },
-  rerun: { begin: rerun && (({ run, trace }) => rerun({ run, trace })), ask: "Run it again", mark: "rerun", found: foundAgain },
-  draws: {
-    begin: sampling && ((wish, again) => sampling({ ...wish, again, draws })), mark: "draws", offline: DRAWS_OFFLINE,
-    ask: `Draw ${draws} in each lane`, again: "Draw again", stop: "Stop drawing",
-    found: (result, drawn) => [resultOf(result, drawn)],
-  },
-});
+export function questionsFor(server, draws) {
+  const { begin_difference: tie, begin_rerun: rerun, begin_sampling: sampling } = server;
+  return {
+    tie: {
+      begin: tie && ((wish) => tie(wish)),
+      ask: "A tie or a bug?",
+      offline: TIE_OFFLINE,
+      mark: "difference",
+      found,
+    },
+    rerun: {
+      begin: rerun && (({ run, trace }) => rerun({ run, trace })),
+      ask: "Run it again",
+      mark: "rerun",
+      found: foundAgain,
+    },
+    draws: {
+      begin: sampling && ((wish, again) => sampling({ ...wish, again, draws })),
+      ask: `Draw ${draws} in each lane`,
+      again: "Draw again",
+      stop: "Stop drawing",
+      offline: DRAWS_OFFLINE,
+      mark: "draws",
+      found: (result, drawn) => [resultOf(result, drawn)],
+    },
+  };
+}
 
 export class Check {
   node;
@@ -69,7 +90,8 @@ export class Check {
     this.#asked = asked;
     this.#button.hidden = !question.begin;
     this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
-    this.node = element("div", `sv-experiment is-${question.mark}`, this.#button, this.#bar, this.#said, this.#result);
+    const name = `sv-experiment is-${question.mark}`;
+    this.node = element("div", name, this.#button, this.#bar, this.#said, this.#result);
     this.forget();
   }
 
@@ -155,11 +177,16 @@ function found({ verdict, summary, ours, theirs, scored, rounding, held, judged,
   const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
   const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) =>
     [name, chance(p), chance(other), `${apart < 0 ? "−" : "+"}${number(Math.abs(apart))}`]);
-  const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target drafted for `
-    + `itself: ${held} of ${judged} guesses held.`;
-  const why = reasons.length ? [element("ul", "", ...reasons.map((reason) => element("li", "", reason)))] : [];
-  return [element("p", `sv-lead sv-found is-${verdict}`, summary), ...why, table("sv-scored", head, rows),
-    element("p", "", control), element("p", "", HOW)];
+  const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target `
+    + `drafted for itself: ${held} of ${judged} guesses held.`;
+  const items = reasons.map((reason) => element("li", "", reason));
+  return [
+    element("p", `sv-lead sv-found is-${verdict}`, summary),
+    ...(items.length ? [element("ul", "", ...items)] : []),
+    table("sv-scored", head, rows),
+    element("p", "", control),
+    element("p", "", HOW),
+  ];
 }
 
 /**
@@ -168,16 +195,28 @@ function found({ verdict, summary, ours, theirs, scored, rounding, held, judged,
  * @param {Trace} trace
  */
 export const bareOf = ({ schema, header, rounds, end }) => ({
-  schema, header,
-  end: end && {
-    ...end,
-    ...end.lanes && { lanes: Object.fromEntries(Object.entries(end.lanes).map(([name, one]) => [name, withoutMargin(one)])) },
-  },
-  rounds: rounds.map((round) => ({ ...round, drafted: round.drafted.map(bare), last: round.last && bare(round.last) })),
+  schema,
+  header,
+  end: end && bareEnd(end),
+  rounds: rounds.map((round) => ({
+    ...round,
+    drafted: round.drafted.map(bare),
+    last: round.last && bare(round.last),
+  })),
 });
 
-/** @param {Agreement} said */
-const withoutMargin = (said) => (said.divergence ? { ...said, divergence: { ...said.divergence, margin: null } } : said);
+/** @param {End} end */
+function bareEnd(end) {
+  if (!end.lanes) return { ...end };
+  const lanes = Object.entries(end.lanes).map(([name, agreement]) => [name, withoutMargin(agreement)]);
+  return { ...end, lanes: Object.fromEntries(lanes) };
+}
+
+/** @param {Agreement} agreement */
+function withoutMargin(agreement) {
+  const { divergence } = agreement;
+  return divergence ? { ...agreement, divergence: { ...divergence, margin: null } } : agreement;
+}
 
 /** @param {Token} token */
 const bare = ({ top_p, top_q, top_residual, ...token }) => token;

@@ -15,8 +15,11 @@ import { fixed } from "specviz/words/words.js";
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 /** @type {[string, string, string][]} metric, letter, what it is */
-const GREEK = [["c", "c", "the price of a guess, in passes of the target alone"],
-  ["tau_predicted", "τ by the formula", "if verdicts did not depend on each other"], ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"]];
+const GREEK = [
+  ["c", "c", "the price of a guess, in passes of the target alone"],
+  ["tau_predicted", "τ by the formula", "if verdicts did not depend on each other"],
+  ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"],
+];
 const REDRAW = 300; // ms between drawings, at least
 
 export class Panels {
@@ -48,19 +51,36 @@ export class Panels {
     this.#session = session;
     this.#charts = new Charts(page);
     this.#whatIf = new WhatIf(config.mostGamma);
-    const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
     this.#checks = {
-      draws: new Check(page, questions.draws, () => this.#shown && {
-        run: session.liveRun, lane: this.#shown.lane,
-        prompt: this.#shown.trace.header.prompt, settings: this.#shown.trace.header.settings,
-      }),
-      tie: new Check(page, questions.tie, asked), rerun: new Check(page, questions.rerun, asked),
+      draws: new Check(page, questions.draws, () => this.#prompt()),
+      tie: new Check(page, questions.tie, () => this.#run()),
+      rerun: new Check(page, questions.rerun, () => this.#run()),
     };
     const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
-    this.#drawer = element("div", "sv-drawer", {
-      id: "sv-drawer", hidden: true, tabIndex: -1, role: "dialog", "aria-labelledby": this.#title.id,
-    }, element("header", "", this.#title, close), this.#greek, this.#body);
+    const dialog = {
+      id: "sv-drawer",
+      hidden: true,
+      tabIndex: -1,
+      role: "dialog",
+      "aria-labelledby": this.#title.id,
+    };
+    const header = element("header", "", this.#title, close);
+    this.#drawer = element("div", "sv-drawer", dialog, header, this.#greek, this.#body);
     root.append(this.#drawer);
+  }
+
+  /** The run that a question is about. */
+  #run() {
+    const { trace, liveRun: run } = this.#session;
+    return trace && { run, lane: this.#shown?.lane, trace: bareOf(trace) };
+  }
+
+  /** The prompt that many draws are made from, and how. */
+  #prompt() {
+    if (!this.#shown) return null;
+    const { lane, trace } = this.#shown;
+    const { prompt, settings } = trace.header;
+    return { run: this.#session.liveRun, lane, prompt, settings };
   }
 
   /** Whether one was open. */
@@ -117,19 +137,29 @@ export class Panels {
   #fillWhy(shown, trace, lane) {
     const rounds = settled(shown, trace);
     const why = explain(rounds, trace.header, this.#config.mostGamma);
-    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
+    if (!this.#why.isConnected) {
+      this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
+    }
     showWhy(this.#why, why, trace);
     const race = this.#session.trace;
     if (race) this.#charts.show(race, lane);
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
-    for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
+    for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) {
+      find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
+    }
     this.#whatIf.show(why, trace.header.settings);
   }
 }
 
 /** What opens the last two runs side by side. */
-const comparing = () => element("button", "sv-quiet is-framed", "Compare the last two runs", { dataset: { compare: "" } });
+const comparing = () =>
+  element("button", "sv-quiet is-framed", "Compare the last two runs", { dataset: { compare: "" } });
 
 /** The figures by their letters. */
-const greek = () => element("dl", "sv-greek", ...GREEK.map(([metric, letter, words]) => element("div", "",
-  element("dt", "", letter), element("dd", "", "–", { dataset: { metric } }), element("small", "", words))));
+function greek() {
+  const figures = GREEK.map(([metric, letter, words]) => {
+    const value = element("dd", "", "–", { dataset: { metric } });
+    return element("div", "", element("dt", "", letter), value, element("small", "", words));
+  });
+  return element("dl", "sv-greek", ...figures);
+}

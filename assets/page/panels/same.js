@@ -8,10 +8,11 @@ import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part
 const AFTER = 14; // tokens of each lane that are shown from there on
-const GREEDY = "Greedy, exactness can be read off: a draft is accepted only if it is the target’s own first choice. "
-  + "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little differently "
-  + "from a pass over one, and a near-tie may fall the other way.";
-const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, in either lane?";
+const GREEDY = "Greedy, exactness can be read off: a draft is accepted only if it is the target’s own first "
+  + "choice. In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little "
+  + "differently from a pass over one, and a near-tie may fall the other way.";
+const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, "
+  + "in either lane?";
 
 /**
  * Fill `body` for a greedy run: what both lanes share, and where they part.
@@ -47,9 +48,11 @@ export function showGreedy(body, rounds, trace, check) {
  * @param {Token[]} tokens
  * @param {boolean} isCut whether more stands before them
  */
-const flow = (name, tokens, isCut, isApart = false) => element("div", `sv-flow${isApart ? " is-apart" : ""}`,
-  element("small", "", name),
-  element("p", "", isCut ? "… " : "", ...tokens.map((token) => element("span", "", token.text.replaceAll("\n", "¶")))));
+function flow(name, tokens, isCut, isApart = false) {
+  const words = tokens.map(({ text }) => element("span", "", text.replaceAll("\n", "¶")));
+  const className = `sv-flow${isApart ? " is-apart" : ""}`;
+  return element("div", className, element("small", "", name), element("p", "", isCut ? "… " : "", ...words));
+}
 
 /**
  * How far apart the target's first two choices were, in nats; null if only one is known.
@@ -64,9 +67,11 @@ export function margin(token) {
 function nearTie(where, token) {
   const apart = margin(token);
   if (apart === null) return "";
-  const [first, second] = token.top_p ?? [];
-  return `${where} the target’s first two choices were “${visible(first.text)}” with ${chance(first.probability)
-  } and “${visible(second.text)}” with ${chance(second.probability)}, ${fixed(apart, 3)} nats apart.`;
+  const choice = (/** @type {Choice} */ { text, probability }) =>
+    `“${visible(text)}” with ${chance(probability)}`;
+  const [first, second] = (token.top_p ?? []).slice(0, 2).map(choice);
+  const nats = fixed(apart, 3);
+  return `${where} the target’s first two choices were ${first} and ${second}, ${nats} nats apart.`;
 }
 
 /** @param {Token[]} tokens */
@@ -84,8 +89,8 @@ function closestCall(tokens) {
  */
 export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
-  const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ as two `
-    + "throws of one die do.";
+  const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ `
+    + "as two throws of one die do.";
   const { exact, law: said } = verdictKind(ruleOf(trace.header.settings));
   const law = element("p", exact ? "" : "sv-inexact", said);
   body.replaceChildren(element("p", "sv-lead", lead), law, element("p", "", ONE_RUN), experiment);
@@ -97,26 +102,39 @@ export function showSampled(body, trace, experiment) {
  */
 export function resultOf(result, draws) {
   const { cells, length, tokens, shortened } = result;
-  const most = Math.max(1, ...cells.flatMap(({ text, ours, theirs }) => (text === null ? [] : [ours, theirs])));
-  const key = [["ours", "with drafts"], ["theirs", "target alone"]].map(([lane, name]) => element("span", "", element("i", lane), name));
+  const named = cells.filter(({ text }) => text !== null);
+  const most = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
   const what = length === 1 ? "the first token" : `the first ${length} tokens`;
   const from = shortened ? ` after the last ${tokens} tokens of the prompt` : " after the prompt";
-  return element("div", "sv-result", element("p", "sv-pairs-key", ...key),
+  return element(
+    "div",
+    "sv-result",
+    element("p", "sv-pairs-key", keyOf("ours", "with drafts"), keyOf("theirs", "target alone")),
     element("ol", "sv-pairs", ...cells.map((cell) => cellRow(cell, most))),
-    element("p", "", `${draws} draws in each lane of ${what}${from}.`), element("p", "sv-lead", reading(result)));
+    element("p", "", `${draws} draws in each lane of ${what}${from}.`),
+    element("p", "sv-lead", reading(result)),
+  );
 }
+
+/** @type {(lane: string, name: string) => HTMLSpanElement} */
+const keyOf = (lane, name) => element("span", "", element("i", lane), name);
 
 /**
  * @param {ExperimentResult["cells"][number]} cell
  * @param {number} most draws of a named cell in one lane
  */
 function cellRow({ text, ours, theirs }, most) {
-  const bar = (/** @type {string} */ lane, /** @type {number} */ count) => element("span", "",
-    element("i", lane, { style: { width: `${(100 * count) / most}%` } }), element("small", "", String(count)));
-  // The rest may hold most draws: on the same scale it would make the named ones tiny.
-  const bars = text === null ? [element("small", "", `${ours} and ${theirs}`)] : [bar("ours", ours), bar("theirs", theirs)];
-  return element("li", text === null ? "is-rest" : "",
-    element("b", "", text === null ? "all others" : visible(text)), element("span", "sv-pair", ...bars));
+  if (text === null) {
+    // The rest may hold most draws: on the same scale it would make the named ones tiny.
+    const counts = element("small", "", `${ours} and ${theirs}`);
+    return element("li", "is-rest", element("b", "", "all others"), element("span", "sv-pair", counts));
+  }
+  const bar = (/** @type {string} */ lane, /** @type {number} */ count) => {
+    const length = element("i", lane, { style: { width: `${(100 * count) / most}%` } });
+    return element("span", "", length, element("small", "", String(count)));
+  };
+  const bars = element("span", "sv-pair", bar("ours", ours), bar("theirs", theirs));
+  return element("li", "", element("b", "", visible(text)), bars);
 }
 
 /**
@@ -130,10 +148,12 @@ export function reading({ statistic, degrees, p_value: p }) {
   }
   const value = p < 0.001 ? "below 0.001" : fixed(p, 3);
   const said = `χ² = ${fixed(statistic, 1)} with ${degrees} degrees of freedom, p = ${value}. `
-    + `Two samples of one and the same distribution differ this much or more in ${chance(p)} of such experiments`;
+    + `Two samples of one and the same distribution differ this much or more in ${chance(p)} of such `
+    + "experiments";
   if (p >= 0.05) return `${said}: nothing here speaks against exactness.`;
   if (p >= 0.001) {
-    return `${said}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something is wrong.`;
+    return `${said}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something `
+      + "is wrong.";
   }
   return `${said}: hardly by chance. The lanes do not draw from one distribution.`;
 }

@@ -6,8 +6,8 @@ import { adapts } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
 const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target "
-  + "alone, with verdicts that do not depend on each other. Judging costs one pass for no guess and what it cost "
-  + "here for as many as here, in a straight line.";
+  + "alone, with verdicts that do not depend on each other. Judging costs one pass for no guess and what it "
+  + "cost here for as many as here, in a straight line.";
 
 /** @typedef {"alpha" | "step"} Name */
 /** @type {[Name, string, number][]} name, label, most */

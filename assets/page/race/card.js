@@ -84,7 +84,9 @@ export class Card {
     const lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
     if (!article || !round) return;
-    const place = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)].indexOf(node); // a round may stand in two blocks
+    // A round may stand in two blocks.
+    const tokens = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)];
+    const place = tokens.indexOf(node);
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
     const settings = trace?.header.lanes[round.lane] ?? trace?.header.settings;
@@ -101,7 +103,8 @@ export class Card {
 
   /** Focus brings its token into view by scrolling: the card stays with it. */
   #move() {
-    if (this.#anchor && (this.#isPinned || this.#anchor.matches(":focus-visible"))) this.#putBeside(this.#anchor);
+    const anchor = this.#anchor;
+    if (anchor && (this.#isPinned || anchor.matches(":focus-visible"))) this.#putBeside(anchor);
     else this.close();
   }
 
@@ -134,17 +137,22 @@ function content(at, isPending, rule) {
   const judged = tokensOf(round)[place];
   const token = isPending ? asGuess(judged) : judged;
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
-  const title = titleOf(token, round, visible(token.text), isSpecial(token.text) ? `${where}, id ${token.id}` : where);
+  const id = isSpecial(token.text) ? `, id ${token.id}` : "";
   /** @type {HTMLElement[]} */
   const parts = [
-    title, element("p", "sv-card-reason", reasonBy(rule, token, at)), ...goneOn(at),
-    two(token), numbers(token, rule), lists(token, rule),
+    titleOf(token, round, visible(token.text), `${where}${id}`),
+    element("p", "sv-card-reason", reasonBy(rule, token, at)),
+    ...goneOn(at),
+    two(token),
+    numbers(token, rule),
+    lists(token, rule),
   ];
   const { exact, warning } = verdictKind(rule);
   if (!exact) parts.push(element("p", "sv-inexact", warning));
-  if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
-  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
-  if (betaOf(token) !== null) parts.push(element("small", "sv-card-note", TERMS.beta));
+  const note = (/** @type {string} */ text) => element("small", "sv-card-note", text);
+  if (isGreedy(token)) parts.push(note(GREEDY));
+  else if (token.p !== undefined) parts.push(note(isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
+  if (betaOf(token) !== null) parts.push(note(TERMS.beta));
   return parts;
 }
 
@@ -161,17 +169,28 @@ function goneOn({ round, place }) {
 function watchedContent(at) {
   const { round, place } = at;
   const token = tokensOf(round)[place];
-  const where = round.lane === "baseline" ? `step ${round.index + 1}`
-    : token.outcome === "untold" ? `end of step ${round.index + 1}` : standing(token, round, place);
-  return [titleOf(token, round, isUnseen(token) ? "?" : visible(token.text), where),
-    element("p", "sv-card-reason", watchedReason(token, at))];
+  const word = isUnseen(token) ? "?" : visible(token.text);
+  return [
+    titleOf(token, round, word, watchedStanding(token, round, place)),
+    element("p", "sv-card-reason", watchedReason(token, at)),
+  ];
+}
+
+/** Where a token of a watched server stands. @type {(token: Token, round: Round, place: number) => string} */
+function watchedStanding(token, round, place) {
+  if (round.lane === "baseline") return `step ${round.index + 1}`;
+  if (token.outcome === "untold") return `end of step ${round.index + 1}`;
+  return standing(token, round, place);
 }
 
 /**
  * @type {(token: ShownToken, round: Round, word: string, where: string) => HTMLParagraphElement}
  */
-const titleOf = (token, round, word, where) => element("p", "sv-card-title",
-  element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`, element("span", "w", word)), element("small", "", where));
+function titleOf(token, round, word, where) {
+  const marks = `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`;
+  const marked = element("b", marks, element("span", "w", word));
+  return element("p", "sv-card-title", marked, element("small", "", where));
+}
 
 /**
  * What a token is and where it stands: a corrected one stands in the place of the rejected one.
@@ -195,7 +214,9 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
 
 // What is known of a draft before the target has judged it.
 /** @type {(token: Token) => ShownToken} */
-const asGuess = ({ id, text, q, soft_q, top_q, seen }) => ({ id, text, q, soft_q, top_q, seen, outcome: "pending" });
+function asGuess({ id, text, q, soft_q, top_q, seen }) {
+  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
+}
 
 /** How likely the token was for both models, in two bars. @param {ShownToken} token */
 function two(token) {
@@ -207,13 +228,18 @@ function two(token) {
 
 /** @type {(token: ShownToken, rule: string) => HTMLDListElement} */
 function numbers(token, rule) {
+  const isByRatio = rule === "token" && token.p != null && token.outcome !== "corrected";
   /** @type {[string, number | null | undefined][]} */
   const rows = [
-    ["target p", token.p], ["draft q", token.q],
-    ["min(1, p/q)", rule !== "token" || token.p == null || token.outcome === "corrected" ? null : keep(token)],
-    ["weight", token.weight], ["threshold", token.threshold],
-    ["draw u", isGreedy(token) ? null : token.u], ["β", betaOf(token)],
-    ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
+    ["target p", token.p],
+    ["draft q", token.q],
+    ["min(1, p/q)", isByRatio ? keep(token) : null],
+    ["weight", token.weight],
+    ["threshold", token.threshold],
+    ["draw u", isGreedy(token) ? null : token.u],
+    ["β", betaOf(token)],
+    ["target, T = 1", token.soft_p],
+    ["draft, T = 1", token.soft_q],
   ];
   return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>
     (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", number(value)))])));
@@ -224,18 +250,28 @@ function numbers(token, rule) {
 function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
-    ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
+    ["draft q", token.top_q, token.soft_q ?? token.q],
+    ["target p", token.top_p, token.soft_p ?? token.p],
     [verdictKind(rule).left || "left", token.top_residual, undefined],
   ];
   return element("div", "sv-card-lists", ...named.flatMap(([name, choices, own]) => {
     if (!choices?.length) return [];
     const isListed = own == null || choices.some((choice) => choice.id === token.id);
     const shown = isListed ? choices : [...choices, { id: token.id, text: token.text, probability: own }];
-    return [element("div", "", element("small", "", name), element("ol", name === "draft q" ? "is-draft" : "is-target",
-      ...shown.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""))))];
+    const bars = shown.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""));
+    const list = element("ol", name === "draft q" ? "is-draft" : "is-target", ...bars);
+    return [element("div", "", element("small", "", name), list)];
   }));
 }
 
 /** @type {(choice: Pick<Choice, "text" | "probability">, className: string) => HTMLLIElement} */
-const bar = ({ text, probability }, className) => element("li", className, element("span", "sv-card-word", visible(text)),
-  element("span", "sv-card-track", element("i", "", { style: { width: `${100 * probability}%` } })), element("span", "", chance(probability)));
+function bar({ text, probability }, className) {
+  const filled = element("i", "", { style: { width: `${100 * probability}%` } });
+  return element(
+    "li",
+    className,
+    element("span", "sv-card-word", visible(text)),
+    element("span", "sv-card-track", filled),
+    element("span", "", chance(probability)),
+  );
+}

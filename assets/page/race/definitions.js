@@ -69,7 +69,10 @@ export class Definitions {
     this.#putBeside(caption);
   }
 
-  /** Above its caption, so that it hides no figure and no finger hides it; below it where there is no room. @param {HTMLElement} caption */
+  /**
+   * Above its caption, so that it hides no figure and no finger hides it; below it where there is no room.
+   * @param {HTMLElement} caption
+   */
   #putBeside(caption) {
     const { left, top, bottom } = caption.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.#sentence;

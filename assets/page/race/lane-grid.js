@@ -9,13 +9,20 @@ import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
 
-/** A lane's figures, and whether it is the fastest. @typedef {{ metrics: Metrics, isBest: boolean }} Standing */
+/**
+ * A lane's figures, and whether it is the fastest.
+ * @typedef {{ metrics: Metrics, isBest: boolean }} Standing
+ */
 
-const PHASES = [["Guess", "one token after the other"], ["Check", "one pass of the target sees all of them"],
-  ["Verdict", "accepted up to the first that fails"]];
+const PHASES = [
+  ["Guess", "one token after the other"],
+  ["Check", "one pass of the target sees all of them"],
+  ["Verdict", "accepted up to the first that fails"],
+];
 const KEYS = 8; // colours and dashes of lanes with drafts
 const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the target judges all of them.";
-const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: one pass, one token.";
+const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: "
+  + "one pass, one token.";
 
 export class LaneGrid {
   lanes = /** @type {Lane[]} */ ([]);
@@ -78,7 +85,8 @@ export class LaneGrid {
       const { speedup } = standing.metrics;
       ratio.textContent = speedup === null ? "" : `${speedup.toFixed(2)}×`;
       ratio.classList.toggle("is-best", standing.isBest);
-      ratio.setAttribute("title", standing.isBest ? "The fastest lane" : "Times the speed of the target alone");
+      const title = standing.isBest ? "The fastest lane" : "Times the speed of the target alone";
+      ratio.setAttribute("title", title);
     }
   }
 
@@ -92,17 +100,30 @@ export class LaneGrid {
     const isAlone = name === ALONE;
     const isNamed = !isAlone && name !== OURS;
     const id = `sv-name-${place}`;
-    const title = element("h2", "", { id }, isNamed ? this.#nameButton(name, drafted)
-      : isAlone ? defined("target", "Target alone") : defined("draft", "With drafts"));
-    const note = warning ? element("em", "sv-inexact", text, { title: warning })
+    const title = element("h2", "", { id }, this.#nameOf(name, drafted));
+    const ratio = isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [];
+    const note = warning
+      ? element("em", "sv-inexact", text, { title: warning })
       : element("small", "", text, { title: text, dataset: { guesser: name } });
-    return element("article", "", {
-      "aria-labelledby": id, dataset: { lane: name, key: isAlone ? "alone" : drafted.indexOf(name) % KEYS },
-    }, element("header", "", title, ...isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [], note,
-      element("span", "sv-value", { dataset: { rate: name } })),
-    element("div", "sv-bar", { dataset: { bar: name } }, element("i"), element("u", "", { hidden: true })),
-    element("div", "sv-stream", { role: "group", "aria-label": `Tokens ${isAlone ? "of the " : ""}${labelOf(name)}` },
-      element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS)), footOf(name));
+    const rate = element("span", "sv-value", { dataset: { rate: name } });
+    const label = isAlone ? `Tokens of the ${labelOf(name)}` : `Tokens ${labelOf(name)}`;
+    const idle = element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS);
+    const key = isAlone ? "alone" : drafted.indexOf(name) % KEYS;
+    return element(
+      "article",
+      "",
+      { "aria-labelledby": id, dataset: { lane: name, key } },
+      element("header", "", title, ...ratio, note, rate),
+      element("div", "sv-bar", { dataset: { bar: name } }, element("i"), element("u", "", { hidden: true })),
+      element("div", "sv-stream", { role: "group", "aria-label": label }, idle),
+      footOf(name),
+    );
+  }
+
+  /** @type {(name: LaneName, drafted: LaneName[]) => HTMLElement} */
+  #nameOf(name, drafted) {
+    if (name === ALONE) return defined("target", "Target alone");
+    return name === OURS ? defined("draft", "With drafts") : this.#nameButton(name, drafted);
   }
 
   /** @type {(name: LaneName, drafted: LaneName[]) => HTMLButtonElement} */
@@ -116,9 +137,13 @@ export class LaneGrid {
 function footOf(name) {
   const sums = defined("pass", { dataset: { sums: name, define: "pass" } });
   if (name === ALONE) return element("footer", "sv-foot", sums);
-  return element("footer", "sv-foot", sums,
-    element("ol", "sv-phases", ...PHASES.map(([phase, words]) => element("li", `is-${phase.toLowerCase()}`, phase, element("small", "", words)))),
-    element("button", "sv-link", "Step by step", { dataset: { explain: name }, title: "This round in numbers, step by step (E)" }));
+  const phases = PHASES.map(([phase, words]) =>
+    element("li", `is-${phase.toLowerCase()}`, phase, element("small", "", words)));
+  const slowly = element("button", "sv-link", "Step by step", {
+    dataset: { explain: name },
+    title: "This round in numbers, step by step (E)",
+  });
+  return element("footer", "sv-foot", sums, element("ol", "sv-phases", ...phases), slowly);
 }
 
 /**

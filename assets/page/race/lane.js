@@ -99,7 +99,9 @@ export class Lane {
     const last = this.#drawn[this.#drawn.length - 1];
     const block = this.#rows.lastBlock;
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
-    while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
+    while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) {
+      this.#takeBack();
+    }
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
     if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     if (block.nextElementSibling) {
@@ -126,12 +128,24 @@ export class Lane {
     const { length } = guesses;
     if (!length) return;
     this.#text.append(beam);
-    const places = guesses.map((node) => ({ x: node.offsetLeft + node.offsetWidth / 2, y: node.offsetTop + node.offsetHeight / 2 }));
-    const [first, last] = [places[0], places[length - 1]];
-    const way = [{ x: first.x - 60, y: first.y, shown: 0 }, ...places.map((place) => ({ ...place, shown: 1 })), { x: last.x + 60, y: last.y, shown: 0 }];
-    const frames = way.map(({ x, y, shown }) => ({ transform: `translate(${x}px, ${y}px) translate(-50%, -50%)`, opacity: shown }));
+    const places = guesses.map((node) => ({
+      x: node.offsetLeft + node.offsetWidth / 2,
+      y: node.offsetTop + node.offsetHeight / 2,
+    }));
+    const first = places[0];
+    const last = places[length - 1];
+    const frame = (/** @type {Point} */ { x, y }, opacity = 1) =>
+      ({ transform: `translate(${x}px, ${y}px) translate(-50%, -50%)`, opacity });
+    const frames = [
+      frame({ x: first.x - 60, y: first.y }, 0),
+      ...places.map((place) => frame(place)),
+      frame({ x: last.x + 60, y: last.y }, 0),
+    ];
     beam.animate(frames, { duration: lasts }).finished.catch(() => {}).then(() => beam.remove());
-    guesses.forEach((node, i) => node.style.setProperty("--lit-after", `${((i + 0.5) / (length + 1)) * lasts}ms`));
+    guesses.forEach((node, i) => {
+      const after = ((i + 0.5) / (length + 1)) * lasts;
+      node.style.setProperty("--lit-after", `${after}ms`);
+    });
   }
 
   /**
@@ -141,7 +155,8 @@ export class Lane {
    * @param {PlayEvent | null} [part]
    */
   #goOn(last, done, part) {
-    const tokens = done === last.round ? tokensOf(done) : part?.round === last.round ? tokensSoFar(part) : null;
+    const soFar = part?.round === last.round ? tokensSoFar(part) : null;
+    const tokens = done === last.round ? tokensOf(done) : soFar;
     if (!tokens || tokens.length < last.tokens.length) {
       this.#takeBack();
       return;

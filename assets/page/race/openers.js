@@ -32,7 +32,9 @@ export class Openers {
   show(...shown) {
     const [rounds, trace] = shown;
     this.#shown = shown;
-    for (const button of this.#buttons) button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
+    for (const button of this.#buttons) {
+      button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
+    }
     this.#panels?.show(...shown);
   }
 
@@ -46,10 +48,15 @@ export class Openers {
 
   /** @param {string | null} open */
   #mark(open) {
-    const closed = open === null ? this.#buttons.find((button) => button.dataset.panelOpen === this.#open) : null;
+    const opener = this.#buttons.find((button) => button.dataset.panelOpen === this.#open);
     this.#open = open;
-    for (const button of this.#buttons) button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
-    if (closed && (document.activeElement === document.body || document.activeElement?.closest(".sv-drawer"))) closed.focus();
+    for (const button of this.#buttons) {
+      button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
+    }
+    if (open !== null) return;
+    // What had the focus is gone, or goes with the drawer.
+    const focused = document.activeElement;
+    if (focused === document.body || focused?.closest(".sv-drawer")) opener?.focus();
   }
 }
 

@@ -22,7 +22,8 @@ export class ReadingMode {
   constructor(page) {
     this.#page = page;
     const buttons = MODES.map(({ mode, title }) => element("button", "", mode, { title, dataset: { mode } }));
-    this.node = element("span", "sv-mode", { role: "group", "aria-label": "What the lanes show" }, ...buttons);
+    const group = { role: "group", "aria-label": "What the lanes show" };
+    this.node = element("span", "sv-mode", group, ...buttons);
     this.node.addEventListener("click", (event) => {
       const mode = closest(event, "[data-mode]")?.dataset.mode;
       if (mode) this.#choose(mode === "text" ? "text" : "marks");

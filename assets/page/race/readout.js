@@ -1,7 +1,9 @@
 // Headline, verdict, figures, lanes' heads, legend: all that is said about the shown rounds.
 
 import { find } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import {
+  ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, twoOf, twoRounds,
+} from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
 import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { changes, headlineOf, settled } from "specviz/words/verdict.js";
@@ -62,7 +64,9 @@ export class Readout {
    */
   #showLegend(counts, own) {
     const shown = { untold: 0, ...counts, bonus: counts.bonus - own, own };
-    for (const [outcome, count] of Object.entries(shown)) this.#set(`[data-count="${outcome}"]`, String(count));
+    for (const [outcome, count] of Object.entries(shown)) {
+      this.#set(`[data-count="${outcome}"]`, String(count));
+    }
     this.#node("[data-untold]").hidden = !counts.untold;
   }
 
@@ -87,7 +91,8 @@ export class Readout {
       if (!metrics) continue;
       const guesses = name === ALONE || metrics.counts.untold ? null : metrics.drafted;
       const passes = rounds.reduce((count, { lane }) => count + Number(lane === name), 0);
-      this.#set(`[data-sums="${CSS.escape(name)}"]`, `${plural(passes, "pass")}: ${written(metrics.tokens[name], guesses, reasons[name])}`);
+      const sums = written(metrics.tokens[name], guesses, reasons[name]);
+      this.#set(`[data-sums="${CSS.escape(name)}"]`, `${plural(passes, "pass")}: ${sums}`);
       this.#showBar(name, { rounds, trace, metrics }, longest);
     }
   }
@@ -135,7 +140,8 @@ export class Readout {
 /** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
-  if ((name === ALONE && isSeveral(trace.header)) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
+  // There is no other lane, or several could be meant.
+  if ((name === ALONE && isSeveral(trace.header)) || !hasBaseline(trace.header)) {
     mark.hidden = true;
     return;
   }
@@ -162,7 +168,8 @@ function samenessOf(all, race, chosen) {
   }
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
   if (!parted.length) return `Every lane: ${said}`;
-  return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;
+  if (parted.every((lane) => lane === chosen)) return `${chosen}: ${said}`;
+  return `${chosen}: ${said} Other text than the baseline: ${parted.join("; ")}.`;
 }
 
 /** @type {(name: LaneName, measured: Measured) => boolean} */

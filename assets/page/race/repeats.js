@@ -33,8 +33,9 @@ export class Repeats {
   /** A run can be repeated if its ratio is in doubt and the controls would give the same. */
   offer() {
     const { root, session, config } = this.#page;
-    this.#button.hidden = !config.served || !root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
-      || session.differences.size > 0;
+    const isDoubted = root.hasAttribute("data-doubted") && session.trace?.end;
+    const isFree = config.served && !session.busy && !this.isUnderWay;
+    this.#button.hidden = !isDoubted || !isFree || session.differences.size > 0;
   }
 
   /** Another run is shown: a series goes on with its own only. */
@@ -68,8 +69,9 @@ export class Repeats {
 
   #next() {
     const done = this.#ratios ?? [];
-    const so = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and ")).join(", ");
-    this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
+    const each = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and "));
+    const soFar = done.length ? `; so far ${each.join(", ")}` : "";
+    this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${soFar}.`;
     setTimeout(() => { if (this.isUnderWay) this.#page.shell.run(); }, BETWEEN);
   }
 }
@@ -84,7 +86,10 @@ function ratiosOf({ header, rounds }) {
 
 /** What several runs say, lane by lane. @param {Map<LaneName, number | null>[]} runs */
 function summaries(runs) {
-  const lanes = [...runs[0].keys()].map((lane) => ({ lane, ratios: runs.map((ratios) => ratios.get(lane) ?? null) }));
+  const lanes = [...runs[0].keys()].map((lane) => {
+    const ratios = runs.map((run) => run.get(lane) ?? null);
+    return { lane, ratios };
+  });
   if (lanes.length === 1) return summary(lanes[0].ratios);
   const said = lanes.map(({ lane, ratios }) => {
     const { possible, lost } = fairOf(ratios);
@@ -111,6 +116,8 @@ export function summary(ratios) {
   const without = lost && ` Without ${lost} that gave no fair ratio.`;
   if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
   const spread = spreadOf(possible);
-  return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `
-    + `all ${fixed(Math.min(...possible), 2)} to ${fixed(Math.max(...possible), 2)}.${without}`;
+  const count = plural(possible.length, "run");
+  const all = range({ low: Math.min(...possible), high: Math.max(...possible) });
+  return `${count} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `
+    + `all ${all}.${without}`;
 }

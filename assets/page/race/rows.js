@@ -149,7 +149,9 @@ function setHang(row) {
   if (!row.dataset.block) return;
   const kept = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
   const blanks = kept.map(({ textContent }) => textContent ?? "").join("").match(/^[ \t]+/)?.[0] ?? "";
-  const columns = [...blanks].reduce((column, blank) => column + (blank === "\t" ? TAB - (column % TAB) : 1), 0);
+  const after = (/** @type {number} */ column, /** @type {string} */ blank) =>
+    column + (blank === "\t" ? TAB - (column % TAB) : 1);
+  const columns = [...blanks].reduce(after, 0);
   const further = blanks.includes("\t") ? TAB : FURTHER; // tabs reach to multiples of what a line hangs by
   if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MOST_HANG)));
   else row.removeAttribute("style");

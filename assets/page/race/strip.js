@@ -8,8 +8,8 @@ import { describe } from "specviz/words/description.js";
 import { TERMS } from "specviz/words/terms.js";
 import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
-const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
-  + "this run.";
+const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to "
+  + "those of this run.";
 
 export class Strip {
   #page;
@@ -17,7 +17,11 @@ export class Strip {
   #differs;
   #badge;
   #asked;
-  #twoRuns = element("button", "sv-link sv-two-runs", "Compare runs", { type: "button", hidden: true, dataset: { compare: "" } });
+  #twoRuns = element("button", "sv-link sv-two-runs", "Compare runs", {
+    type: "button",
+    hidden: true,
+    dataset: { compare: "" },
+  });
 
   /** @param {PageParts} page */
   constructor(page) {
@@ -42,10 +46,15 @@ export class Strip {
     this.#run.replaceChildren(...items.map(itemNode));
     this.#page.root.querySelector(".sv-template")?.remove();
     // The text that the models read: the question within the target's chat template.
-    const template = element("details", "sv-template", element("summary", "", "template"), element("pre", "", header.prompt));
+    const summary = element("summary", "", "template");
+    const template = element("details", "sv-template", summary, element("pre", "", header.prompt));
     if (header.question != null) this.#run.after(template);
     const { machine, made } = provenance(header);
-    this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", element("span", "sv-dot", " · "), `${machine}${made}`));
+    const dot = element("span", "sv-dot", " · ");
+    this.#badge.replaceChildren(
+      element("span", "sv-pill", origin),
+      element("span", "sv-machine", dot, `${machine}${made}`),
+    );
     this.#run.title = [question, ...items].map(({ text }) => text).concat(machine).join(" · ");
     this.#badge.hidden = false;
     this.#badge.title = madeWith(header, origin);
@@ -75,7 +84,10 @@ export class Strip {
   }
 }
 
-/** One thing that the run is; a word of the field says what it means. @param {import("specviz/words/description.js").Item} item */
+/**
+ * One thing that the run is; a word of the field says what it means.
+ * @param {import("specviz/words/description.js").Item} item
+ */
 function itemNode({ name, text, title, isInexact }) {
   const content = name in TERMS ? defined(name, text) : text;
   const node = element("span", isInexact ? "sv-inexact" : "", content, { dataset: { item: name } });

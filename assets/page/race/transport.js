@@ -49,12 +49,14 @@ export class Transport {
     const { events, position, playing, following, live, speed } = this.#timeline;
     const isRunning = playing || (live && following);
     const isAtEnd = position === events.length && !live;
+    const share = String(position / Math.max(1, events.length));
     for (const control of this.#needEvents) control.disabled = !events.length;
     play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
-    play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : isAtEnd ? AGAIN : PLAY);
+    const sign = isAtEnd ? AGAIN : PLAY;
+    play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : sign);
     scrub.max = String(events.length);
     scrub.value = String(position);
-    for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", String(position / Math.max(1, events.length)));
+    for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", share);
     this.#nodes.speed.value = String(speed);
     follow.hidden = !live || following;
     pace.textContent = `played at ${speed}×`;
@@ -85,12 +87,15 @@ export class Transport {
     const { events } = this.#timeline;
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
-    const least = this.#timeline.live ? events.length / MOST_BARS : 1; // a live run has more in each frame than can be seen
-    if (!this.#bars || !width || (before === trace && events.length - count < least && old === width)) return;
+    // A live run has more in each frame than can be seen.
+    const least = this.#timeline.live ? events.length / MOST_BARS : 1;
+    const isDrawn = before === trace && events.length - count < least && old === width;
+    if (!this.#bars || !width || isDrawn) return;
     this.#drawn = { trace, count: events.length, width };
     const [name] = draftedLanes(trace.header);
     const most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
-    const x = (/** @type {number} */ place) => THUMB + (place / Math.max(1, events.length)) * (width - 2 * THUMB);
+    const length = Math.max(1, events.length);
+    const x = (/** @type {number} */ place) => THUMB + (place / length) * (width - 2 * THUMB);
     let path = "";
     let begun = -1;
     events.forEach(({ round, done }, place) => {
@@ -103,6 +108,7 @@ export class Transport {
       path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
       begun = -1;
     });
-    this.#bars.replaceChildren(...["is-all", "is-done"].map((kind) => shape("path", { class: kind, d: path })));
+    const paths = ["is-all", "is-done"].map((kind) => shape("path", { class: kind, d: path }));
+    this.#bars.replaceChildren(...paths);
   }
 }

@@ -28,7 +28,9 @@ export class Loading {
     }
     notice.setBackground("");
     if (state?.error) notice.show(state.error, true);
-    else if (state && wasTold && !this.#page.session.busy) notice.mention(`${state.title} is ready: press Run.`);
+    else if (state && wasTold && !this.#page.session.busy) {
+      notice.mention(`${state.title} is ready: press Run.`);
+    }
   }
 
   /** What the server says of it; null where there is none, or no answer. */

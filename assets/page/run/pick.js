@@ -12,8 +12,9 @@ const isOwn = ({ origin }) => origin.startsWith("LIVE") || origin.includes(FROM_
 
 /** The runs that are worth keeping, in their order. @param {Run[]} runs */
 export function newest(runs) {
-  const kept = new Set([isOwn, (/** @type {Run} */ run) => !isOwn(run)].flatMap((is) => runs.filter(is).slice(-KEPT)));
-  return runs.filter((run) => kept.has(run));
+  const own = runs.filter(isOwn).slice(-KEPT);
+  const others = runs.filter((run) => !isOwn(run)).slice(-KEPT);
+  return runs.filter((run) => own.includes(run) || others.includes(run));
 }
 
 /**

@@ -13,7 +13,8 @@ export class Recordings {
 
   /** @param {Record<string, string>} urls by name */
   constructor(urls) {
-    this.#fetched = Object.fromEntries(Object.entries(urls).map(([name, url]) => [name, once(() => fetched(url))]));
+    const entries = Object.entries(urls).map(([name, url]) => [name, once(() => fetched(url))]);
+    this.#fetched = Object.fromEntries(entries);
   }
 
   /** @param {string} name */

@@ -7,7 +7,11 @@ const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it
 
 // Tokens are sent with empty fields: back to the schema.
 /** @type {(wire: WireRound) => Round} */
-const rebuilt = (wire) => asRound({ ...wire, drafted: wire.drafted.map(compact), last: wire.last && compact(wire.last) });
+const rebuilt = (wire) => asRound({
+  ...wire,
+  drafted: wire.drafted.map(compact),
+  last: wire.last && compact(wire.last),
+});
 
 /** @type {(token: WireToken) => Token} */
 function compact(token) {
@@ -107,7 +111,13 @@ export class Store {
   #apply(delta) {
     if (delta.status) this.#on.status(delta.status);
     if (delta.header) {
-      this.#live = this.trace = { schema: this.#schema, header: asHeader(delta.header), rounds: [], end: null };
+      this.#live = {
+        schema: this.#schema,
+        header: asHeader(delta.header),
+        rounds: [],
+        end: null,
+      };
+      this.trace = this.#live;
       this.#on.header(this.#live);
     }
     if (delta.rounds) this.#add(delta.rounds.map(rebuilt));

@@ -3,13 +3,28 @@
 // clock, so the other lanes go on meanwhile; the verdict costs no time there, so the clock stands.
 
 /** In ms of the viewer's time; the style sheet moves the tokens in as much. */
-export const MOTION = { stagger: 190, appear: 260, look: 260, sweep: 1050, settle: 230, drop: 380, land: 360, rest: 900 };
+export const MOTION = {
+  stagger: 190,
+  appear: 260,
+  look: 260,
+  sweep: 1050,
+  settle: 230,
+  drop: 380,
+  land: 360,
+  rest: 900,
+};
 
 /** @typedef {"guess" | "check" | "verdict"} Phase */
 
 /**
- * A moment of the story: the race's clock, what is there, and whether the round is over.
- * @typedef {{ time: number, seen: number, judged: number, phase: Phase, isDone: boolean, isOver: boolean }} Moment
+ * A moment of the story.
+ * @typedef {object} Moment
+ * @property {number} time  on the race's clock
+ * @property {number} seen  guesses that are there
+ * @property {number} judged  guesses that have their verdict
+ * @property {Phase} phase
+ * @property {boolean} isDone  all of the round is there
+ * @property {boolean} isOver  and has been seen for a while
  */
 
 /**
@@ -17,7 +32,9 @@ export const MOTION = { stagger: 190, appear: 260, look: 260, sweep: 1050, settl
  * @param {number} ms  into its story
  * @returns {Moment}
  */
-export function momentOf({ drafted, clock, draft_seconds: drafting, verify_seconds: verifying, overhead_seconds: overhead }, ms) {
+export function momentOf(round, ms) {
+  const { drafted, clock } = round;
+  const { draft_seconds: drafting, verify_seconds: verifying, overhead_seconds: overhead } = round;
   const count = drafted.length;
   const judged = drafted.filter(({ outcome }) => outcome !== "ignored").length;
   const guessed = count ? (count - 1) * MOTION.stagger + MOTION.appear : 0;
@@ -26,14 +43,26 @@ export function momentOf({ drafted, clock, draft_seconds: drafting, verify_secon
   const isRefused = judged > 0 && drafted[judged - 1].outcome === "rejected";
   const settled = passed + judged * MOTION.settle + (isRefused ? MOTION.drop : 0);
   const start = clock - drafting - verifying - overhead;
-  const share = (/** @type {number} */ from, /** @type {number} */ lasts) => Math.max(0, Math.min(1, (ms - from) / lasts));
-  const time = ms < looked ? start + drafting * (guessed ? share(0, guessed) : 1) : start + drafting + (verifying + overhead) * share(looked, MOTION.sweep);
+  const share = (/** @type {number} */ from, /** @type {number} */ lasts) =>
+    Math.max(0, Math.min(1, (ms - from) / lasts));
+  /** @returns {Pick<Moment, "time" | "judged" | "phase">} */
+  const now = () => {
+    if (ms < looked) {
+      const time = start + drafting * (guessed ? share(0, guessed) : 1);
+      return { time: Math.min(time, clock), judged: 0, phase: "guess" };
+    }
+    if (ms < passed) {
+      const time = start + drafting + (verifying + overhead) * share(looked, MOTION.sweep);
+      return { time: Math.min(time, clock), judged: 0, phase: "check" };
+    }
+    const verdicts = Math.floor((ms - passed) / MOTION.settle) + 1;
+    return { time: clock, judged: Math.min(judged, verdicts), phase: "verdict" };
+  };
   return {
-    time: ms < passed ? Math.min(time, clock) : clock,
+    ...now(),
     seen: Math.min(count, Math.floor(ms / MOTION.stagger) + 1),
-    judged: ms < passed ? 0 : Math.min(judged, Math.floor((ms - passed) / MOTION.settle) + 1),
-    phase: ms < looked ? "guess" : ms < passed ? "check" : "verdict",
-    isDone: ms >= settled, isOver: ms >= settled + MOTION.land + MOTION.rest,
+    isDone: ms >= settled,
+    isOver: ms >= settled + MOTION.land + MOTION.rest,
   };
 }
 
@@ -45,5 +74,7 @@ export function tellingRound(rounds) {
   const has = (/** @type {Round} */ { drafted }, /** @type {Outcome[]} */ ...outcomes) =>
     outcomes.every((outcome) => drafted.some((token) => token.outcome === outcome));
   const written = rounds.slice(2); // with some text before it
-  return written.find((one) => has(one, "accepted", "rejected", "ignored")) ?? written.find((one) => has(one, "accepted")) ?? rounds[0];
+  return written.find((round) => has(round, "accepted", "rejected", "ignored"))
+    ?? written.find((round) => has(round, "accepted"))
+    ?? rounds[0];
 }

@@ -147,7 +147,9 @@ export class Timeline {
 
   /** From the first token of a lane with drafts on, so that there is something to see at once. */
   begin() {
-    this.#moveTo(this.events.findIndex(({ done, round }) => done && round.lane !== ALONE && round.drafted.length) + 1);
+    const first = this.events.findIndex(({ done, round }) =>
+      done && round.lane !== ALONE && round.drafted.length);
+    this.#moveTo(first + 1);
     this.play();
   }
 

@@ -44,9 +44,16 @@ export class Painting {
    */
   write(text, x, y, { font, colour = "soft", align = "left", most = Infinity }) {
     const { context } = this;
-    Object.assign(context, { font, fillStyle: this.colours[colour], textAlign: align, textBaseline: "alphabetic" });
+    Object.assign(context, {
+      font,
+      fillStyle: this.colours[colour],
+      textAlign: align,
+      textBaseline: "alphabetic",
+    });
     let shown = text;
-    while (shown.length > 1 && context.measureText(shown).width > most) shown = `${shown.replace(/…$/, "").slice(0, -1).trimEnd()}…`;
+    while (shown.length > 1 && context.measureText(shown).width > most) {
+      shown = `${shown.replace(/…$/, "").slice(0, -1).trimEnd()}…`;
+    }
     context.fillText(shown, x, y);
     return context.measureText(shown).width;
   }
@@ -76,5 +83,6 @@ export class Painting {
 
 /** What a run is, but for its prompt, in one line. @param {Header} header */
 export function runLine(header) {
-  return describe(header).filter(({ name }) => name !== "prompt").map(({ text }) => text).join(" · ").replace(" · +", " +");
+  const items = describe(header).filter(({ name }) => name !== "prompt");
+  return items.map(({ text }) => text).join(" · ").replace(" · +", " +");
 }

@@ -19,7 +19,10 @@ export function pictureOf(trace) {
   const sheet = new Painting(WIDTH, HEIGHT);
   paint(sheet, raceOfTwo(trace));
   return new Promise((resolve, reject) => {
-    sheet.canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is empty"))), "image/png");
+    sheet.canvas.toBlob((blob) => {
+      if (blob) resolve(blob);
+      else reject(new Error("the picture is empty"));
+    }, "image/png");
   });
 }
 
@@ -48,9 +51,10 @@ function headline(sheet, trace) {
   const width = sheet.write(shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
     { font: `600 150px ${SANS}`, colour: found?.doubt ? "soft" : "ink" });
   sheet.write("×", EDGE + width, 252, { font: `84px ${SANS}` });
-  const said = isImpossible(found) ? "No fair ratio." : verdict(m, trace, comparison(rounds).differAt, isFinished(trace));
-  sheet.write(said.replace(/^(the speed of the target alone(, per request)?).*$/, "$1"), EDGE, 312,
-    { font: `600 30px ${SANS}`, colour: "ink", most: COLUMN });
+  const { differAt } = comparison(rounds);
+  const sentence = isImpossible(found) ? "No fair ratio." : verdict(m, trace, differAt, isFinished(trace));
+  const beginning = sentence.replace(/^(the speed of the target alone(, per request)?).*$/, "$1");
+  sheet.write(beginning, EDGE, 312, { font: `600 30px ${SANS}`, colour: "ink", most: COLUMN });
   const about = doubt(m, found, true) ? "uncertain" : "";
   const spread = found?.spread && shown !== null ? `parts of the run: ${range(found.spread)}` : "";
   sheet.write([spread, about].filter(Boolean).join(" · "), EDGE, 350, { font: `24px ${SANS}`, most: COLUMN });
@@ -70,7 +74,9 @@ function chart(sheet, lines) {
     sheet.fill("line", left, y(value), right - left, 1.5);
     sheet.write(String(value), left - 12, y(value) + 7, { font, align: "right" });
   }
-  for (const value of ticks(most.x, 4)) sheet.write(String(value), x(value), bottom + 28, { font, align: "center" });
+  for (const value of ticks(most.x, 4)) {
+    sheet.write(String(value), x(value), bottom + 28, { font, align: "center" });
+  }
   sheet.write("tokens against seconds", right, bottom + 54, { font, align: "right" });
   lines.forEach((points, i) => {
     const colour = i ? "soft" : "accepted";
@@ -83,6 +89,7 @@ function chart(sheet, lines) {
     });
     context.stroke();
     context.setLineDash([]);
-    sheet.write(i ? "··· target alone" : "— with drafts", left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
+    const name = i ? "··· target alone" : "— with drafts";
+    sheet.write(name, left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
   });
 }

@@ -26,7 +26,8 @@ const NOT_COPIED = "The browser did not allow the copy: take the link from its a
 const FAILED = "The server could not make this file; try again.";
 const NOT_SENT = "The file did not reach the server; try again.";
 const NOT_PAINTED = "The browser could not paint the picture; try again.";
-const NO_FILM = "This browser cannot record a film of a page: use a current Chromium or Firefox, or take the picture.";
+const NO_FILM = "This browser cannot record a film of a page: use a current Chromium or Firefox, "
+  + "or take the picture.";
 const FILM_FAILED = "The browser could not record the film; try again, or take the picture.";
 
 /** The address tells prompt, pair and settings, or the recording. */
@@ -42,13 +43,18 @@ export class Takeaway {
     const { root, server, config } = this.#page = page;
     this.#menu = find(root, "[data-share]", HTMLDetailsElement);
     this.#list = find(this.#menu, "[data-take-list]");
-    const forms = FORMS.map(({ form, label, type }) => this.#item(label, form, () => this.#takeForm(form, type)));
-    this.#list.append(...server.take_away ? [this.#item(COPY, "link", copyLink)] : [],
-      this.#item("Picture to share (.png)", "picture", () => this.#takePicture()), filmItem(page),
-      ...server.take_away ? forms : []);
+    if (server.take_away) this.#list.append(this.#item(COPY, "link", copyLink));
+    const picture = this.#item("Picture to share (.png)", "picture", () => this.#takePicture());
+    this.#list.append(picture, filmItem(page));
+    if (server.take_away) {
+      for (const { form, label, type } of FORMS) {
+        this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
+      }
+    }
     if (config.plotly) {
-      this.#list.append(element("details", "sv-take-charts", element("summary", "", "Charts as pictures"),
-        ...Object.entries(config.titles).map(([name, title]) => this.#chartRow(name, title))));
+      const rows = Object.entries(config.titles).map(([name, title]) => this.#chartRow(name, title));
+      const summary = element("summary", "", "Charts as pictures");
+      this.#list.append(element("details", "sv-take-charts", summary, ...rows));
     }
     this.#menu.addEventListener("toggle", () => this.#offer());
     for (const button of findAll(this.#menu, "[data-save]", HTMLButtonElement)) {
@@ -115,7 +121,9 @@ export class Takeaway {
     const hasRun = trace !== null;
     const copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
-    for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) button.disabled = !hasRun;
+    for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) {
+      button.disabled = !hasRun;
+    }
     const isServed = trace?.header.target.form === SERVER && !trace.header.source;
     for (const row of findAll(this.#list, `[data-of="${REQUESTS}"]`, HTMLElement)) row.hidden = !isServed;
   }
@@ -136,8 +144,12 @@ export class Takeaway {
     const trace = this.#trace();
     const answer = await this.#page.server.take_away?.(form, new Blob([JSON.stringify(plain(trace))]));
     if (!answer) throw new Error("there is no server");
-    if (answer.error !== undefined) this.#page.notice.show(answer.error, true);
-    else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);
+    if (answer.error !== undefined) {
+      this.#page.notice.show(answer.error, true);
+      return;
+    }
+    const file = new Blob([answer.text], { type: `${type};charset=utf-8` });
+    saveBlob(file, fileStem(trace.header) + answer.suffix);
   }
 
   /** @type {(name: string, format: string) => Promise<void>} */
@@ -157,7 +169,8 @@ function filmItem({ session, notice }) {
   const start = element("button", "", label, { dataset: { take: "film" } });
   const cancel = element("button", "", "Cancel");
   const bar = element("progress", "", { "aria-label": "Recording of the film" });
-  const row = element("div", "sv-film-row", { hidden: true }, element("span", "", "recording, 12 s"), bar, cancel);
+  const duration = element("span", "", "recording, 12 s");
+  const row = element("div", "sv-film-row", { hidden: true }, duration, bar, cancel);
   start.addEventListener("click", async () => {
     const { trace } = session;
     if (!trace || !filmType()) {

@@ -25,7 +25,8 @@ const costs = ({ rounds, header }) => explain(rounds, header, 1)?.costs;
 /** The ratio of a run with its spread. @param {Trace} trace */
 function ratio(trace) {
   const spread = uncertainty(trace.rounds)?.spread;
-  return `${fixed(figures(trace).speedup, 2)}×${spread ? ` (parts of the run: ${range(spread)})` : ""}`;
+  const figure = `${fixed(figures(trace).speedup, 2)}×`;
+  return spread ? `${figure} (parts of the run: ${range(spread)})` : figure;
 }
 
 /** @param {Trace} trace */
@@ -33,25 +34,60 @@ const drafts = ({ rounds }) => rounds.flatMap(({ lane, drafted }) => (lane === "
 
 // The place of one of three answers: higher, lower, or as good as the same.
 /** @type {(value: number, than: number) => 0 | 1 | 2} */
-const placeOf = (value, than) => (value > than * (1 + NEAR) ? 0 : value < than * (1 - NEAR) ? 1 : 2);
+function placeOf(value, than) {
+  if (value > than * (1 + NEAR)) return 0;
+  return value < than * (1 - NEAR) ? 1 : 2;
+}
+
+/** The surest of the rejected guesses, in a sentence; empty if none was. @param {Token[]} judged */
+function surestRejected(judged) {
+  const rejected = judged.filter(({ outcome }) => outcome === "rejected");
+  const token = rejected.sort((a, b) => (b.p ?? 0) - (a.p ?? 0))[0];
+  if (!token) return "";
+  const { p = 0, q = 1, u = 0 } = token;
+  return `“${visible(token.text)}” was rejected although the target gave it p = ${fixed(p, 2)}: `
+    + `the draft was surer, q = ${fixed(q, 2)}, so it held with chance p/q = ${fixed(p / q, 2)}, `
+    + `and the draw was ${fixed(u, 2)}. `;
+}
+
+/** The least likely of the accepted guesses, in a sentence; empty if none was. @param {Token[]} judged */
+function leastAccepted(judged) {
+  const accepted = judged.filter(({ outcome }) => outcome === "accepted");
+  const token = accepted.sort((a, b) => (a.p ?? 0) - (b.p ?? 0))[0];
+  if (!token) return "";
+  return `“${visible(token.text)}” was accepted although the target gave it ${chance(token.p ?? 0)}. `;
+}
+
+/** What the target alone took for likeliest at the first place. @param {Trace} trace */
+const firstChoice = ({ rounds }) => rounds.find(({ lane }) => lane === "baseline")?.emitted[0]?.top_p?.[0];
+
+/** @param {Trace} trace */
+const temperatureOf = ({ header }) => header.settings.temperature;
+
+// The chance of one token at two temperatures, in a sentence.
+/** @type {(hot: Trace, usual: Trace) => string} */
+function chancesOf(hot, usual) {
+  const first = firstChoice(usual);
+  const other = firstChoice(hot);
+  if (!first || first.id !== other?.id) return "";
+  return `After this prompt the target’s first choice, “${visible(first.text)}”, `
+    + `has p = ${fixed(first.probability, 2)} at temperature ${temperatureOf(usual)} `
+    + `and ${fixed(other.probability, 2)} at ${temperatureOf(hot)}. `;
+}
 
 /** @type {Record<string, AboutRun>} */
 export const QUESTIONS = {
   "good-enough": {
     ask: () => "The target finds a guess quite likely. Will it be accepted?",
-    answers: ["Yes, if it is good enough", "Not always: p, q and a draw decide", "Only if it is the target’s first choice"],
+    answers: [
+      "Yes, if it is good enough",
+      "Not always: p, q and a draw decide",
+      "Only if it is the target’s first choice",
+    ],
     reveal(run) {
-      const judged = drafts(run).filter(({ p, q, u }) => p !== undefined && q !== undefined && u !== undefined);
-      const likely = (/** @type {Outcome} */ outcome, /** @type {1 | -1} */ by) =>
-        judged.filter((token) => token.outcome === outcome).sort((a, b) => by * ((a.p ?? 0) - (b.p ?? 0)))[0];
-      const rejected = likely("rejected", -1);
-      const kept = likely("accepted", 1);
-      const { p = 0, q = 1, u = 0 } = rejected ?? {};
-      const first = rejected ? `“${visible(rejected.text)}” was rejected although the target gave it p = ${fixed(p, 2)}: the `
-        + `draft was surer, q = ${fixed(q, 2)}, so it held with chance p/q = ${fixed(p / q, 2)}, and the draw was ${
-          fixed(u, 2)}. ` : "";
-      const second = kept ? `“${visible(kept.text)}” was accepted although the target gave it ${chance(kept.p ?? 0)}. ` : "";
-      return { right: 1, why: `${first}${second}Only so does every token come as often as from the target alone.` };
+      const judged = drafts(run).filter(({ p, q, u }) => ![p, q, u].includes(undefined));
+      const examples = surestRejected(judged) + leastAccepted(judged);
+      return { right: 1, why: `${examples}Only so does every token come as often as from the target alone.` };
     },
   },
   "one-guess": {
@@ -59,9 +95,10 @@ export const QUESTIONS = {
     answers: ["Yes, faster", "No, slower", "Just as fast"],
     reveal(run) {
       const { speedup, tau, alpha } = figures(run);
+      const price = fixed(costs(run)?.price, 2);
       return {
         right: placeOf(speedup ?? 1, 1),
-        why: `A round writes one token or two: here τ = ${fixed(tau, 2)}, for the price of ${fixed(costs(run)?.price, 2)} target `
+        why: `A round writes one token or two: here τ = ${fixed(tau, 2)}, for the price of ${price} target `
           + `steps, since ${percent(alpha)} of the guesses are accepted. That is ${ratio(run)}.`,
       };
     },
@@ -70,81 +107,90 @@ export const QUESTIONS = {
     answers: ["Yes, that is α", "No, α is higher"],
     reveal(run) {
       const { counts, alpha, efficiency } = figures(run);
+      const judged = counts.accepted + counts.rejected;
       return {
         right: placeOf(alpha ?? 0, efficiency ?? 0) === 0 ? 1 : 0,
-        why: `α counts judged guesses only: ${counts.accepted} of ${counts.accepted + counts.rejected} held, α = ${
-          fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess")} stood after a rejected one: drafted, `
-          + "paid for, and never judged.",
+        why: `α counts judged guesses only: ${counts.accepted} of ${judged} held, α = ${fixed(alpha, 2)}. `
+          + `The other ${plural(counts.ignored, "guess")} stood after a rejected one: `
+          + "drafted, paid for, and never judged.",
       };
     },
     ask: (run) => {
       const { drafted, counts, efficiency } = figures(run);
-      return `Of ${drafted} drafted tokens ${counts.accepted} were accepted: ${fixed(efficiency, 2)}. Is that α?`;
+      const share = fixed(efficiency, 2);
+      return `Of ${drafted} drafted tokens ${counts.accepted} were accepted: ${share}. Is that α?`;
     },
   },
   "long-drafts": {
     answers: ["Faster", "Slower", "Just as fast"],
     reveal(run, beside) {
-      const [long, short] = [run, beside].map(figures);
+      const long = figures(run);
+      const short = figures(beside);
+      const price = fixed(costs(run)?.price, 2);
+      const shortPrice = fixed(costs(beside)?.price, 2);
       return {
         right: placeOf(long.speedup ?? 1, short.speedup ?? 1),
-        why: `A round yields ${fixed(long.tau, 2)} tokens instead of ${fixed(short.tau, 2)}, but it costs ${
-          fixed(costs(run)?.price, 2)} target passes instead of ${fixed(costs(beside)?.price, 2)}, for only ${
-          percent(long.efficiency)} of the guesses are used: ${ratio(run)} instead of ${ratio(beside)}.`,
+        why: `A round yields ${fixed(long.tau, 2)} tokens instead of ${fixed(short.tau, 2)}, `
+          + `but it costs ${price} target passes instead of ${shortPrice}, `
+          + `for only ${percent(long.efficiency)} of the guesses are used: `
+          + `${ratio(run)} instead of ${ratio(beside)}.`,
       };
     },
-    ask: (run, beside) => `With γ = ${run.header.settings.gamma} instead of ${beside.header.settings.gamma}, τ is ${
-      fixed(figures(run).tau, 2)} instead of ${fixed(figures(beside).tau, 2)}. Faster or slower than before?`,
+    ask(run, beside) {
+      const gammas = `γ = ${run.header.settings.gamma} instead of ${beside.header.settings.gamma}`;
+      const taus = `${fixed(figures(run).tau, 2)} instead of ${fixed(figures(beside).tau, 2)}`;
+      return `With ${gammas}, τ is ${taus}. Faster or slower than before?`;
+    },
   },
   "judging-costs": {
     answers: ["Yes, τ times as fast", "No, checking is not free"],
-    ask: (run) => `Guesses are copied from the text, at almost no cost, and a pass yields ${
-      fixed(figures(run).tau, 2)} tokens. Is that so many times as fast?`,
+    ask: (run) => "Guesses are copied from the text, at almost no cost, "
+      + `and a pass yields ${fixed(figures(run).tau, 2)} tokens. Is that so many times as fast?`,
     reveal(run) {
       const { judging = 1, draft = 0, verify = 0, overhead = 0, gamma = 0 } = costs(run) ?? {};
       const { tau, speedup } = figures(run);
+      const guessing = chance(draft / (draft + verify + overhead));
       return {
         right: placeOf(tau ?? 1, speedup ?? 1) === 0 ? 1 : 0,
-        why: `Guessing took ${chance(draft / (draft + verify + overhead))} of the time, but a pass over ${fixed(gamma, 1)} guesses, with `
-          + `the rest of the round, costs ${fixed(judging, 2)} steps of the target alone. So it is ${ratio(run)}, not ${
-            fixed(tau, 2)}×. With experts or a long text judging can cost much more.`,
+        why: `Guessing took ${guessing} of the time, but a pass over ${fixed(gamma, 1)} guesses, `
+          + `with the rest of the round, costs ${fixed(judging, 2)} steps of the target alone. `
+          + `So it is ${ratio(run)}, not ${fixed(tau, 2)}×. `
+          + "With experts or a long text judging can cost much more.",
       };
     },
   },
   "after-temperature": {
     reveal(run, beside) {
-      const [hot, usual] = [run, beside].map((trace) => {
-        const first = trace.rounds.find(({ lane }) => lane === "baseline")?.emitted[0]?.top_p?.[0];
-        return { first, T: trace.header.settings.temperature, alpha: fixed(figures(trace).alpha, 2) };
-      });
-      const same = usual.first?.id === hot.first?.id;
-      const chances = usual.first && hot.first && same
-        ? `After this prompt the target’s first choice, “${visible(usual.first.text)}”, has p = ${
-          fixed(usual.first.probability, 2)} at temperature ${usual.T} and ${fixed(hot.first.probability, 2)} at ${hot.T}. ` : "";
+      const alphaOf = (/** @type {Trace} */ trace) =>
+        `${fixed(figures(trace).alpha, 2)} at ${temperatureOf(trace)}`;
       return {
-        right: 1, why: `${chances}Both p and q are taken after temperature, top-k and top-p, so these change the verdicts, too: `
-          + `α is ${usual.alpha} at ${usual.T} and ${hot.alpha} at ${hot.T}.`,
+        right: 1,
+        why: `${chancesOf(run, beside)}Both p and q are taken after temperature, top-k and top-p, `
+          + `so these change the verdicts, too: α is ${alphaOf(beside)} and ${alphaOf(run)}.`,
       };
     },
-    ask: (run) => `Temperature ${run.header.settings.temperature}: which probabilities are compared when a guess is judged?`,
+    ask: (run) =>
+      `Temperature ${temperatureOf(run)}: which probabilities are compared when a guess is judged?`,
     answers: ["The models’ own", "Those after temperature, of both"],
   },
   "same-letters": {
     reveal(run, beside) {
       const { differAt, compared } = comparison(run.rounds);
       const greedy = comparison(beside.rounds);
-      const here = differAt === null ? `Here all ${plural(compared, "token")} happen to be the same`
+      const here = differAt === null
+        ? `Here all ${plural(compared, "token")} happen to be the same`
         : `Here they part after ${plural(differAt, "token")}`;
-      const there = greedy.differAt === null ? `all ${plural(greedy.compared, "token")} are the same`
+      const there = greedy.differAt === null
+        ? `all ${plural(greedy.compared, "token")} are the same`
         : `they are the same for ${plural(greedy.differAt, "token")}`;
       return {
         right: differAt === null ? 0 : 1,
-        why: `${here}: each lane draws at random. What is kept is the chance of every text, not one text. At temperature 0 `
-          + `nothing is drawn: in another recording ${there}.`,
+        why: `${here}: each lane draws at random. What is kept is the chance of every text, not one text. `
+          + `At temperature 0 nothing is drawn: in another recording ${there}.`,
       };
     },
-    ask: (run) => `The method is lossless. Do both lanes write the same text at temperature ${
-      run.header.settings.temperature}?`,
+    ask: (run) => "The method is lossless. "
+      + `Do both lanes write the same text at temperature ${temperatureOf(run)}?`,
     answers: ["Yes, letter by letter", "No, but with the same chances"],
   },
 };

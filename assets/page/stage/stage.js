@@ -158,8 +158,12 @@ export class Stage {
     this.#question = question;
     this.#votes = question.answers.map(() => 0);
     find(this.#box, "p").textContent = question.text;
-    find(this.#box, "div").replaceChildren(...question.answers.map((answer, vote) =>
-      element("button", "", `${question.reveal ? `${question.short[vote]}. ` : ""}${answer} `, element("b", "", "0"), { dataset: { vote } })));
+    const shorts = question.reveal ? question.short.map((short) => `${short}. `) : [];
+    const buttons = question.answers.map((answer, vote) => {
+      const count = element("b", "", "0");
+      return element("button", "", `${shorts[vote] ?? ""}${answer} `, count, { dataset: { vote } });
+    });
+    find(this.#box, "div").replaceChildren(...buttons);
     this.#page.root.dataset.guess = "open";
     this.#box.hidden = false;
     this.#hold();
@@ -211,7 +215,9 @@ export class Quiz {
     const { root, config, session: { recordings } } = page;
     const has = (/** @type {string | undefined} */ name) => name === undefined || recordings.has(name);
     this.#questions = config.questions.filter(({ run, beside }) => has(run) && has(beside));
-    for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) node.hidden = !this.#questions.length;
+    for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) {
+      node.hidden = !this.#questions.length;
+    }
     root.classList.toggle("has-questions", this.hasQuestions);
     root.addEventListener("click", (event) => { if (closest(event, "[data-question]")) this.go(1); });
   }

@@ -12,21 +12,26 @@ import { askedIn, fixed, plural, quoted } from "specviz/words/words.js";
  */
 
 export const SERVER = "server"; // the form of a target whose distributions come over a network
-const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
-  + "its other users. The ratio is per request, and says nothing of the server's own speed.";
-const STREAM = "The server's own greedy stream in one request, measured from this machine before the race. Its "
-  + "other users are in it too.";
+const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's "
+  + "queue and its other users. The ratio is per request, and says nothing of the server's own speed.";
+const STREAM = "The server's own greedy stream in one request, measured from this machine before the race. "
+  + "Its other users are in it too.";
 const WHOLE = "In the target’s chat template the models read:";
-const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
-  + "the tokens that both have.";
+const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones "
+  + "are held to the tokens that both have.";
 
 // A target, and of one on a server how it is timed and how fast it is by itself.
 /** @type {(header: Header) => Item[]} */
 function targetItems({ target, streaming_rate: rate }) {
-  const item = { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) };
-  if (target.form !== SERVER) return [item];
-  const stream = rate ? [{ name: "stream", text: `streams ${fixed(rate, rate < 100 ? 1 : 0)} tokens/s by itself`, title: STREAM }] : [];
-  return [item, { name: "server", text: "on a server, timed per request", title: PER_REQUEST }, ...stream];
+  /** @type {Item[]} */
+  const items = [{ name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) }];
+  if (target.form !== SERVER) return items;
+  items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
+  if (rate) {
+    const figure = fixed(rate, rate < 100 ? 1 : 0);
+    items.push({ name: "stream", text: `streams ${figure} tokens/s by itself`, title: STREAM });
+  }
+  return items;
 }
 
 /** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
@@ -35,10 +40,11 @@ export function describe(header) {
   const prompt = promptItem(header);
   const shared = sharedItems(settings);
   if (header.source) {
-    return [prompt, { name: "target", text: `${target.name} ${size(target)}` },
-      ...sourceItems(header), ...shared.filter(({ name }) => name !== "chat")];
+    const watched = { name: "target", text: `${target.name} ${size(target)}` };
+    return [prompt, watched, ...sourceItems(header), ...shared.filter(({ name }) => name !== "chat")];
   }
-  return [prompt, ...targetItems(header), ...isSeveral(header) ? several(header) : single(header), ...shared];
+  const guessing = isSeveral(header) ? several(header) : single(header);
+  return [prompt, ...targetItems(header), ...guessing, ...shared];
 }
 
 // A draft model; of the target's own layers, and of the head that comes with it, what they are.
@@ -56,7 +62,8 @@ function single({ target, draft, memory, settings }) {
   const items = /** @type {Item[]} */ ([]);
   if (draft) items.push(draftItem(draft, target, drafter));
   if (draft?.shared) {
-    items.push({ name: "shared", text: `${draft.shared.toLocaleString("en")} shared tokens`, title: TRANSLATED });
+    const count = draft.shared.toLocaleString("en");
+    items.push({ name: "shared", text: `${count} shared tokens`, title: TRANSLATED });
   }
   if (memory) {
     const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
@@ -72,20 +79,28 @@ function single({ target, draft, memory, settings }) {
 
 /** A rule that is not exact. @type {(rule: string, whose?: string) => Item} */
 const changedBy = (rule, whose = "") => ({
-  name: "verdict", text: `${settingText("verdict", rule)}${whose}: changes the text`, title: verdictKind(rule).warning, isInexact: true,
+  name: "verdict",
+  text: `${settingText("verdict", rule)}${whose}: changes the text`,
+  title: verdictKind(rule).warning,
+  isInexact: true,
 });
 
 // What was asked or begun; of a question, the whole text that the models read too.
 /** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
-  return { name: "prompt", text: quoted(askedIn(header)), title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt };
+  return {
+    name: "prompt",
+    text: quoted(askedIn(header)),
+    title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt,
+  };
 }
 
 // The same of lanes with names of their own, which say what differs.
 /** @type {(header: Header) => Item[]} */
 function several({ target, drafts, lanes, settings }) {
-  const [lane, draft] = Object.entries(drafts).find(([, one]) => one && !one.name.includes(", layers ")) ?? [];
+  const isModel = (/** @type {Model | null} */ draft) => draft !== null && !draft.name.includes(", layers ");
+  const [lane, draft] = Object.entries(drafts).find(([, draft]) => isModel(draft)) ?? [];
   const names = Object.keys(lanes);
   const each = Object.values(lanes);
   const changed = changedLanes({ lanes });
@@ -110,7 +125,9 @@ function sharedItems(settings) {
   if (top_p < 1) items.push(itemOf("top_p", top_p));
   items.push(itemOf("seed", seed), itemOf("max_new_tokens", max_new_tokens));
   if (chat !== "auto") items.push(itemOf("chat", chat));
-  if (stop.length) items.push({ name: "stop", text: plural(stop.length, "stop string"), title: stop.join("\n") });
+  if (stop.length) {
+    items.push({ name: "stop", text: plural(stop.length, "stop string"), title: stop.join("\n") });
+  }
   if (ignore_eos) items.push({ name: "ignore_eos", text: "end of text ignored" });
   return items;
 }
@@ -146,5 +163,6 @@ function size({ parameters }) {
 /** @param {Model} model */
 function titleOf({ name, parameters, form, revision }) {
   if (form === SERVER) return `${name}: ${PER_REQUEST}`;
-  return `${name}: ${parameters.toLocaleString("en")} parameters, ${form} engine${revision ? `, ${revision}` : ""}`;
+  const engine = `${parameters.toLocaleString("en")} parameters, ${form} engine`;
+  return revision ? `${name}: ${engine}, ${revision}` : `${name}: ${engine}`;
 }

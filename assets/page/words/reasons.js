@@ -57,8 +57,8 @@ function belief(token) {
   if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
   const followed = Math.round(share * seen);
   if (seen === 1) return `The text before ${quoted(token)} was seen once before, followed by this`;
-  return `The text before ${quoted(token)} was seen ${seen} times before, ${
-    followed === seen ? "each time" : `${followed} of them`} followed by this`;
+  const often = followed === seen ? "each time" : `${followed} of them`;
+  return `The text before ${quoted(token)} was seen ${seen} times before, ${often} followed by this`;
 }
 
 /** @param {ShownToken} token */
@@ -73,7 +73,8 @@ const sure = (token, only = "") => (token.seen === undefined
 function accepted(token) {
   const { p = 0, q = 0 } = token;
   if (p >= q) {
-    return `${sure(token)}: the target wants it no less than the draft does, so it is accepted whatever the draw.`;
+    return `${sure(token)}: the target wants it no less than the draft does, so it is accepted whatever `
+      + "the draw.";
   }
   return `${sure(token, "only ")}: ${drawn(token)}, so it was accepted.`;
 }
@@ -83,10 +84,15 @@ function accepted(token) {
  * @param {Token} [own] the target's token in this round
  */
 function rejected(token, own) {
-  const then = own?.outcome === "corrected"
-    ? ` The target then drew ${quoted(own)} from what was left.` : "";
+  const then = drawnInstead(own);
   if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${then}`;
   return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
+}
+
+/** What followed a rejected guess. @param {Token} [own] the target's token in this round */
+function drawnInstead(own) {
+  if (own?.outcome !== "corrected") return "";
+  return ` The target then drew ${quoted(own)} from what was left.`;
 }
 
 /** @param {ShownToken} token */
@@ -112,15 +118,21 @@ export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
 
 /** @type {(token: ShownToken, round: Round, place: number, ended?: EndReason) => string} */
 function ignored(token, round, place, ended) {
+  const guessed = belief(token);
   const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
-  const said = `${belief(token)}, but `;
-  if (rejectedAt >= 0) {
-    return `${said}${quoted(round.drafted[rejectedAt])} at place ${rejectedAt + 1} had been rejected: place ${
-      place + 1} goes on from a text that was not written, so the target never judged it.`;
+  if (rejectedAt < 0) {
+    const end = `place ${round.emitted.length}${endedBy(ended)}`;
+    return `${guessed}, but the text had ended at ${end}: what was drafted past the end is never judged.`;
   }
-  const how = ended === "eos" ? ", with an end-of-text token" : ended === "stop" ? ", with a stop string" : "";
-  return `${said}the text had ended at place ${round.emitted.length}${how}: what was drafted past the end `
-    + "is never judged.";
+  const rejected = quoted(round.drafted[rejectedAt]);
+  return `${guessed}, but ${rejected} at place ${rejectedAt + 1} had been rejected: `
+    + `place ${place + 1} goes on from a text that was not written, so the target never judged it.`;
+}
+
+/** What ended a text, as the end of a clause. @param {EndReason} [reason] */
+function endedBy(reason) {
+  if (reason === "eos") return ", with an end-of-text token";
+  return reason === "stop" ? ", with a stop string" : "";
 }
 
 /** @type {(token: ShownToken, round: Round) => string} */
@@ -128,37 +140,50 @@ function corrected(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
   const part = share === undefined ? "" : `, ${chance(share)} of what was left`;
-  return `${rejected ? `${quoted(rejected)} was rejected here, so the` : "The"} target drew again, only from what `
-    + `the draft had given too little: ${quoted(token)} had ${chance(token.p)} of p and ${
-      chance(token.q)} of q${part}.`;
+  const theTarget = rejected ? `${quoted(rejected)} was rejected here, so the target` : "The target";
+  const shares = `${chance(token.p)} of p and ${chance(token.q)} of q`;
+  return `${theTarget} drew again, only from what the draft had given too little: `
+    + `${quoted(token)} had ${shares}${part}.`;
 }
 
 /** @type {(token: ShownToken, round: Round) => string} */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p);
   const count = round.drafted.length;
-  if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
+  if (!count) {
+    return "Nothing was drafted in this round: one pass, one token, the target’s own. "
+      + `It was ${p} sure of it.`;
+  }
   const held = count === 1 ? "The one guess before it held" : `All ${count} guesses before it held`;
-  return `${held}, so the pass that judged ${count === 1 ? "it" : "them"} gave this token as well: it came free. `
+  const them = count === 1 ? "it" : "them";
+  return `${held}, so the pass that judged ${them} gave this token as well: it came free. `
     + `The target was ${p} sure of it.`;
 }
 
 /** @param {ShownToken} token */
-const alone = (token) =>
-  `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
+function alone(token) {
+  const p = chance(token.soft_p ?? token.p);
+  return `One pass of the target alone, one token. It was ${p} sure of ${quoted(token)}.`;
+}
 
 // A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
 /** @param {ShownToken} token */
 const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (token.top_q?.length ?? 0) <= 1;
 
 /** @param {ShownToken} token */
+const isModels = (token) => token.seen === undefined && !isBare(token);
+
+/** A greedy guess, in half a sentence. @param {ShownToken} token */
+function guessed(token) {
+  if (isModels(token)) return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure)`;
+  return isBare(token) ? `${quoted(token)} was the guess` : belief(token);
+}
+
+/** @param {ShownToken} token */
 function agreed(token) {
-  if (token.seen === undefined && !isBare(token)) {
-    return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
-      chance(token.soft_p)}), so it is accepted.`;
-  }
-  const guessed = isBare(token) ? `${quoted(token)} was the guess` : belief(token);
-  return `${guessed}, and it is the target's first choice (${chance(token.soft_p)}), so it is accepted.`;
+  const p = chance(token.soft_p);
+  if (isModels(token)) return `${guessed(token)} and the target's as well (${p}), so it is accepted.`;
+  return `${guessed(token)}, and it is the target's first choice (${p}), so it is accepted.`;
 }
 
 /**
@@ -169,25 +194,23 @@ function disagreed(token, own) {
   const chosen = own?.outcome === "corrected" ? own : null;
   const first = chosen ?? token.top_p?.[0];
   const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
-  const isModels = token.seen === undefined && !isBare(token);
-  const guessed = isModels ? `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure)`
-    : isBare(token) ? `${quoted(token)} was the guess` : belief(token);
-  const whose = isModels ? "the target's" : "the target's first choice";
+  const whose = isModels(token) ? "the target's" : "the target's first choice";
   const better = first ? `${whose} is ${quoted(first)} (${chance(theirs)})` : `${whose} is another`;
-  return `${guessed}, but ${better}; it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
+  const given = `it gives ${quoted(token)} ${chance(token.soft_p)}`;
+  return `${guessed(token)}, but ${better}; ${given}, so that was rejected.`;
 }
 
 /** @type {(token: ShownToken, round: Round) => string} */
 function instead(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
-  const guessed = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";
-  return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is `
-    + "what is written.";
+  const before = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";
+  const p = chance(token.soft_p);
+  return `${before}${quoted(token)} is the target's first choice (${p} sure), so this is what is written.`;
 }
 
 /** What is said of a token whose place the target's server did not list but drew for. */
-export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
-  + "known here. The text follows p exactly all the same.";
+export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was "
+  + "left of p are not known here. The text follows p exactly all the same.";
 
 /**
  * Whether the target's server drew by itself, so that of its distribution only single chances are known.
@@ -199,8 +222,11 @@ export const isDrawn = (token) => token.p != null && token.soft_p == null && !to
  * The lanes whose text follows another distribution than the target's.
  * @param {Pick<Header, "lanes">} header
  */
-export const changedLanes = ({ lanes }) =>
-  Object.entries(lanes).filter(([, own]) => own.drafter !== "none" && !verdictKind(ruleOf(own)).exact).map(([name]) => name);
+export function changedLanes({ lanes }) {
+  const isChanged = (/** @type {Settings} */ settings) =>
+    settings.drafter !== "none" && !verdictKind(ruleOf(settings)).exact;
+  return Object.keys(lanes).filter((name) => isChanged(lanes[name]));
+}
 
 /**
  * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
@@ -215,8 +241,9 @@ export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token"
  * @param {string} rule
  */
 export function reasonBy(rule, token, at) {
-  const judged = token.outcome !== "pending" && at.round.drafted.length > 0;
-  return (judged ? tellings(rule)[token.outcome]?.(token, at) : undefined) ?? reason(token, at);
+  const isJudged = token.outcome !== "pending" && at.round.drafted.length > 0;
+  const telling = isJudged ? tellings(rule)[token.outcome] : undefined;
+  return telling?.(token, at) ?? reason(token, at);
 }
 
 /**
@@ -231,7 +258,9 @@ export function drawsFirst(rule) {
 /** What is told of a rule's verdicts in the place of p / q. @param {string} rule */
 function tellings(rule) {
   const { together, threshold } = verdictKind(rule);
-  return together ? TOGETHER : threshold === "p" ? THRESHOLD : drawsFirst(rule) ? OWN_DRAW : {};
+  if (together) return TOGETHER;
+  if (threshold === "p") return THRESHOLD;
+  return drawsFirst(rule) ? OWN_DRAW : {};
 }
 
 /** @typedef {(token: ShownToken, at: Place) => string | undefined} Telling */
@@ -242,59 +271,71 @@ function tellings(rule) {
 const TOGETHER = {
   accepted: (token, at) => {
     const passed = (token.u ?? 0) < (token.threshold ?? 0);
-    return `${tested(token)}${passed ? ": below it, so this guess and all before it are accepted."
-      : `: not below it, but the guess at place ${lastPassed(at) + 1} passed, and a block accepts all before that one.`}`;
+    if (passed) return `${tested(token)}: below it, so this guess and all before it are accepted.`;
+    return `${tested(token)}: not below it, but the guess at place ${lastPassed(at) + 1} passed, `
+      + "and a block accepts all before that one.";
   },
   rejected: (token, { round }) => {
-    const own = round.emitted[round.emitted.length - 1];
-    const then = own?.outcome === "corrected" ? ` The target then drew ${quoted(own)} from what was left.` : "";
+    const then = drawnInstead(round.emitted[round.emitted.length - 1]);
     return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${then}`;
   },
-  ignored: (token, { round }) => (round.drafted.some(({ outcome }) => outcome === "rejected")
-    ? `${tested(token)}: not below it. Nothing is accepted behind the last guess that passes.` : undefined),
+  ignored: (token, { round }) => {
+    if (!round.drafted.some(({ outcome }) => outcome === "rejected")) return undefined;
+    return `${tested(token)}: not below it. Nothing is accepted behind the last guess that passes.`;
+  },
   corrected: (token, { round }) => {
     const at = round.drafted.findIndex(({ outcome }) => outcome === "rejected");
     const weight = at > 0 ? round.drafted[at - 1].weight ?? 1 : 1;
-    return `${quoted(round.drafted[at])} was rejected here, so the target drew again, only from what the weight ${
-      number(weight)} times p has more than q: ${quoted(token)} had ${chance(token.p)} of p and ${
-      chance(token.q)} of q.`;
+    const shares = `${chance(token.p)} of p and ${chance(token.q)} of q`;
+    return `${quoted(round.drafted[at])} was rejected here, so the target drew again, only from what `
+      + `the weight ${number(weight)} times p has more than q: ${quoted(token)} had ${shares}.`;
   },
 };
 
 /** @type {Tellings} */
 const OWN_DRAW = {
-  accepted: (token) => `The target drew its own token here, from p. It was ${quoted(token)} as well, which had ${
-    chance(token.p)}, so the guess is accepted.`,
+  accepted: (token) => "The target drew its own token here, from p. "
+    + `It was ${quoted(token)} as well, which had ${chance(token.p)}, so the guess is accepted.`,
   rejected: (token, { round }) => {
     const own = round.emitted[round.emitted.length - 1];
-    return `The target drew its own token here, from p. It was ${own ? quoted(own) : "another"}, not ${quoted(token)
-    }, which had ${chance(token.p)}, so the guess was rejected.`;
+    const drew = own ? quoted(own) : "another";
+    return "The target drew its own token here, from p. "
+      + `It was ${drew}, not ${quoted(token)}, which had ${chance(token.p)}, so the guess was rejected.`;
   },
-  corrected: (token) => `This is the target’s own draw at this place, from p: ${quoted(token)} had ${
-    chance(token.p)}. The guess was another, so the draw is written instead.`,
+  corrected: (token) => "This is the target’s own draw at this place, from p: "
+    + `${quoted(token)} had ${chance(token.p)}. The guess was another, so the draw is written instead.`,
 };
 
 /** @type {Tellings} */
 const THRESHOLD = {
-  accepted: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, more than the threshold ${
-    chance(token.threshold)}, so it is accepted, however often the draft guesses it. No draw decides, and the text `
-    + "does not follow p.",
-  rejected: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, no more than the threshold ${
-    chance(token.threshold)}, so it was rejected. The target then drew a token from p.`,
+  accepted: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, `
+    + `more than the threshold ${chance(token.threshold)}, so it is accepted, `
+    + "however often the draft guesses it. No draw decides, and the text does not follow p.",
+  rejected: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, `
+    + `no more than the threshold ${chance(token.threshold)}, so it was rejected. `
+    + "The target then drew a token from p.",
   corrected: (token, { round }) => {
     const rejected = round.drafted.find(({ outcome }) => outcome === "rejected");
-    return `${rejected ? quoted(rejected) : "A guess"} was rejected here, so the target drew from its own chances p: ${
-      quoted(token)} had ${chance(token.p)}.`;
+    const guess = rejected ? quoted(rejected) : "A guess";
+    return `${guess} was rejected here, so the target drew from its own chances p: `
+      + `${quoted(token)} had ${chance(token.p)}.`;
   },
 };
 
 /** @param {ShownToken} token of a block */
-const tested = (token) => `The guesses of a round are judged together. Up to ${quoted(token)} their weight is ${
-  number(token.weight)}, which makes the threshold ${number(token.threshold)}; the draw was ${number(token.u)}`;
+function tested(token) {
+  const { weight, threshold, u } = token;
+  return "The guesses of a round are judged together. "
+    + `Up to ${quoted(token)} their weight is ${number(weight)}, `
+    + `which makes the threshold ${number(threshold)}; the draw was ${number(u)}`;
+}
 
 /** @param {Place} at */
 const lastPassed = ({ round }) => round.drafted.reduce((last, { u, threshold }, i) =>
   (u !== undefined && threshold !== undefined && u < threshold ? i : last), -1);
 
 /** Three decimals, or the leading digit of what would be 0.000. @param {number} [value] */
-export const number = (value) => (value !== undefined && value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
+export function number(value) {
+  const isTiny = value !== undefined && value > 0 && value < 0.001;
+  return isTiny ? value.toExponential(1) : fixed(value, 3);
+}

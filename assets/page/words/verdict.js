@@ -67,8 +67,8 @@ export function detail(m, isFinal = false) {
   if (!m.tau || m.speedup === null) return isFinal ? TOO_SHORT : UNSETTLED;
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
-  const figures = `${judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : ""}${
-    fixed(m.tau, 1)} tokens per pass.`;
+  const held = judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : "";
+  const figures = `${held}${fixed(m.tau, 1)} tokens per pass.`;
   if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
   return `${figures} ${causeOfLoss(m)}`;
 }
@@ -79,7 +79,8 @@ function causeOfLoss(m) {
     return `A guess costs ${fixed(m.c, 2)} of a pass but only ${percent(m.alpha)} are accepted.`;
   }
   const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
-  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted.`;
+  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses `
+    + "are wasted.";
 }
 
 /**
@@ -103,17 +104,21 @@ export const isImpossible = (found) => found?.doubt === "price";
 export function doubt(m, found, isOver) {
   if (!found?.doubt) return "";
   if (isImpossible(found)) {
-    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${fixed(found.price, 2)} target passes: `
+    const price = `${fixed(found.price, 2)} target passes`;
+    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${price}: `
       + "less than the one pass that it has in it.";
   }
   if (!isOver) return "";
   if (found.doubt === "short") return "Few rounds: this ratio is uncertain.";
+  const parts = found.spread ? ` Parts of the run give ${range(found.spread)}.` : "";
+  if (found.doubt === "outside") {
+    return `This ratio is uncertain: it lies outside of what most parts of the run give.${parts}`;
+  }
+  if (found.doubt !== "delay") return `${BUSY}${parts}`;
   const { speculative, baseline } = found.delays;
   const worse = baseline > speculative ? "The target alone" : "The lane with drafts";
-  const lost = found.doubt === "delay"
-    ? ` ${worse} took ${percent(Math.max(speculative, baseline))} longer than its passes usually take.` : "";
-  const parts = found.spread ? ` Parts of the run give ${range(found.spread)}.` : "";
-  return found.doubt === "outside" ? `This ratio is uncertain: it lies outside of what most parts of the run give.${parts}` : BUSY + lost + parts;
+  const lost = percent(Math.max(speculative, baseline));
+  return `${BUSY} ${worse} took ${lost} longer than its passes usually take.${parts}`;
 }
 
 /** Two quartiles. @param {{ low: number, high: number }} spread */
@@ -143,16 +148,17 @@ export function headlineOf(shown, race, chosen, ratios) {
   const isTold = isOver || m.rounds >= FEWEST_ROUNDS;
   const ratio = isUnfair || !isTold ? null : m.speedup;
   const told = isTold ? m : { ...m, speedup: null };
-  const said = {
+  const parts = isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : "";
+  const headline = {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
     detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
-    beside: replayOf(shown, race, chosen) || remainder(race)
-      || (isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
+    beside: replayOf(shown, race, chosen) || remainder(race) || parts,
     doubt: doubt(m, found, isOver),
   };
-  return isSeveral(race.header) ? { ...said, ...ofSeveral(said, trace.header.settings, chosen, ratios, ratio) } : said;
+  if (!isSeveral(race.header)) return headline;
+  return { ...headline, ...ofSeveral(headline, trace.header.settings, chosen, ratios, ratio) };
 }
 
 // How far a run has come when it is played again; empty at its end, and while it is written.
@@ -187,13 +193,26 @@ function remainder(race) {
 function ofSeveral(said, { gamma, drafter }, chosen, ratios, ratio) {
   const whole = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
   const known = [...ratios].flatMap(([lane, value]) => (value === null ? [] : [{ lane, value }]));
-  const best = known.sort((one, other) => other.value - one.value)[0];
-  const isBest = best?.lane === chosen && ratios.size > 1;
-  const about = ratio === null || !best ? "" : isBest ? `The fastest of ${ratios.size} lanes with drafts. `
-    : `The fastest is ${best.lane}, ${fixed(best.value, 2)} times. `;
+  known.sort((one, other) => other.value - one.value);
+  /** @type {typeof known[number] | undefined} */
+  const best = known[0];
+  if (ratio === null) {
+    return { times: "", verdict: said.verdict.replace("Both lanes", "All lanes"), detail: said.detail };
+  }
   return {
     times: "",
-    verdict: ratio === null ? said.verdict.replace("Both lanes", "All lanes") : `${whole}: ${said.times}${said.verdict}`,
-    detail: about + said.detail,
+    verdict: `${whole}: ${said.times}${said.verdict}`,
+    detail: best ? `${fastest(best, chosen, ratios.size)} ${said.detail}` : said.detail,
   };
+}
+
+/**
+ * Which lane is the fastest, in a sentence.
+ * @param {{ lane: LaneName, value: number }} best
+ * @param {LaneName} chosen
+ * @param {number} count of lanes with drafts
+ */
+function fastest(best, chosen, count) {
+  if (best.lane === chosen && count > 1) return `The fastest of ${count} lanes with drafts.`;
+  return `The fastest is ${best.lane}, ${fixed(best.value, 2)} times.`;
 }

@@ -4,9 +4,10 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 import { areTold } from "specviz/facts/metrics.js";
 import { fixed, percent, visible } from "specviz/words/words.js";
 
-const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q and the draws, nor what it rejected: only "
-  + "how many tokens.";
-const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users are in them.";
+const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q and the draws, nor what it "
+  + "rejected: only how many tokens.";
+const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users "
+  + "are in them.";
 const UNTOLD = "not told by the server";
 
 export const GUESSER = "the server guesses and judges";
@@ -20,7 +21,9 @@ export function sourceItems(header) {
   const items = [{ name: "source", text: `${header.source}, watched`, title: `${NOT_TOLD} ${STREAMS}` }];
   const { baseline } = header.versions;
   if (!hasBaseline(header)) items.push({ name: "baseline", text: "no baseline measured" });
-  else if (baseline && baseline !== header.source) items.push({ name: "baseline", text: `baseline ${baseline}` });
+  else if (baseline && baseline !== header.source) {
+    items.push({ name: "baseline", text: `baseline ${baseline}` });
+  }
   return items;
 }
 
@@ -32,17 +35,21 @@ export function sourceItems(header) {
  */
 export function watchedVerdict(m, header, isOver) {
   if (!hasBaseline(header)) return "No baseline was measured.";
-  if (m.speedup !== null) return `the speed of the target alone${isOver ? ": two deployments, measured." : ", so far."}`;
-  return isOver ? "Too short to compare." : "The lanes run one after the other.";
+  if (m.speedup === null) return isOver ? "Too short to compare." : "The lanes run one after the other.";
+  return `the speed of the target alone${isOver ? ": two deployments, measured." : ", so far."}`;
 }
 
 /** What the figures rest on. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */
 export function watchedDetail(m, rounds, trace) {
   if (!m.tau) return STREAMS;
   const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
-  const drafts = isTold ? `${percent(m.alpha)} of the judged guesses are accepted` : `how many tokens it drafts is ${UNTOLD}`;
-  const alone = hasBaseline(trace.header) ? "" : " Without a second server of the target alone there is no ratio.";
-  return `A pass yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
+  const drafts = isTold
+    ? `${percent(m.alpha)} of the judged guesses are accepted`
+    : `how many tokens it drafts is ${UNTOLD}`;
+  const yields = `A pass yields ${fixed(m.tau, 2)} tokens; ${drafts}.`;
+  const figures = `${yields}${counted(trace, rounds, m, isTold)} ${STREAMS}`;
+  if (hasBaseline(trace.header)) return figures;
+  return `${figures} Without a second server of the target alone there is no ratio.`;
 }
 
 // Whether the server's own counters say the same.
@@ -57,8 +64,9 @@ function counted({ end, rounds: all }, rounds, m, isTold) {
   if (isTold && said.steps === steps && said.drafted === m.drafted && more >= 0 && more <= cut) {
     return " Its own counters agree.";
   }
-  return ` Its own counters moved by ${said.drafted} drafted and ${said.accepted} accepted tokens meanwhile${
-    isTold ? ", so others may have used it too" : ""}.`;
+  const others = isTold ? ", so others may have used it too" : "";
+  return ` Its own counters moved by ${said.drafted} drafted and ${said.accepted} accepted tokens `
+    + `meanwhile${others}.`;
 }
 
 /**
@@ -74,15 +82,25 @@ export function watchedReason(token, { round, place }) {
     case "rejected":
       return `The guess at place ${place + 1} was rejected. Which token it was the server does not tell.`;
     case "ignored":
-      return "A guess that was never judged, or that the end of the text cut off. The server does not tell which it was.";
+      return "A guess that was never judged, or that the end of the text cut off. The server does not tell "
+        + "which it was.";
     case "corrected":
       return `The target’s own token ${word}, in the place of the guess that it rejected.`;
     case "untold":
       return `${word} ends a chunk of the stream, which is taken as one pass: after a rejected guess it is a `
         + "correction, else a bonus token. Which of them the server does not tell.";
     default:
-      return round.index === 0 ? `The first token, ${word}, came from reading the prompt: nothing was drafted before it.`
-        : round.drafted.length ? `All ${round.drafted.length} guesses of this pass were accepted, and ${word} came free.`
-          : `Nothing was guessed in this pass: one token, the target’s own, ${word}.`;
+      return untaken(round, word);
   }
+}
+
+/** Why a token stands where no guess was held against it. @type {(round: Round, word: string) => string} */
+function untaken({ index, drafted }, word) {
+  if (index === 0) {
+    return `The first token, ${word}, came from reading the prompt: nothing was drafted before it.`;
+  }
+  if (drafted.length) {
+    return `All ${drafted.length} guesses of this pass were accepted, and ${word} came free.`;
+  }
+  return `Nothing was guessed in this pass: one token, the target’s own, ${word}.`;
 }

@@ -6,7 +6,8 @@ import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 /** @type {(value: number | null | undefined, digits: number) => string} */
 export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
 
-const SLOW = 20; // tokens per second: a slower lane needs a decimal, or 6 beside 4 would not be 1.75 times as fast
+/** Tokens per second: a slower lane needs a decimal, or 6 beside 4 would not be 1.75 times as fast. */
+const SLOW = 20;
 
 /**
  * Tokens per second, as a figure without its unit.
@@ -61,13 +62,16 @@ export const duration = (seconds, most) =>
  */
 export function signsText(signs) {
   const named = signs.slice(0, 3).join(", ") + (signs.length > 3 ? ", …" : "");
-  return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own and not as `
-    + "text, so what follows may pass for another’s turn, as in transformers and llama.cpp. The setting Chat template "
-    + "can take it as text.";
+  return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own `
+    + "and not as text, so what follows may pass for another’s turn, as in transformers and llama.cpp. "
+    + "The setting Chat template can take it as text.";
 }
 
 /** @type {(count: number, word: string) => string} */
-export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
+export function plural(count, word) {
+  if (count === 1) return `${count} ${word}`;
+  return `${count} ${word}${word.endsWith("s") ? "es" : "s"}`;
+}
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** What is said of a run that comes from a visitor's file. */
@@ -75,7 +79,10 @@ export const UNVERIFIED = "Times are as the file states them; they cannot be ver
 
 /** @typedef {ReturnType<typeof comparison>} Comparison */
 
-/** The tokens of both lanes: how many can be compared, and where they first differ. @param {Round[]} rounds */
+/**
+ * The tokens of both lanes: how many can be compared, and where they first differ.
+ * @param {Round[]} rounds
+ */
 export function comparison(rounds) {
   const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
   const compared = Math.min(ours.length, theirs.length);
@@ -91,10 +98,12 @@ export function sameness({ compared, differAt }, trace) {
   if (!compared) return "";
   const { temperature, verdict } = trace.header.settings;
   const kind = verdictKind(verdict ?? "token");
-  if (temperature !== 0 && !kind.exact) return `This text is not the target’s: the verdict ${kind.label} changes its distribution.`;
+  if (temperature !== 0 && !kind.exact) {
+    return `This text is not the target’s: the verdict ${kind.label} changes its distribution.`;
+  }
   if (temperature !== 0 && trace.header.source) {
-    return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s distribution "
-      + "is not checked here.";
+    return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s "
+      + "distribution is not checked here.";
   }
   if (temperature !== 0) {
     return "Both draw from the same distribution.";
@@ -130,10 +139,14 @@ export function spoken(round) {
   const own = round.emitted[round.emitted.length - 1];
   const word = own ? visible(own.text) : "";
   const number = `Round ${round.index + 1}`;
-  if (own?.outcome === "untold") return `Step ${round.index + 1}: ${plural(round.emitted.length, "token")} came, the last is ${word}.`;
+  if (own?.outcome === "untold") {
+    const came = plural(round.emitted.length, "token");
+    return `Step ${round.index + 1}: ${came} came, the last is ${word}.`;
+  }
   if (!drafted) return `${number}: no guesses, the target wrote ${word}.`;
   if (own?.outcome === "bonus") {
-    return `${number}: ${drafted === 1 ? "the guess" : `all ${drafted} guesses`} accepted, ${word} came free.`;
+    const guesses = drafted === 1 ? "the guess" : `all ${drafted} guesses`;
+    return `${number}: ${guesses} accepted, ${word} came free.`;
   }
   const ignored = count("ignored") ? `, ${count("ignored")} ignored` : "";
   const judged = `${count("accepted")} of ${drafted} guesses accepted`;
