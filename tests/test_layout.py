@@ -155,6 +155,17 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name]
 
 
+def test_no_line_of_a_script_is_too_long_to_be_read():
+    """Python's lines are kept short by ruff."""
+    long_lines = [
+        f"{path.name}:{number}"
+        for path in sorted((ROOT / "assets" / "page").rglob("*.js"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if len(line) > 110
+    ]
+    assert long_lines == []
+
+
 def test_no_file_needs_large_file_storage():
     """A Space takes files up to 10 MB as they are."""
     for path in tracked_files():

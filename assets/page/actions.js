@@ -16,7 +16,8 @@ export function wireActions(page) {
   const { root, view, shell } = page;
   const closeMenu = shareMenu(page);
   // One at a time: what lies over the others comes first.
-  const actions = actionsOn(page, [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()]);
+  const closes = [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()];
+  const actions = actionsOn(page, closes);
   listenToKeys(root, actions);
   find(root, "[data-play]").addEventListener("click", actions.playOrPause);
   find(root, "[data-slow]").addEventListener("click", actions.slow);
@@ -61,7 +62,10 @@ function actionsOn(page, closes) {
     vote(/** @type {number} */ number) { stage.vote(number - 1); },
     question() { quiz.go(1); },
     /** With one key through a talk: ask, show the answer, ask the next question. */
-    forward() { if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess(); else quiz.go(1); },
+    forward() {
+      if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess();
+      else quiz.go(1);
+    },
     back() { quiz.go(-1); },
     reading() { reading.toggle(); },
     theme() { shell.toggleTheme(); },
@@ -96,7 +100,8 @@ function listenToPage(page, actions) {
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {
       const button = closest(event, selector);
-      if (button && event.detail) button.blur(); // whoever points goes on with the player's keys, also after a dialog
+      // Whoever points goes on with the player's keys, also after a dialog.
+      if (button && event.detail) button.blur();
       if (button) act(button);
     }
   });

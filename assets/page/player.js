@@ -53,7 +53,9 @@ export function mount({ element, server, config, connect }) {
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
 function partsOf(root, server, config) {
-  const page = /** @type {PageParts} */ (/** @type {Partial<PageParts>} */ ({ root, server, config, runs: [] }));
+  /** @type {Partial<PageParts>} */
+  const begun = { root, server, config, runs: [] };
+  const page = /** @type {PageParts} */ (begun); // all others are made below
   page.address = new Address(config);
   page.notice = new Notice(find(root, "[data-notice]"));
   page.timeline = new Timeline(() => page.view.requestDraw());

@@ -105,6 +105,10 @@ class PackedEmbedding(nn.Module):
         """How many weights it has."""
         return self.embedding_dim * self.num_embeddings
 
+    def unpacked(self) -> Tensor:
+        """The whole table, fp32 [num_embeddings, embedding_dim]."""
+        return unpacked(self.weight, self.packed_as, self.embedding_dim)
+
     def forward(self, ids: Tensor) -> Tensor:
         rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
         return rows.view(*ids.shape, self.embedding_dim)

@@ -124,7 +124,7 @@ class Site:
         """All that an endpoint says: pairs of the event's kind and its value."""
         begun = self.post(f"/gradio_api/call/{name}", body)
         assert begun.status == 200, begun
-        said = self.get(f"/gradio_api/call/{name}/{begun.json['event_id']}")
+        said = self.get(f"/gradio_api/call/{name.removeprefix('v2/')}/{begun.json['event_id']}")
         found = []
         for block in said.body.decode().strip().split("\n\n"):
             kind, data = block.split("\n", 1)

@@ -87,12 +87,12 @@ def spellings(port: int, draft: Path) -> list[str]:
 def test_a_program_cannot_name_an_address(site: Site, listener: Listener, tmp_path: Path) -> None:
     for name in spellings(listener.port, tmp_path):
         for endpoint, values in {
-            "generate": ["x", name],
-            "race": ["x", name],
-            "doctor": [name],
-            "sweep": [name],
+            "generate": {"prompt": "x", "pair": name},
+            "race": {"prompt": "x", "pair": name},
+            "doctor": {"pair": name},
+            "sweep": {"pair": name},
         }.items():
-            kind, said = site.events(endpoint, {"data": values})[-1]
+            kind, said = site.events(f"v2/{endpoint}", values)[-1]
             assert kind == "error", (endpoint, name)
             assert said["error"].rstrip().endswith(".") and KEY not in said["error"]
 

@@ -286,7 +286,7 @@ def test_a_wrong_field_is_named_and_the_one_that_was_meant(
     [
         ([], "The field 'prompt' is missing"),
         (["a", "builtin", [5]], "The field 'gamma' holds a list of other things than texts: use"),
-        (["a"] * 15, "The endpoint generate takes 14 values at most, and this request has 15"),
+        (["a"] * 15, "The endpoint generate takes 14 values, and this request has 15"),
     ],
 )
 def test_values_by_place_are_named_too(site: Site, values: list[Any], says: str) -> None:

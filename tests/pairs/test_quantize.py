@@ -69,8 +69,10 @@ def test_a_target_of_few_bits_is_another_model_and_says_so() -> None:
     assert header.dtype == "Q4_1" and header.target["weights"] == "Q4_1"
     ids = torch.tensor([pair.encode(PROMPT)])
     plain = pair.target.generate(ids, max_new_tokens=32, do_sample=False)[0, ids.shape[1] :]
-    rounds = generate(pair, PROMPT, temperature=0.0, max_new_tokens=32).rounds
-    assert [token.id for each in rounds for token in each.emitted] == plain.tolist()
+    for drafter in pair.drafters:
+        result = generate(pair, PROMPT, temperature=0.0, max_new_tokens=32, drafter=drafter)
+        written = [token.id for each in result.rounds for token in each.emitted]
+        assert written == plain.tolist(), drafter
 
 
 def test_texts_through_both_models_of_four_bits_follow_the_target() -> None:

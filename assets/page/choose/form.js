@@ -24,8 +24,12 @@ export class Form {
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea", "", {
-    rows: 5, spellcheck: false, "aria-label": "My own prompts", oninput: () => this.#readSoon(),
-    placeholder: "A prompt on each line, JSON, or JSONL with “prompt”, “turns” or “messages”, or CSV with a column “prompt”",
+    rows: 5,
+    spellcheck: false,
+    "aria-label": "My own prompts",
+    oninput: () => this.#readSoon(),
+    placeholder: "A prompt on each line, JSON, or JSONL with “prompt”, “turns” or “messages”, "
+      + "or CSV with a column “prompt”",
   });
   #said = element("p", "sc-found", { role: "status" });
 
@@ -66,9 +70,14 @@ export class Form {
   get wish() {
     const numbers = (/** @type {string} */ name) => this.#chosen(name).map(Number);
     return {
-      drafters: this.#chosen("drafters"), gammas: numbers("gammas"), policies: this.#chosen("policies"),
-      temperatures: numbers("temperatures"), kinds: this.#isOwn ? [] : this.#chosen("kinds"),
-      prompts: this.#isOwn ? this.#found : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
+      drafters: this.#chosen("drafters"),
+      gammas: numbers("gammas"),
+      policies: this.#chosen("policies"),
+      temperatures: numbers("temperatures"),
+      kinds: this.#isOwn ? [] : this.#chosen("kinds"),
+      prompts: this.#isOwn ? this.#found : null,
+      length: this.#amount("length"),
+      seconds: this.#amount("seconds"),
     };
   }
 
@@ -76,7 +85,8 @@ export class Form {
   set(wish) {
     for (const [name] of [...LISTS, /** @type {const} */ (["kinds"])]) {
       const values = /** @type {(string | number)[]} */ (wish[/** @type {"kinds"} */ (name)]).map(String);
-      for (const box of this.#boxes(name)) box.checked = values.includes(box.value) || (name === "kinds" && !values.length);
+      const areAll = name === "kinds" && !values.length;
+      for (const box of this.#boxes(name)) box.checked = areAll || values.includes(box.value);
     }
     for (const name of /** @type {const} */ (["length", "seconds"])) {
       find(this.node, `[name=${name}]`, HTMLSelectElement).value = String(wish[name]);
@@ -124,7 +134,10 @@ export class Form {
   #optionsOf(name) {
     const options = this.#config[/** @type {"drafters" | "gammas"} */ (name)];
     if (!Array.isArray(options)) return Object.entries(options);
-    return options.map((value) => [String(value), name === "temperatures" && value === 0 ? "0, greedy" : String(value)]);
+    return options.map((value) => {
+      const isGreedy = name === "temperatures" && value === 0;
+      return [String(value), isGreedy ? "0, greedy" : String(value)];
+    });
   }
 
   /**
@@ -136,7 +149,8 @@ export class Form {
    */
   #chips(name, legend, note, options) {
     const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
-    const isUsual = (/** @type {string} */ value) => !Array.isArray(usual) || usual.map(String).includes(value);
+    /** @param {string} value */
+    const isUsual = (value) => !Array.isArray(usual) || usual.map(String).includes(value);
     return element("fieldset", "", element("legend", "", legend),
       element("div", "sc-chips", ...options.map(([value, label]) =>
         chip(label, { type: "checkbox", name, value, checked: isUsual(value) }))),
@@ -152,7 +166,8 @@ export class Form {
   }
 
   #kindChips() {
-    const kinds = Object.entries(this.#kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
+    /** @type {[value: string, label: string][]} */
+    const kinds = Object.entries(this.#kinds).map(([kind, count]) => [kind, `${kind} ${count}`]);
     const chips = this.#chips("kinds", "Kinds of prompt", "", kinds);
     chips.dataset.source = "built-in";
     return chips;
@@ -160,7 +175,10 @@ export class Form {
 
   #ownPrompts() {
     const input = element("input", "", {
-      type: "file", accept: ".txt,.json,.jsonl,.csv,.tsv,text/plain,application/json", hidden: true, "aria-label": "File of prompts",
+      type: "file",
+      accept: ".txt,.json,.jsonl,.csv,.tsv,text/plain,application/json",
+      hidden: true,
+      "aria-label": "File of prompts",
       onchange: () => this.#open(input),
     });
     return element("div", "sc-own", { dataset: { source: "own" } }, this.#text,
@@ -205,9 +223,12 @@ export class Form {
     const turn = this.#turn;
     const most = this.#config.mostFile;
     this.#found = [];
-    if (!blob.size) this.#said.textContent = NO_PROMPTS;
-    else if (blob.size > most) this.#said.textContent = `This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`;
-    else {
+    if (!blob.size) {
+      this.#said.textContent = NO_PROMPTS;
+    } else if (blob.size > most) {
+      const size = (blob.size / 2 ** 20).toFixed(1);
+      this.#said.textContent = `This file has ${size} MiB: use one of up to ${most / 2 ** 20} MiB.`;
+    } else {
       this.#said.textContent = "Reading the prompts…";
       try {
         const found = await this.#server.find_prompts?.(blob, name);
@@ -222,13 +243,16 @@ export class Form {
 
   /** @type {(found: FoundPrompts, name: string) => void} */
   #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
+    const from = name && `${name}: `;
     if (error !== undefined) {
-      this.#said.textContent = `${name && `${name}: `}${error}`;
+      this.#said.textContent = `${from}${error}`;
       return;
     }
     this.#found = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
-    this.#said.textContent = `${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`;
+    const rest = leftOut
+      ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
+    this.#said.textContent = `${from}${prompts.length} prompts (${shown})${rest}.`;
   }
 }
 

@@ -12,7 +12,10 @@ const NAMING = ["pair", "target", "draft", "weights"];
 const OTHER = "other"; // the pair whose models a visitor names
 
 /** A tab's own name: another run of the same tab takes the place of the one before. */
-const session = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+function session() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /**
  * Make the controls and connect them with the page.
@@ -53,7 +56,8 @@ export function connectControls(page) {
   /** Offer what the pair can use; `wanted` stays chosen if it is among that. @param {string | null} wanted */
   function offerDrafters(wanted) {
     const pair = String(controls.record.pair);
-    const { choices, value } = drafterControl(pair, wanted, { ...config, drafters: { ...config.drafters, [OTHER]: named } });
+    const drafters = { ...config.drafters, [OTHER]: named };
+    const { choices, value } = drafterControl(pair, wanted, { ...config, drafters });
     controls.offer("drafter", choices, value);
   }
 
@@ -98,8 +102,9 @@ export function connectControls(page) {
     if ("error" in report) return;
     if (pair === OTHER) named = report.drafters;
     doctor.examined = report.models;
-    const { drafter } = controls.record;
-    offerDrafters(keptDrafter({ drafter: String(drafter), pair: String(pair), models: report.models, before, isByHand }));
+    const drafter = String(controls.record.drafter);
+    const { models } = report;
+    offerDrafters(keptDrafter({ drafter, pair: String(pair), models, before, isByHand }));
     follow();
   }
 
@@ -130,8 +135,12 @@ export function connectControls(page) {
   if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) examine(false);
 }
 
-/** Values by the names of their controls. @type {(values: Value[], config: Config) => Record<string, Value>} */
+/**
+ * Values by the names of their controls.
+ * @type {(values: Value[], config: Config) => Record<string, Value>}
+ */
 function recordOf([prompt, ...settings], config) {
   const names = Object.keys(config.defaults);
-  return { prompt: prompt ?? null, ...Object.fromEntries(names.map((name, i) => [name, settings[i] ?? null])) };
+  const chosen = Object.fromEntries(names.map((name, i) => [name, settings[i] ?? null]));
+  return { prompt: prompt ?? null, ...chosen };
 }

@@ -94,7 +94,8 @@ export class Controls {
       return button;
     });
     find(document, "#presets").append(...buttons.slice(0, FEW_PRESETS));
-    find(document, "#panel").append(element("div", "", { id: "more-presets" }, ...buttons.slice(FEW_PRESETS)));
+    const more = element("div", "", { id: "more-presets" }, ...buttons.slice(FEW_PRESETS));
+    find(document, "#panel").append(more);
   }
 
   /** @type {(config: Config, on: ControlEvents) => void} */
@@ -106,15 +107,19 @@ export class Controls {
     for (const control of controls) {
       this.#fields.set(control.name, fieldOf(control, defaults[control.name], heard));
     }
-    const nodes = (/** @type {ControlWords[]} */ some) => some.flatMap(({ name }) => this.#fields.get(name)?.node ?? []);
+    /** @param {ControlWords[]} some */
+    const nodes = (some) => some.flatMap(({ name }) => this.#fields.get(name)?.node ?? []);
     const [pair, ...rest] = controls;
-    const models = element("div", "", { id: "other-pair", hidden: true }, ...nodes(rest.filter(({ name }) => MODELS.includes(name))));
+    const ofModels = rest.filter(({ name }) => MODELS.includes(name));
+    const models = element("div", "", { id: "other-pair", hidden: true }, ...nodes(ofModels));
     for (const box of findAll(models, "input", HTMLInputElement)) box.addEventListener("change", on.named);
     const settings = rest.filter(({ name }) => !MODELS.includes(name));
+    const doctor = element("div", "", { id: "doctor", role: "status" });
+    const plain = nodes(settings.filter((control) => !control.folded));
     const folded = element("details", "", { id: "advanced" }, element("summary", "", "Advanced"),
       element("div", "sv-fields", ...nodes(settings.filter((control) => control.folded))));
-    find(document, "#panel").append(element("div", "sv-fields", ...nodes([pair]), models,
-      element("div", "", { id: "doctor", role: "status" }), ...nodes(settings.filter((control) => !control.folded)), folded));
+    const fields = element("div", "sv-fields", ...nodes([pair]), models, doctor, ...plain, folded);
+    find(document, "#panel").append(fields);
     this.showModels();
   }
 }

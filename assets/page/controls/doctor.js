@@ -55,8 +55,8 @@ export function worstFirst(findings) {
 function told({ verdict, summary, findings, fetch }) {
   const said = [element("p", verdict, summary)];
   if (fetch) {
-    said.push(element("p", "sv-reading", "Run does it, if the hub answers. Whoever runs this page does it before with ",
-      element("code", "", fetch), "."));
+    const how = "Run does it, if the hub answers. Whoever runs this page does it before with ";
+    said.push(element("p", "sv-reading", how, element("code", "", fetch), "."));
   }
   const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,
     element("i", "", { role: "img", "aria-label": level }, MARKS[level]),

@@ -62,11 +62,14 @@ function choice(control, usual, heard) {
   const options = element("div", "sv-options");
   const told = info ? [element("small", "", info)] : [];
   const inputs = () => [...options.querySelectorAll("input")];
+  const legend = element("legend", "", label);
   const field = {
     name,
-    node: element("fieldset", "sv-field", { dataset: { field: name } }, element("legend", "", label), ...told, options),
+    node: element("fieldset", "sv-field", { dataset: { field: name } }, legend, ...told, options),
     read: () => inputs().find((input) => input.checked)?.value ?? null,
-    write: (/** @type {Value} */ value) => { for (const input of inputs()) input.checked = input.value === value; },
+    write: (/** @type {Value} */ value) => {
+      for (const input of inputs()) input.checked = input.value === value;
+    },
     offer: (/** @type {[string, string][]} */ choices) => {
       const value = field.read();
       options.replaceChildren(...choices.map(([text, one]) => element("label", "",
@@ -85,9 +88,11 @@ function range(control, usual, heard) {
   const { name, label, limits = [0, 1], step = 1 } = control;
   const [least, most] = limits;
   const bounds = { min: String(least), max: String(most), step: String(step) };
-  const box = element("input", "", { type: "number", ...bounds, "aria-label": `number input for ${label}` });
-  const slider = element("input", "", { type: "range", ...bounds, "aria-label": `range slider for ${label}` });
-  const reset = element("button", "sv-reset", { "aria-label": `Reset ${label}`, title: "As the page begins" }, "↺");
+  const called = (/** @type {string} */ kind) => ({ "aria-label": `${kind} for ${label}` });
+  const box = element("input", "", { type: "number", ...bounds, ...called("number input") });
+  const slider = element("input", "", { type: "range", ...bounds, ...called("range slider") });
+  const resetting = { "aria-label": `Reset ${label}`, title: "As the page begins" };
+  const reset = element("button", "sv-reset", resetting, "↺");
   const follow = () => {
     slider.value = box.value === "" ? String(usual) : box.value;
     slider.style.setProperty("--done", `${((Number(slider.value) - least) / (most - least)) * 100}%`);
@@ -101,10 +106,12 @@ function range(control, usual, heard) {
   });
   slider.addEventListener("input", () => { field.write(Number(slider.value)); heard(name); });
   reset.addEventListener("click", () => { field.write(usual); heard(name); });
+  const info = control.info ? [element("small", "", control.info)] : [];
   const head = element("div", "sv-range-head",
-    element("div", "", element("span", "sv-label-of", label), ...control.info ? [element("small", "", control.info)] : []),
+    element("div", "", element("span", "sv-label-of", label), ...info),
     element("div", "sv-range-box", box, reset));
-  const line = element("div", "sv-range-line", element("span", "", String(least)), slider, element("span", "", String(most)));
+  const line = element("div", "sv-range-line",
+    element("span", "", String(least)), slider, element("span", "", String(most)));
   return { ...field, node: element("div", "sv-field", { dataset: { field: name } }, head, line) };
 }
 
@@ -126,7 +133,12 @@ function within(value, { limits: [least, most] = [0, 1], step = 1 }) {
 /**
  * A field whose value is that of a box for numbers. What is typed counts at once; what is no such number is
  * brought within the limits of a range when the box is left, and else the server says what is wrong.
- * @type {(control: ControlWords, box: HTMLInputElement, usual: Value, heard: Heard, follow?: () => void) => Field}
+ * @param {ControlWords} control
+ * @param {HTMLInputElement} box
+ * @param {Value} usual
+ * @param {Heard} heard
+ * @param {() => void} [follow]  called whenever the value changes
+ * @returns {Field}
  */
 function numeric({ name }, box, usual, heard, follow = () => {}) {
   const write = (/** @type {Value} */ value) => {
@@ -143,7 +155,12 @@ function text(control, usual, heard) {
   const { name } = control;
   const id = newId();
   const box = element("input", "", {
-    id, type: "text", maxLength: control.longest ?? 300, placeholder: control.placeholder ?? "", spellcheck: false, autocomplete: "off",
+    id,
+    type: "text",
+    maxLength: control.longest ?? 300,
+    placeholder: control.placeholder ?? "",
+    spellcheck: false,
+    autocomplete: "off",
   });
   const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
   box.addEventListener("input", () => heard(name));

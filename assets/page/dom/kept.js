@@ -1,4 +1,5 @@
-// What this tab keeps when the page is loaded anew, and what this browser remembers for another visit. Storage may be forbidden, and too small.
+// What this tab keeps when the page is loaded anew, and what this browser remembers for another visit.
+// Storage may be forbidden, and too small.
 
 export const SWEEP = "specviz-sweep";
 

@@ -121,7 +121,11 @@ export function queryOf({ values, recording, theme, stage, view, reading }, conf
   else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
   const lanes = chosen[settings.indexOf("lanes")];
   /** @type {Record<string, Value>} */
-  const usual = { ...config.defaults, temperature: usualTemperature(lanes ?? undefined, config), ...preset?.settings };
+  const usual = {
+    ...config.defaults,
+    temperature: usualTemperature(lanes ?? undefined, config),
+    ...preset?.settings,
+  };
   const changed = settings.filter((name, i) => chosen[i] !== null && chosen[i] !== usual[name]);
   for (const name of changed) query.set(nameOf(name), String(chosen[settings.indexOf(name)]));
   if (preset === config.presets[0] && !changed.length) query.delete("preset");
@@ -165,8 +169,8 @@ export class Address {
   /** The preset whose prompt and settings are in the page. */
   get chosen() {
     const { preset, settings } = this;
-    const isUnchanged = preset && Object.entries(preset.settings).every(([name, value]) => settings[name] === value);
-    return isUnchanged ? preset : undefined;
+    const its = Object.entries(preset?.settings ?? {});
+    return its.every(([name, value]) => settings[name] === value) ? preset : undefined;
   }
 
   /** The values of the page's controls, by the names of their settings. */

@@ -7,6 +7,9 @@ import { drafterKind } from "specviz/facts/vocabulary.js";
 import { settingText } from "specviz/words/description.js";
 import { askedIn } from "specviz/words/words.js";
 
+// Settings of a watched server, which no control chooses.
+const OF_A_SERVER = ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"];
+
 /**
  * What the controls would have to say for the run of this header; null where that is not known.
  * @param {Header} header
@@ -25,8 +28,7 @@ export function controlsOf(header, config, now = {}) {
     pair: pairOf(header, config) ?? namedPair(header, now),
     lanes: comparedIn(header),
   };
-  // How a watched server drafts is no control's affair.
-  if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
+  if (header.source) for (const name of OF_A_SERVER) delete known[name];
   return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
 }
 
@@ -39,8 +41,9 @@ export function controlsOf(header, config, now = {}) {
  */
 export function differences([promptNow, ...now], [prompt, ...shown], config) {
   const names = Object.keys(config.defaults);
-  const at = (/** @type {Value[]} */ values, /** @type {string} */ name) => values[names.indexOf(name)] ?? null;
-  const idle = names.filter((name) => isIdle(name, (one) => at(now, one)) && isIdle(name, (one) => at(shown, one)));
+  /** @type {(values: Value[]) => (name: string) => Value} */
+  const valueIn = (values) => (name) => values[names.indexOf(name)] ?? null;
+  const idle = names.filter((name) => isIdle(name, valueIn(now)) && isIdle(name, valueIn(shown)));
   const found = new Map();
   if (names.length && !isSame(String(promptNow), String(prompt))) found.set("prompt", "another prompt");
   names.forEach((name, i) => {
@@ -85,8 +88,8 @@ function namedPair({ target, draft }, now) {
 }
 
 /**
- * What the pair of a run is to another one, to go on a sentence with: the same models with the target in other
- * bits are no other pair, though another speed.
+ * What the pair of a run is to another one, to go on a sentence with: the same models with the target
+ * in other bits are no other pair, though another speed.
  * @param {Header} header
  * @param {Config} config
  * @param {string} [pair]  the other one; that which the page was started with
@@ -101,8 +104,10 @@ export function pairBeside(header, config, pair = String(config.defaults.pair)) 
 }
 
 /** @type {(one: PairModels | undefined, other: PairModels | undefined) => boolean} */
-const areSameModels = (one, other) =>
-  Boolean(one && other) && JSON.stringify([one?.target, one?.draft]) === JSON.stringify([other?.target, other?.draft]);
+function areSameModels(one, other) {
+  if (!one || !other) return false;
+  return JSON.stringify([one.target, one.draft]) === JSON.stringify([other.target, other.draft]);
+}
 
 // The name of the listed pair with the models of a run. Several pairs may have them: then the one that
 // has the target in the run's form, and of those the page's own.

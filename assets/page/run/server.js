@@ -6,7 +6,8 @@ import { withFiles } from "specviz/run/recordings.js";
 const JSON_KIND = { "content-type": "application/json" };
 const RUNS = "gradio_api/call/run";
 const QUESTIONS = /** @type {const} */ ([
-  "missed", "ask_job", "end_job", "stop", "loading", "examine", "begin_sampling", "begin_difference", "begin_rerun", "begin_sweep",
+  "missed", "ask_job", "end_job", "stop", "loading", "examine",
+  "begin_sampling", "begin_difference", "begin_rerun", "begin_sweep",
 ]);
 const NO_ANSWER = "The server did not take your run: press Run again.";
 
@@ -35,7 +36,9 @@ export function serverOf(config) {
  */
 async function beginRun(asked, { received, refused }) {
   const answer = await fetch(at(RUNS), {
-    method: "POST", headers: { ...JSON_KIND, ...await visitorHeaders() }, body: JSON.stringify({ data: [JSON.stringify(asked)] }),
+    method: "POST",
+    headers: { ...JSON_KIND, ...await visitorHeaders() },
+    body: JSON.stringify({ data: [JSON.stringify(asked)] }),
   });
   const begun = await answer.json();
   if (!answer.ok) {

@@ -114,7 +114,8 @@ export class Session {
   /** Where they say something else. */
   get differences() {
     const { controls } = this;
-    return controls.length ? differences(this.#page.address.state.values, controls, this.#page.config) : new Map();
+    const { address, config } = this.#page;
+    return controls.length ? differences(address.state.values, controls, config) : new Map();
   }
 
   /** @param {string | null} delta */
@@ -161,7 +162,8 @@ export class Session {
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
-    if (origin.includes(FROM_FILE)) controls?.adopt(this.controls); // prompt and settings of a run that is opened again
+    // Prompt and settings of a run that is opened again.
+    if (origin.includes(FROM_FILE)) controls?.adopt(this.controls);
   }
 
   /**

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 import orjson
 
-from .requests import MOST_ARGUMENTS, NOT_OURS, Refused, is_plain
+from .requests import MOST_ARGUMENTS, Refused, is_plain
 
 ELSEWHERE = {
     "content": "prompt",
@@ -56,9 +56,9 @@ ELSEWHERE = {
 those that the endpoint has are told."""
 
 _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
-_TOO_MANY = (
-    "The endpoint {0} takes {1} values at most, and this request has {2}: name them instead, at "
-    "/gradio_api/call/v2/{0}."
+_WRONG_COUNT = (
+    "The endpoint {0} takes {1} values, and this request has {2}: name those that differ from the "
+    "defaults instead, at /gradio_api/call/v2/{0}."
 )
 LIKE = 0.6  # how alike two names must be for one to be told in the place of the other
 
@@ -95,15 +95,14 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
         if not isinstance(values, list):
             return
         if len(values) > len(parameters):
-            raise Refused(400, _TOO_MANY.format(endpoint, len(parameters), len(values)))
-        # Gradio's clients send all of them, and the page its one.
-        is_short = not call and len(values) < len(parameters)
+            raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(values)))
+        is_short = len(values) < len(parameters)
         given = dict(zip(parameters, values, strict=False))
     fault = _fault(given, endpoint, parameters)
     if fault is not None:
         raise Refused(400, fault)
     if is_short:
-        raise Refused(400, NOT_OURS)
+        raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(given)))
 
 
 def _fault(

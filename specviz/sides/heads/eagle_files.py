@@ -139,7 +139,7 @@ def _loaded(
     if EMBEDDING in weights:
         embedding = weights.pop(EMBEDDING).to(device, dtype)
     else:
-        embedding = target.get_input_embeddings().weight.detach().to(device)
+        embedding = _embedding_of(target, dtype).to(device)
     needed_shape = (config.layer.vocab_size, config.layer.hidden_size)
     if tuple(embedding.shape) != needed_shape:
         raise PairError(
@@ -174,6 +174,16 @@ def _loaded(
     head.embedding = embedding
     head.name_or_path = source.name
     return head.eval()
+
+
+def _embedding_of(target: Any, dtype: torch.dtype) -> Tensor:
+    """The target's table [vocab, width]; one that is packed is unpacked into `dtype`."""
+    table = target.get_input_embeddings()
+    if hasattr(table, "packed_as"):
+        unpacked: Tensor = table.unpacked().to(dtype)
+        return unpacked
+    weight: Tensor = table.weight.detach()
+    return weight
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
