@@ -149,7 +149,19 @@ def visited() -> Iterator[tuple[Any, str]]:
     """A window on a page that is served meanwhile, and its address."""
     size = {"width": 1440, "height": 900}
     with served_page() as url, chromium() as browser:
-        yield browser.new_page(viewport=size, color_scheme="light", reduced_motion="reduce"), url
+        page = browser.new_page(
+            viewport=size,
+            color_scheme="light",
+            reduced_motion="reduce",
+            bypass_csp=True,  # a style of ours leaves only a lane and its card
+        )
+        yield page, url
+
+
+def _wait_until_loaded(page: Any, url: str) -> None:
+    """Wait for the page's own pair: until then a sentence of the page says how far it is."""
+    while not page.request.get(f"{url}/readyz").ok:
+        page.wait_for_timeout(500)  # milliseconds
 
 
 def main() -> None:
@@ -165,6 +177,7 @@ def main() -> None:
             take(page, options.out / f"{options.server}.png")
         return
     with visited() as (page, url):
+        _wait_until_loaded(page, url)
         open_page(page, f"{url}/?__theme=light")
         # The recording that a visit begins with: a picture of it depends on no machine's load.
         page.wait_for_selector(RECORDED)
