@@ -183,7 +183,7 @@ def main() -> None:
         page.wait_for_selector(RECORDED)
         page.mouse.move(0, 0)
         if options.tree:  # docs/accessibility.md has it
-            print(page.locator("main").aria_snapshot())
+            print(page.locator("body").aria_snapshot())
             return
         take_stills(page, options.out)
         take_round(page, options.out)
