@@ -42,43 +42,44 @@ Values = Iterator[dict[str, Any]]
 States = Generator[dict[str, Any], None, None]
 
 
-def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, own: str) -> None:
-    """Add the endpoints for programs. own: the pair that the page was started with."""
+def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: str) -> None:
+    """Add the endpoints for programs. page_pair: the pair that the page was started with."""
 
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
         holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
         ones with drafts, by what differs in each, such as ["drafter=ngram,gamma=3"]."""
-        yield from streamed(_states(runs, own, values))
+        yield from streamed(_states(runs, page_pair, values))
 
     def generate(*values: Any) -> Values:
         """Race all lanes on a prompt: the result holds "text" (the continuation), "metrics",
         "lanes" (the metrics of each lane with drafts) and "trace" (the run as a recording has it).
         Until then there are values with a "status". lanes: as in `race`."""
-        yield from collected(_states(runs, own, values))
+        yield from collected(_states(runs, page_pair, values))
 
-    def doctor(pair: str = own) -> Any:
+    def doctor(pair: str = page_pair) -> Any:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
-        return examiner.examine(asked_pair(pair, own=own))
+        return examiner.examine(asked_pair(pair, page_pair=page_pair))
 
-    racing = signature_of(own)
+    racing = signature_of(page_pair)
     places = asyncio.Semaphore(RUNS)
     endpoints.add(generate, signature=racing, places=places)
     endpoints.add(race, signature=racing, places=places)
     endpoints.add(doctor, places=asyncio.Semaphore(EXAMINATIONS))
     if sweeps_allowed():
-        _add_sweep(endpoints, runs, own)
+        _add_sweep(endpoints, runs, page_pair)
 
 
-def signature_of(own: str) -> inspect.Signature:
+def signature_of(page_pair: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
     defaults. Programs may pass them by place, so their order never changes."""
-    types, usual = get_type_hints(Settings), defaults_of(own)
+    types = get_type_hints(Settings)
+    usual = defaults_of(page_pair)
     names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
     rows: list[tuple[str, Any, Any]] = [
         ("prompt", str, Parameter.empty),
-        ("pair", str, own),
+        ("pair", str, page_pair),
         *((name, types[name], usual[name]) for name in names),
         ("stop", list[str] | None, None),
         ("lanes", list[str] | None, None),
@@ -91,18 +92,21 @@ def signature_of(own: str) -> inspect.Signature:
     )
 
 
-def _states(runs: RunQueue, own: str, values: tuple[Any, ...]) -> States:
+def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
     """The states of the run that a program asks for. Raises `SpecvizError`, or `gr.Error` with a
     sentence."""
-    bound = signature_of(own).bind(*values)
+    bound = signature_of(page_pair).bind(*values)
     bound.apply_defaults()
-    asked = bound.arguments
-    prompt, pair, stop, others = map(asked.pop, ("prompt", "pair", "stop", "lanes"))
-    settings = checked_settings({**asked, "stop": stop or ()})
+    fields = bound.arguments
+    prompt = fields.pop("prompt")
+    pair = fields.pop("pair")
+    stop = fields.pop("stop")
+    others = fields.pop("lanes")
+    settings = checked_settings({**fields, "stop": stop or ()})
     lanes = checked_others(settings, others)
     # Each run has a session of its own, because a program may ask for several at a time.
     session = f"api-{uuid4().hex}"
-    pair = asked_pair(pair, own=own)
+    pair = asked_pair(pair, page_pair=page_pair)
     run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     yield from _without_errors(states(runs, run))
 
@@ -128,12 +132,12 @@ def streamed(stream: States) -> Values:
     with closing(stream):
         for state in stream:
             begun = begun or state.get("header") is not None
-            rounds = [event_dict(one) for one in state.get("rounds", ())]
+            rounds = [event_dict(event) for event in state.get("rounds", ())]
             if rounds_before and rounds:
                 yield {}
             rounds_before = bool(rounds)
             ends = {name: state.get(name) for name in ("header", "end")}
-            value = {name: one and event_dict(one) for name, one in ends.items()}
+            value = {name: event and event_dict(event) for name, event in ends.items()}
             value |= {"rounds": rounds, "status": state["status"]}
             value = {name: part for name, part in value.items() if part}
             if value or not state["over"]:
@@ -148,8 +152,8 @@ def collected(stream: States) -> Values:
     status = ""
     with closing(stream):
         for state in stream:
-            told = (state.get("header"), *state.get("rounds", ()), state.get("end"))
-            events += filter(None, told)
+            news = (state.get("header"), *state.get("rounds", ()), state.get("end"))
+            events += filter(None, news)
             status = state["status"] or status
             rounds = sum(isinstance(event, Round) for event in events)
             yield {"status": f"{rounds} rounds so far." if rounds else status}
@@ -167,9 +171,9 @@ def collected(stream: States) -> Values:
     }
 
 
-def _add_sweep(endpoints: Endpoints, runs: RunQueue, own: str) -> None:
+def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
     def sweep(
-        pair: str = own,
+        pair: str = page_pair,
         prompts: list[str] | None = None,
         drafters: str = " ".join(swept_drafters()),
         gammas: str = "1 2 3 5 8",
@@ -181,7 +185,7 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, own: str) -> None:
         """Which drafter and which gamma, and whether to speculate at all: the last value holds
         "result" (rows and recommendations) and "csv"; until then there are values with a "status".
         Lists are texts with blanks; without prompts it is the built-in set."""
-        asked = {
+        fields = {
             "drafters": drafters.split(),
             "gammas": _numbers(gammas),
             "policies": policies.split(),
@@ -189,14 +193,14 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, own: str) -> None:
             "length": length,
             "seconds": seconds,
         }
-        yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
+        yield from _swept(runs, page_pair, pair, {**fields, "prompts": prompts})
 
     endpoints.add(sweep, places=asyncio.Semaphore(1))
 
 
-def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
-    name = asked_pair(pair, own=own)
-    job = sweep_of(name, asked_request(asked, name))
+def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) -> Values:
+    name = asked_pair(pair, page_pair=page_pair)
+    job = sweep_of(name, asked_request(fields, name))
     with closing(_without_errors(states(runs, job))) as stream:
         for state in stream:
             progress = job.progress
@@ -210,6 +214,6 @@ def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(one) for one in text.split()]
+        return [float(number) for number in text.split()]
     except ValueError:
         raise sentence(f"{text[:40]!r} are no numbers: use some like '1 2 5'.") from None

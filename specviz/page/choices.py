@@ -48,38 +48,38 @@ PICKLED = "but published as a pickle, which is not loaded"
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
     wanted = operator_pairs()
-    return [one for one in named_pairs() if not wanted or one in wanted or one.name == BUILTIN]
+    return [row for row in named_pairs() if not wanted or row in wanted or row.name == BUILTIN]
 
 
 def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     """The pairs that the page lists, as (label, value); those that fit this machine come first."""
     offered = offered_pairs()
-    choices = [] if any(one.name == pair for one in offered) else [(shown_pair(pair).title, pair)]
+    choices = [] if any(row.name == pair for row in offered) else [(shown_pair(pair).title, pair)]
     if machine is None:
-        choices += [(title_of(one), one.name) for one in offered]
+        choices += [(title_of(row), row.name) for row in offered]
     else:
         for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
-            listed = [one for one in members if one in offered]
-            choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
+            listed = [row for row in members if row in offered]
+            choices += [(_label(row, fit, machine.cpu), row.name) for row in listed]
     if REMOTE.read():
         choices.append((_served_label(operator_spec()), SERVED))
     return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
 
 
-def pair_models(own: str) -> dict[str, dict[str, Any]]:
+def pair_models(page_pair: str) -> dict[str, dict[str, Any]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
     the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is
-    not kept as its file has it, "bits" how many its weights have, where that is known. own: the
-    pair that the page was started with, which need not be of the table."""
+    not kept as its file has it, "bits" how many its weights have, where that is known. page_pair:
+    the pair that the page was started with, which need not be of the table."""
     offered = _offered_models()
-    if own in offered or own == SERVED:
+    if page_pair in offered or page_pair == SERVED:
         return offered
-    shown = shown_pair(own)
+    shown = shown_pair(page_pair)
     models: dict[str, Any] = {"target": (shown.target, None)}
     if shown.draft is not None:
         models["draft"] = (shown.draft, None)
-    return {own: models, **offered}
+    return {page_pair: models, **offered}
 
 
 def _offered_models() -> dict[str, dict[str, Any]]:
@@ -99,12 +99,12 @@ def _offered_models() -> dict[str, dict[str, Any]]:
 
 
 def chosen_pair(
-    choice: object, target: object, draft: object, weights: object = "usual", *, own: str
+    choice: object, target: object, draft: object, weights: object = "usual", *, page_pair: str
 ) -> str:
     """The name of the pair that a visitor chose, as tasks take it. All pairs that are named in a
     request come through here.
 
-    weights: one of `loading.WEIGHTS`. own: the pair that the page was started with. Raises
+    weights: one of `loading.WEIGHTS`. page_pair: the pair that the page was started with. Raises
     `PairError` for a pair that is not offered, because a request need not come from the page's
     own controls.
     """
@@ -112,31 +112,32 @@ def chosen_pair(
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
     if name != OTHER or not ANY_MODEL.read():
-        return with_weights(_offered(name, own), str(weights))
-    target, draft = str(target or "").strip(), str(draft or "").strip()
+        return with_weights(_offered(name, page_pair), str(weights))
+    target = str(target or "").strip()
+    draft = str(draft or "").strip()
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
     spec = visitor_spec(f"{target}+{draft or NO_DRAFT}", any_model=True)
     return with_weights(str(spec), str(weights))
 
 
-def asked_pair(name: object, *, own: str) -> str:
+def asked_pair(name: object, *, page_pair: str) -> str:
     """The pair that a program names in one text, with its weights as `with_weights` has them.
     Raises `PairError`."""
     if not isinstance(name, str):
         raise PairError(UNREADABLE)
     bare, options = pair_and_options(name.strip())
-    weights = next(known for known, ones in WEIGHTS.items() if ones == options)
-    return with_weights(_offered(bare, own), weights)
+    weights = next(name for name, needed in WEIGHTS.items() if needed == options)
+    return with_weights(_offered(bare, page_pair), weights)
 
 
-def _offered(name: str, own: str) -> str:
-    """The pair of this name, if it is offered here or any may be named. own: the pair that the page
-    was started with. Raises `PairError`."""
-    if name == own:
-        return own
+def _offered(name: str, page_pair: str) -> str:
+    """The pair of this name, if it is offered here or any may be named. page_pair: the pair
+    that the page was started with. Raises `PairError`."""
+    if name == page_pair:
+        return page_pair
     spec = visitor_spec(name, any_model=ANY_MODEL.read())
-    if isinstance(spec, NamedSpec) and all(one.name != spec.name for one in offered_pairs()):
+    if isinstance(spec, NamedSpec) and all(row.name != spec.name for row in offered_pairs()):
         raise PairError(NOT_OFFERED)
     return str(spec)
 
@@ -191,19 +192,19 @@ class Offers:
     examined."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._learned: dict[str, tuple[str, ...]] = {}
 
     def of(self, pair: str) -> tuple[str, ...]:
         """The drafters of this pair, its default first; all there are if nothing is known of it."""
         name, _ = pair_and_options(pair)
-        return listed_drafters(name) or self._known.get(name) or drafter_names()
+        return listed_drafters(name) or self._learned.get(name) or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
         """Remember what a pair offers; nothing is remembered if `drafters` is empty. The doctor
         learns of one pair at a time, so this needs no lock."""
         name, _ = pair_and_options(pair)
         if drafters:
-            self._known.pop(name, None)
-            self._known[name] = tuple(drafters)
-        if len(self._known) > KEPT_PAIRS:
-            del self._known[next(iter(self._known))]
+            self._learned.pop(name, None)
+            self._learned[name] = tuple(drafters)
+        if len(self._learned) > KEPT_PAIRS:
+            del self._learned[next(iter(self._learned))]

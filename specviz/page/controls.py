@@ -83,15 +83,18 @@ COMPARED = {words["choice"]: name for name, words in COMPARED_WORDS.items()}
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 CHAT_LENGTH = 200  # tokens: most answers of a small model end before
 
-LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
-CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
+LIMITS = {name: control.limits for name, control in OFFERED.items() if control.limits}
+CHOICES = {
+    name: list(control.choices.values()) for name, control in OFFERED.items() if control.choices
+}
 MAX_LENGTH = int(LIMITS["max_new_tokens"][1])  # tokens
 
 
 def defaults_of(pair: str) -> dict[str, Any]:
     """The settings with which a page of this pair begins: with a drafter that the pair offers,
     with room for an answer if its target was tuned for chat, and with the gamma that suits it."""
-    offered, row = listed_drafters(pair), named_pair(pair)
+    offered = listed_drafters(pair)
+    row = named_pair(pair)
     usual = dict(DEFAULTS)
     if offered and usual["drafter"] not in offered:
         usual["drafter"] = offered[0]
@@ -116,7 +119,7 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     further lane with drafts. None if there is no other. Raises `SettingsError`."""
     if not others:
         return None
-    if not isinstance(others, list) or not all(isinstance(one, str) for one in others):
+    if not isinstance(others, list) or not all(isinstance(text, str) for text in others):
         raise SettingsError('the lanes are no list of texts: use one such as ["drafter=ngram"].')
     if len(others) > MOST_OTHERS:
         raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MOST_OTHERS}.")
@@ -129,19 +132,22 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
     offered: the pair's drafters. Raises `SettingsError`.
     """
     if compare not in COMPARED.values():
-        known = ", ".join(map(repr, COMPARED.values()))
-        raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
+        choices = ", ".join(map(repr, COMPARED.values()))
+        raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {choices}.")
     if compare == "drafters":
         kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)
         names = [kind.name for kind in kinds if kind.name in offered]
-        others = [f"drafter={one}" for one in names if one != settings.drafter]
+        others = [f"drafter={name}" for name in names if name != settings.drafter]
     elif compare == "gammas":
-        most, own = int(LIMITS["gamma"][1]), settings.gamma
-        near = (max(1, own // 2), min(most, 2 * own), 1, most)
-        others = [f"gamma={one}" for one in dict.fromkeys(near) if one != own]
+        most = int(LIMITS["gamma"][1])
+        gamma = settings.gamma
+        near = (max(1, gamma // 2), min(most, 2 * gamma), 1, most)
+        others = [f"gamma={other}" for other in dict.fromkeys(near) if other != gamma]
     elif compare in ("policies", "verdicts"):
         field = {"policies": "gamma_policy", "verdicts": "verdict"}[str(compare)]
-        others = [f"{field}={one}" for one in CHOICES[field] if one != getattr(settings, field)]
+        others = [
+            f"{field}={value}" for value in CHOICES[field] if value != getattr(settings, field)
+        ]
     else:
         others = []
     return others[:MOST_OTHERS]

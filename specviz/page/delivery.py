@@ -42,15 +42,19 @@ def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
         job.refuse(str(refusal))
         yield job.state("")
         return
-    known, status, sent = job.number, READY, time.monotonic()
+    newest = job.number
+    status = READY
+    sent = time.monotonic()
     try:
         while not job.delivered:
             time.sleep(TICK)
             now = runs.status_of(job)
             is_due = now != status or time.monotonic() - sent > HEARTBEAT
-            state = job.state(now, known)
-            if is_due or state["over"] or state["version"] != known:
-                known, status, sent = state["version"], now, time.monotonic()
+            state = job.state(now, newest)
+            if is_due or state["over"] or state["version"] != newest:
+                newest = state["version"]
+                status = now
+                sent = time.monotonic()
                 yield state
     finally:
         runs.cancel(job)
@@ -69,7 +73,7 @@ def delta_of(state: dict[str, Any]) -> str:
     delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
     parts = {
         "header": state.get("header") and event_dict(state["header"]),
-        "rounds": [round_values(one) for one in state.get("rounds", ())],
+        "rounds": [round_values(event) for event in state.get("rounds", ())],
         "end": state.get("end") and event_dict(state["end"]),
         "fall_back": bool(state["error"] and state.get("fall_back")),
         "remark": None if state["error"] else state["remark"],
@@ -86,10 +90,10 @@ def begun(runs: RunQueue, job: Job) -> dict[str, Any]:
     return job.state(runs.status_of(job))
 
 
-def finished_run(runs: RunQueue, asked: dict[str, Any]) -> Run | None:
+def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
     """The run of the visitor who asks for something about it, if the server knows it. Raises
     `SettingsError` if it has not ended."""
-    run = runs.job(str(asked.get("run")))
+    run = runs.job(str(request.get("run")))
     if run is not None and not run.over:
         raise SettingsError("your run is still under way: wait for its end, or stop it.")
     return run if isinstance(run, Run) else None
@@ -99,26 +103,28 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
     """The questions for the news of a run, or of another job, and how far the page's own pair is
     loaded; and those that end jobs."""
 
-    def missed(asked: dict[str, Any]) -> list[str] | None:
-        run, since = runs.job(str(asked["run"])), int(asked["seq"])
+    def missed(request: dict[str, Any]) -> list[str] | None:
+        run = runs.job(str(request["run"]))
+        since = int(request["seq"])
         if not isinstance(run, Run):
-            return None if asked["run"] else []
+            return None if request["run"] else []
         return [] if run.is_forgotten else [delta_of(run.state(runs.status_of(run), since))]
 
-    def ask_job(asked: dict[str, Any]) -> dict[str, Any]:
-        job = runs.job(str(asked["id"]))
+    def ask_job(request: dict[str, Any]) -> dict[str, Any]:
+        job = runs.job(str(request["id"]))
         if job is None or isinstance(job, Run):
             raise SpecvizError(FORGOTTEN)
-        since, hidden = int(asked.get("since", -1)), bool(asked.get("hidden"))
+        since = int(request.get("since", -1))
+        hidden = bool(request.get("hidden"))
         return job.state(runs.status_of(job), since, hidden=hidden)
 
-    def end_job(asked: dict[str, Any]) -> None:
-        job = runs.job(str(asked["id"]))
+    def end_job(request: dict[str, Any]) -> None:
+        job = runs.job(str(request["id"]))
         if job is not None:
             runs.cancel(job)
 
-    def stop(asked: dict[str, Any]) -> None:
-        runs.stop(str(asked["session"]))
+    def stop(request: dict[str, Any]) -> None:
+        runs.stop(str(request["session"]))
 
     def loading(_: dict[str, Any]) -> dict[str, Any]:
         return {"over": True} if runs.load is None else runs.load.state()

@@ -49,32 +49,32 @@ class Doctor:
             self._worker.close()
 
 
-def doctor_questions(doctor: Doctor, own: str) -> list[PageQuestion]:
-    """The question what a pair is like that a visitor has chosen. own: the pair that the page was
-    started with."""
+def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
+    """The question what a pair is like that a visitor has chosen. page_pair: the pair that the
+    page was started with."""
     places = threading.BoundedSemaphore(MOST_WAITING)
 
-    def examine(asked: dict[str, Any]) -> dict[str, Any]:
-        naming = (asked.get(name) for name in ("pair", "target", "draft", "weights"))
-        name = chosen_pair(*naming, own=own)
+    def examine(request: dict[str, Any]) -> dict[str, Any]:
+        naming = (request.get(name) for name in ("pair", "target", "draft", "weights"))
+        name = chosen_pair(*naming, page_pair=page_pair)
         models, _ = pair_and_options(name)
         unfetched = _unfetched(models)
         if unfetched is not None:
-            return _told(unfetched, doctor.offers.of(name), models)
+            return _shown_report(unfetched, doctor.offers.of(name), models)
         if not places.acquire(blocking=False):
             raise SpecvizError(CROWDED)
         try:
-            return _told(doctor.examine(name), doctor.offers.of(name), models)
+            return _shown_report(doctor.examine(name), doctor.offers.of(name), models)
         finally:
             places.release()
 
     return [examine]
 
 
-def _told(report: dict[str, Any], drafters: Sequence[str], models: str) -> dict[str, Any]:
+def _shown_report(report: dict[str, Any], drafters: Sequence[str], models: str) -> dict[str, Any]:
     """A report for the browser. models: the pair without the form of its weights."""
-    told = {name: report[name] for name in ("verdict", "summary", "findings")}
-    return {**told, "fetch": report.get("fetch"), "drafters": list(drafters), "models": models}
+    shown = {name: report[name] for name in ("verdict", "summary", "findings")}
+    return {**shown, "fetch": report.get("fetch"), "drafters": list(drafters), "models": models}
 
 
 def _unfetched(pair: str) -> dict[str, Any] | None:

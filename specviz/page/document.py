@@ -98,9 +98,9 @@ def _card(address: str | None) -> str:
     )
 
 
-def sign_in_html(said: str = "") -> str:
-    """The page that asks for the password. said: a sentence about the last attempt."""
-    return _read("signin.html").replace("@said", escape(said))
+def sign_in_html(status: str = "") -> str:
+    """The page that asks for the password. status: a sentence about the last attempt."""
+    return _read("signin.html").replace("@said", escape(status))
 
 
 def api_html(programs: Mapping[str, tuple[str, Signature]], address: str | None) -> str:
@@ -111,9 +111,9 @@ def api_html(programs: Mapping[str, tuple[str, Signature]], address: str | None)
 
 def _endpoint(name: str, about: str, signature: Signature, address: str) -> str:
     rows = "".join(
-        f"<tr><th scope=row>{one.name}</th><td>{escape(_type(one))}</td>"
-        f"<td>{escape(_default(one))}</td></tr>"
-        for one in signature.parameters.values()
+        f"<tr><th scope=row>{parameter.name}</th><td>{escape(_type(parameter))}</td>"
+        f"<td>{escape(_default(parameter))}</td></tr>"
+        for parameter in signature.parameters.values()
     )
     call = f"{address}/gradio_api/call/v2/{name}"
     return (

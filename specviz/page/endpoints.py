@@ -67,17 +67,22 @@ class Endpoints:
         async def answer(request: gr.Request, *values: Any) -> Any:
             _note(request)
             results = self._limited(function, values, places)
-            async with aclosing(self._sessions.heard(str(request.session_hash), results)) as found:
-                return await anext(found, None)
+            heard = self._sessions.heard(str(request.session_hash), results)
+            async with aclosing(heard) as answers:
+                return await anext(answers, None)
 
         endpoint: Any = stream if inspect.isgeneratorfunction(function) else answer
         endpoint.__name__ = function.__name__
         endpoint.__doc__ = function.__doc__
         # Gradio reads both, and shows them to programs.
-        asked = Parameter("request", Parameter.POSITIONAL_OR_KEYWORD, annotation=gr.Request)
-        parameters = [asked, *signature.parameters.values()]
+        request_parameter = Parameter(
+            "request", Parameter.POSITIONAL_OR_KEYWORD, annotation=gr.Request
+        )
+        parameters = [request_parameter, *signature.parameters.values()]
         endpoint.__signature__ = signature.replace(parameters=parameters)
-        endpoint.__annotations__ = {one.name: one.annotation for one in parameters}
+        endpoint.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
         endpoint.__annotations__["return"] = signature.return_annotation
         self._programs[function.__name__] = signature
         if is_public:

@@ -29,9 +29,9 @@ def answering(question: PageQuestion) -> PageQuestion:
     """A question that answers `{"error": sentence, "over": True}` if it fails."""
 
     @wraps(question)
-    def answer(asked: dict[str, Any]) -> Any:
+    def answer(request: dict[str, Any]) -> Any:
         try:
-            return question(asked)
+            return question(request)
         except SpecvizError as error:
             return {"error": str(error), "over": True}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

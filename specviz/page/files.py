@@ -45,17 +45,20 @@ class FileReader:
         self._process: subprocess.Popen[bytes] | None = None
         self._idle: threading.Timer | None = None
 
-    def answer(self, form: str, raw: bytes) -> bytes:
-        """What a file holds, or `{"error": sentence}`, as JSON. form: of
+    def answer(self, kind: str, raw: bytes) -> bytes:
+        """What a file holds, or `{"error": sentence}`, as JSON. kind: of
         `addresses.MOST_BYTES`."""
         if not self._places.acquire(blocking=False):
             return orjson.dumps({"error": CROWDED})
         try:
             with self._lock:
-                answer = self._asked(form, raw)
-            if form not in PROMPT_FILES or "error" in (found := orjson.loads(answer)):
+                answer = self._read_in_process(kind, raw)
+            if kind not in PROMPT_FILES:
                 return answer
-            return orjson.dumps(taken_prompts(found))
+            prompts = orjson.loads(answer)
+            if "error" in prompts:
+                return answer
+            return orjson.dumps(taken_prompts(prompts))
         except SpecvizError as error:
             return orjson.dumps({"error": str(error)})
         except Exception:
@@ -69,12 +72,12 @@ class FileReader:
         with self._lock:
             self._end()
 
-    def _asked(self, form: str, raw: bytes) -> bytes:
+    def _read_in_process(self, kind: str, raw: bytes) -> bytes:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         limit = after(MOST_SECONDS, process.kill)
         try:
-            process.stdin.write(f"{form} {len(raw)}\n".encode())
+            process.stdin.write(f"{kind} {len(raw)}\n".encode())
             process.stdin.write(raw)
             process.stdin.flush()
             size = int(process.stdout.readline())
@@ -99,12 +102,13 @@ class FileReader:
                 _SERVE,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={name: one for name, one in os.environ.items() if name not in SECRETS},
+                env={name: value for name, value in os.environ.items() if name not in SECRETS},
             )
         return self._process
 
     def _end(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.kill()
             process.communicate()
@@ -120,7 +124,7 @@ def after(seconds: float, action: Callable[[], object]) -> threading.Timer:
 
 def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
     """The address of each recording in a folder, by name; those in `first` come first."""
-    found = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
-    names = [name for name in first if name in found]
-    names += [name for name in found if name not in names]
-    return {name: RECORDINGS_AT + found[name].name for name in names}
+    paths = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
+    names = [name for name in first if name in paths]
+    names += [name for name in paths if name not in names]
+    return {name: RECORDINGS_AT + paths[name].name for name in names}

@@ -24,9 +24,9 @@ class Job:
     """Something that a visitor wants from the models, which do one job at a time. Its news have
     numbers: whoever asks for them names the last one that is known.
 
-    number: of the newest news. length: how much is wanted, in a unit of its kind. said: a sentence
-    about it, if that is the last that came. client: the address of its visitor, if it is known.
-    begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
+    number: of the newest news. length: how much is wanted, in a unit of its kind. status: a
+    sentence about it, if that is the last that came. client: the address of its visitor, if it is
+    known. begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
     noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
     fall_back: whether a recording may take its place, since nothing is wrong with the request.
     delivered: whether the visitor has been told its end. context: of the visitor's request, in
@@ -49,7 +49,7 @@ class Job:
         self.stopping = threading.Event()
         self.stopped_at: float | None = None
         self.begun: float | None = None
-        self.said: str | None = None
+        self.status: str | None = None
         self.over = False
         self.error: str | None = None
         self.remark: str | None = None
@@ -62,7 +62,7 @@ class Job:
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
-        self.said = item if isinstance(item, str) else ""
+        self.status = item if isinstance(item, str) else ""
         if self.begun is None and (item == READING or not isinstance(item, str)):
             self.begun = time.monotonic()
         if not isinstance(item, str):
@@ -121,7 +121,8 @@ class Job:
 
     def refuse(self, sentence: str) -> None:
         """End it before it has begun."""
-        self.error, self.over = sentence, True
+        self.error = sentence
+        self.over = True
 
     def has_more(self) -> bool:
         """Whether its task was only a piece of it, and `task` is now the next one; called after the
@@ -143,28 +144,29 @@ class Job:
 
 class RunQuestion(Job):
     """A question about a run. tell: what the browser is told of a result of its task; the answer
-    is its "result". told: all of it so far."""
+    is its "result". answer: all of it so far."""
 
     def __init__(
-        self, session: str, task: Task, tell: Callable[[Any], dict[str, Any]], **told: Any
+        self, session: str, task: Task, tell: Callable[[Any], dict[str, Any]], **answer: Any
     ) -> None:
         super().__init__(session, task)
-        self.told = told
+        self.answer = answer
         self._tell = tell
 
     def take(self, item: Any) -> None:
-        self.told = {**self.told, **self._tell(item)}
+        self.answer = {**self.answer, **self._tell(item)}
 
     @property
     def share(self) -> float | None:
-        done, draws = self.told.get("done"), self.told.get("draws")
+        done = self.answer.get("done")
+        draws = self.answer.get("draws")
         return done / draws if done is not None and draws else None
 
     def has_result(self) -> bool:
-        return "result" in self.told
+        return "result" in self.answer
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        return {**self.told, "stopped": over and not self.has_result()}
+        return {**self.answer, "stopped": over and not self.has_result()}
 
 
 class Run(Job):
@@ -183,7 +185,9 @@ class Run(Job):
         lanes: Mapping[Lane, Settings] | None = None,
     ) -> None:
         super().__init__(session, RaceTask(pair, prompt, settings, lanes))
-        self.prompt, self.settings, self.lanes = prompt, settings, lanes
+        self.prompt = prompt
+        self.settings = settings
+        self.lanes = lanes
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.size = 0
@@ -228,9 +232,9 @@ class Run(Job):
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         new = self._events[max(0, since) : number]
         return {
-            "header": next((one for one in new if isinstance(one, Header)), None),
-            "rounds": [one for one in new if isinstance(one, Round)],
-            "end": next((one for one in new if isinstance(one, End)), None),
+            "header": next((event for event in new if isinstance(event, Header)), None),
+            "rounds": [event for event in new if isinstance(event, Round)],
+            "end": next((event for event in new if isinstance(event, End)), None),
             "fall_back": over and self.fall_back and not self.racing,
         }
 
@@ -256,4 +260,5 @@ class Run(Job):
 
     def forget(self) -> None:
         """Free the memory of its events."""
-        self._events, self.size = [], 0
+        self._events = []
+        self.size = 0

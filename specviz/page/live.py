@@ -31,15 +31,16 @@ log = logging.getLogger(__name__)
 LONGEST_SESSION = 64  # characters of the name of a tab
 
 
-def add_run(endpoints: Endpoints, runs: RunQueue, offers: Offers, own: str) -> None:
-    """Add the endpoint. offers: drafters of pairs. own: the pair that the page was started with."""
+def add_run(endpoints: Endpoints, runs: RunQueue, offers: Offers, page_pair: str) -> None:
+    """Add the endpoint. offers: drafters of pairs. page_pair: the pair that the page was started
+    with."""
 
     def run(asked: str) -> Iterator[str]:
         """Race all lanes for the page; yields deltas for its player. asked: JSON, an object with
         the "session" of a tab and the values of all controls by name."""
         wish, session = _read(asked)
         try:
-            wanted = _run_of(wish, session, offers, own)
+            wanted = _run_of(wish, session, offers, page_pair)
         except SpecvizError as error:
             refused = Run(session, "", "", Settings())
             refused.refuse(str(error))
@@ -50,10 +51,10 @@ def add_run(endpoints: Endpoints, runs: RunQueue, offers: Offers, own: str) -> N
     endpoints.add(run, is_public=False)
 
 
-def _read(asked: str) -> tuple[dict[str, Any], str]:
+def _read(text: str) -> tuple[dict[str, Any], str]:
     """A visitor's wish, and the name of his tab. Raises `gr.Error`."""
     try:
-        wish = orjson.loads(asked)
+        wish = orjson.loads(text)
         session = wish["session"]
         missing = {"prompt", "pair", "lanes", *DEFAULTS} - wish.keys()
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
@@ -64,10 +65,10 @@ def _read(asked: str) -> tuple[dict[str, Any], str]:
     return wish, session
 
 
-def _run_of(wish: dict[str, Any], session: str, offers: Offers, own: str) -> Run:
+def _run_of(wish: dict[str, Any], session: str, offers: Offers, page_pair: str) -> Run:
     settings = checked_settings({name: wish[name] for name in DEFAULTS})
     naming = (wish.get(name) for name in ("pair", "target", "draft", "weights"))
-    pair = chosen_pair(*naming, own=own)
+    pair = chosen_pair(*naming, page_pair=page_pair)
     prompt = checked_prompt(wish["prompt"])
     compared = compared_with(settings, wish["lanes"], offers.of(pair))
     return Run(session, pair, prompt, settings, checked_others(settings, compared))

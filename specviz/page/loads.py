@@ -25,12 +25,12 @@ LEAST = 3.0  # seconds; a load that was over sooner is not worth an estimate
 
 
 class Load:
-    """One load of a pair. said: what the models' process said last of it. over: whether it has
+    """One load of a pair. status: what the models' process said last of it. over: whether it has
     ended. error: why it failed, None if it did not."""
 
     def __init__(self, pair: str) -> None:
         self.pair = pair
-        self.said = ""
+        self.status = ""
         self.over = False
         self.error: str | None = None
         self._begun = time.monotonic()
@@ -41,9 +41,9 @@ class Load:
         """What is loaded, how much, for how long, and how far it is."""
         shown = shown_pair(self.pair)
         # These say no more than this, the second perhaps with the names of two files.
-        is_idle = self.said in (LOADING, f"Reading what {self.pair} needs.")
-        said = "" if is_idle else self.said
-        return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {said}".strip()
+        is_idle = self.status in (LOADING, f"Reading what {self.pair} needs.")
+        status = "" if is_idle else self.status
+        return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {status}".strip()
 
     def state(self) -> dict[str, Any]:
         """The load as the browser is told of it."""
@@ -91,19 +91,23 @@ def _file() -> Path:
 def _remembered() -> dict[str, float]:
     """Seconds that the last load of a pair took, by its name."""
     try:
-        known = json.loads(_file().read_text("utf-8"))
+        durations = json.loads(_file().read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    if not isinstance(known, dict):
+    if not isinstance(durations, dict):
         return {}
-    return {pair: float(one) for pair, one in known.items() if isinstance(one, int | float)}
+    return {
+        pair: float(seconds)
+        for pair, seconds in durations.items()
+        if isinstance(seconds, int | float)
+    }
 
 
 def _remember(pair: str, seconds: float) -> None:
-    known = _remembered()
-    known.pop(pair, None)
-    known[pair] = round(seconds, 1)
-    newest = dict(list(known.items())[-MOST_REMEMBERED:])
+    durations = _remembered()
+    durations.pop(pair, None)
+    durations[pair] = round(seconds, 1)
+    newest = dict(list(durations.items())[-MOST_REMEMBERED:])
     file = _file()
     written = file.with_suffix(".part")
     try:

@@ -45,8 +45,8 @@ def shown_pair(pair: str) -> ShownPair:
         return ShownPair(f"{target}, its own layers", target, None, _bytes(spec.target))
     draft = _model(spec.draft)
     sizes = [_bytes(spec.target), _bytes(spec.draft)]
-    known = [size for size in sizes if size is not None]
-    total = sum(known) if len(known) == len(sizes) else None
+    known_sizes = [size for size in sizes if size is not None]
+    total = sum(known_sizes) if len(known_sizes) == len(sizes) else None
     return ShownPair(f"{target} + {draft}", target, draft, total)
 
 

@@ -36,9 +36,12 @@ from .questions import MOST_DRAWS
 from .security.addresses import FILES, QUESTION_PATH
 from .sweeps import choose_config
 
-PRESETS, QUESTIONS = "presets.json", "questions.json"
-"""In a pair's folder: its presets, and which of the stage's questions its runs answer, with prompts
-and settings of those that are no presets."""
+PRESETS = "presets.json"
+"""In a pair's folder: its presets."""
+
+QUESTIONS = "questions.json"
+"""In a pair's folder: which of the stage's questions its runs answer, with prompts and settings of
+those that are no presets."""
 
 SAMPLING = "sampling"
 
@@ -86,17 +89,17 @@ def _links() -> dict[str, str]:
 
 
 def offer_of(
-    own: str, *, presets: Sequence[Preset], recordings: Path, machine: Host | None
+    page_pair: str, *, presets: Sequence[Preset], recordings: Path, machine: Host | None
 ) -> dict[str, Any]:
     """The document from which the browser makes the page: `Config` in `types.d.ts`.
 
-    own: the pair that the page was started with. machine: where models run; None while that is not
-    known.
+    page_pair: the pair that the page was started with. machine: where models run; None while
+    that is not known.
     """
-    pairs = [value for _, value in pair_choices(own, None)]
-    usual = defaults_of(own)
+    pairs = [value for _, value in pair_choices(page_pair, None)]
+    usual = defaults_of(page_pair)
     # In the order of the arguments of `chosen_pair`.
-    naming = {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
+    naming = {"pair": page_pair, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
     listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     return {
         "served": True,
@@ -106,14 +109,16 @@ def offer_of(
         "vocabulary": vocabulary(),
         "titles": CHARTS,
         "links": _links(),
-        "presets": [{**asdict(one), "settings": one.settings_on(own)} for one in presets],
-        "questions": _read(folder_of(own) / QUESTIONS)["asked"],
-        "recordings": find_recordings(recordings, [one.name for one in presets]),
+        "presets": [
+            {**asdict(preset), "settings": preset.settings_on(page_pair)} for preset in presets
+        ],
+        "questions": _read(folder_of(page_pair) / QUESTIONS)["asked"],
+        "recordings": find_recordings(recordings, [preset.name for preset in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
-        "controls": controls_of(own, machine),
+        "controls": controls_of(page_pair, machine),
         "choices": {**CHOICES, **listed},
-        "pairs": pair_models(own),
+        "pairs": pair_models(page_pair),
         "pairTitles": {
             name: shown_pair(name).title for name in pairs if name not in (SERVED, OTHER)
         },
@@ -125,5 +130,5 @@ def offer_of(
         "mostPacked": MOST_PACKED,
         "mostGamma": MOST_GAMMA,
         "draws": MOST_DRAWS,
-        "choose": choose_config(own, pairs),
+        "choose": choose_config(page_pair, pairs),
     }

@@ -81,7 +81,8 @@ def about(seconds: float | None) -> str:
     return f", about {seconds / 60:.0f} min"
 
 
-HEALTH, READY = "/healthz", "/readyz"
+HEALTH = "/healthz"
+READY = "/readyz"
 NOT_LOADED = "The models have not loaded their pair yet, or could not: see the log."
 
 
@@ -90,13 +91,13 @@ def probed(scope: Scope, runs: RunQueue | None) -> Response | None:
     page, if it has one yet."""
     path = scope["path"] if scope["method"] in ("GET", "HEAD") else ""
     if path == HEALTH:
-        return _told(200, "alive")
+        return _plain_response(200, "alive")
     if path == READY and runs is not None:
         if runs.closing:
-            return _told(503, "The server is being restarted.")
-        return _told(200, "ready") if runs.answered else _told(503, NOT_LOADED)
+            return _plain_response(503, "The server is being restarted.")
+        return _plain_response(200, "ready") if runs.answered else _plain_response(503, NOT_LOADED)
     return None
 
 
-def _told(status: int, text: str) -> Response:
+def _plain_response(status: int, text: str) -> Response:
     return PlainTextResponse(text + "\n", status)

@@ -28,14 +28,14 @@ def public_files(recordings: Path) -> dict[str, Path]:
     Links are left out: they may lead anywhere.
     """
     page = {PAGE_AT + path.relative_to(PAGE).as_posix(): path for path in _plain(PAGE)}
-    found = {name: path for name, path in page.items() if path.suffix in _KINDS}
-    found[PLOTLY_NAME] = PLOTLY
+    files = {name: path for name, path in page.items() if path.suffix in _KINDS}
+    files[PLOTLY_NAME] = PLOTLY
     if PICTURE.is_file():
-        found[PICTURE_NAME] = PICTURE
+        files[PICTURE_NAME] = PICTURE
     for path in _plain(recordings):
         if path.name.endswith(".json.gz"):
-            found[RECORDINGS_AT + path.name] = path
-    return found
+            files[RECORDINGS_AT + path.name] = path
+    return files
 
 
 def _plain(folder: Path) -> list[Path]:

@@ -37,68 +37,78 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
     """The questions that begin a job about a run. pair: the pair for visitors without a
     run, who have no session yet."""
 
-    def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:
-        return begun(runs, sampling(runs, pair, asked))
+    def begin_sampling(request: dict[str, Any]) -> dict[str, Any]:
+        return begun(runs, sampling(runs, pair, request))
 
-    def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
-        session, name = _visitor(runs, pair, asked, "explain-difference")
-        trace, lane = read_run(asked.get("trace"), "explain-difference"), asked.get("lane")
+    def begin_difference(request: dict[str, Any]) -> dict[str, Any]:
+        session, name = _visitor(runs, pair, request, "explain-difference")
+        trace = read_run(request.get("trace"), "explain-difference")
+        lane = request.get("lane")
         parting = parting_of(trace, None if lane is None else str(lane)[:MOST_NAME])
         if parting is None:
             raise TraceError(NOT_PARTED)
         task = DifferenceTask(name, parting)
-        return begun(runs, RunQuestion(session, task, _told_difference))
+        return begun(runs, RunQuestion(session, task, _shown_difference))
 
-    def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
-        session, name = _visitor(runs, pair, asked, "check --rerun")
-        task = RerunTask(name, read_run(asked.get("trace"), "check --rerun"))
+    def begin_rerun(request: dict[str, Any]) -> dict[str, Any]:
+        session, name = _visitor(runs, pair, request, "check --rerun")
+        task = RerunTask(name, read_run(request.get("trace"), "check --rerun"))
         return begun(runs, RunQuestion(session, task, lambda again: {"result": again._asdict()}))
 
     return [begin_sampling, begin_difference, begin_rerun]
 
 
-def _visitor(runs: RunQueue, pair: str, asked: dict[str, Any], instead: str) -> tuple[str, str]:
+def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -> tuple[str, str]:
     """Session and pair of the visitor who asks. Raises `SettingsError` where only races may run.
     instead: the command that does the same elsewhere."""
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
-    run = finished_run(runs, asked)
+    run = finished_run(runs, request)
     return (uuid4().hex, pair) if run is None else (run.session, run.task.pair)
 
 
-def _told_difference(found: Difference) -> dict[str, Any]:
-    told = {"verdict": found.verdict, "summary": found.summary}
-    return {"result": {**asdict(found), **told, "scored": [one._asdict() for one in found.scored]}}
+def _shown_difference(difference: Difference) -> dict[str, Any]:
+    sentences = {"verdict": difference.verdict, "summary": difference.summary}
+    return {
+        "result": {
+            **asdict(difference),
+            **sentences,
+            "scored": [score._asdict() for score in difference.scored],
+        }
+    }
 
 
-def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> RunQuestion:
+def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
     """The experiment with prompt, settings and pair of the run that the browser shows.
 
     Each repetition has a seed of its own, because the same seed would draw the same again.
     """
-    run = finished_run(runs, asked)
+    run = finished_run(runs, request)
     if run is not None:
-        session, pair, prompt = run.session, run.task.pair, run.prompt
-        settings = (run.lanes or {}).get(str(asked.get("lane")), run.settings)
+        session = run.session
+        pair = run.task.pair
+        prompt = run.prompt
+        settings = (run.lanes or {}).get(str(request.get("lane")), run.settings)
     else:
-        session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]
-        settings = checked_settings({**asked["settings"], "stop": (), "max_new_tokens": LENGTH})
-    seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
-    draws = max(1, min(int(asked.get("draws", MOST_DRAWS)), MOST_DRAWS))
+        session = uuid4().hex
+        prompt = str(request["prompt"])[-MOST_CHARACTERS:]
+        settings = checked_settings({**request["settings"], "stop": (), "max_new_tokens": LENGTH})
+    seed = (settings.seed + int(request.get("again", 0))) % int(RANGES["seed"][1])
+    draws = max(1, min(int(request.get("draws", MOST_DRAWS)), MOST_DRAWS))
     task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MOST_PROMPT)
-    experiment = RunQuestion(session, task, _told_drawn, done=0, draws=draws)
+    experiment = RunQuestion(session, task, _shown_draws, done=0, draws=draws)
     experiment.length = draws
     return experiment
 
 
-def _told_drawn(found: int | Compared) -> dict[str, Any]:
-    if isinstance(found, int):
-        return {"done": found}
-    comparison = found.comparison
-    told = ("length", "statistic", "degrees", "p_value")
-    result = {name: getattr(comparison, name) for name in told}
-    result |= {"tokens": found.tokens, "shortened": found.shortened}
-    return {"result": {**result, "cells": _shown(comparison.cells, found.texts)}}
+def _shown_draws(news: int | Compared) -> dict[str, Any]:
+    if isinstance(news, int):
+        return {"done": news}
+    comparison = news.comparison
+    names = ("length", "statistic", "degrees", "p_value")
+    result = {name: getattr(comparison, name) for name in names}
+    result |= {"tokens": news.tokens, "shortened": news.shortened}
+    return {"result": {**result, "cells": _shown(comparison.cells, news.texts)}}
 
 
 def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
@@ -110,7 +120,8 @@ def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dic
         for cell in named
     ]
     if rest:
-        ours, theirs = sum(cell.ours for cell in rest), sum(cell.theirs for cell in rest)
+        ours = sum(cell.ours for cell in rest)
+        theirs = sum(cell.theirs for cell in rest)
         shown.append({"text": None, "ours": ours, "theirs": theirs})
     return shown
 
@@ -120,7 +131,8 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
         return texts[outcome]
     # Only leading tokens were compared: their text is what all continuations with them share.
     longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
-    first, last = min(longer), max(longer)
+    first = min(longer)
+    last = max(longer)
     shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
     return first[:shared]
 

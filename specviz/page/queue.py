@@ -91,7 +91,7 @@ class RunQueue:
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self.current):
                 raise SpecvizError(FULL.format(waiting, about(self._wait(waiting))))
-            of_client = sum(one.client == job.client for one in self._waiting)
+            of_client = sum(other.client == job.client for other in self._waiting)
             if job.client and of_client >= self.limits.per_client:
                 raise SpecvizError(SHARE_USED)
             self._check_kind(job)
@@ -101,8 +101,10 @@ class RunQueue:
             self._wake.notify()
 
     def _check_kind(self, job: Job) -> None:
-        same = [one for one in self._jobs.values() if type(one) is type(job) and not one.over]
-        of_client = sum(one.client == job.client for one in same) if job.client else -1
+        same = [
+            other for other in self._jobs.values() if type(other) is type(job) and not other.over
+        ]
+        of_client = sum(other.client == job.client for other in same) if job.client else -1
         if job.most is not None and (len(same) >= job.most or of_client >= job.most_of_client):
             raise SpecvizError(job.crowded)
 
@@ -111,13 +113,14 @@ class RunQueue:
         with self._wake:
             self.closing = True
             for job in list(self._waiting):
-                job.error, job.fall_back = CLOSING, True
+                job.error = CLOSING
+                job.fall_back = True
                 self.cancel(job)
 
     def stop(self, session: str) -> None:
         """Stop what this visitor has running or waiting."""
         with self._wake:
-            for job in [one for one in self._jobs.values() if one.session == session]:
+            for job in [job for job in self._jobs.values() if job.session == session]:
                 self.cancel(job)
 
     def cancel(self, job: Job) -> None:
@@ -137,16 +140,16 @@ class RunQueue:
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
-                return self._status if job.said is None else job.said
-            place = self._waiting.index(job)
-            ahead = [*self._waiting][:place]
+                return self._status if job.status is None else job.status
+            position = self._waiting.index(job)
+            ahead = [*self._waiting][:position]
             current = self.current
             if current is not None:
                 ahead.append(current)
-            others = sum(one.session != job.session for one in ahead)
+            others = sum(other.session != job.session for other in ahead)
             if not others:
                 return self._status_behind_own(current)
-            wait = self._wait(place)
+            wait = self._wait(position)
         runs = "1 other run is" if others == 1 else f"{others} other runs are"
         return f"{runs} ahead of yours{about(wait)}."
 
@@ -155,39 +158,40 @@ class RunQueue:
         the same visitor, if it has not ended yet."""
         if current is None:
             return self._status
-        if current.begun is None and current.said:  # its load, which this one may need
-            return current.said
+        if current.begun is None and current.status:  # its load, which this one may need
+            return current.status
         return OWN_ENDS
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
         with self._wake:
-            for job in [one for one in self._waiting if one.stopping.is_set() or one.abandoned()]:
+            for job in [job for job in self._waiting if job.stopping.is_set() or job.abandoned()]:
                 self.cancel(job)
             if self._thread is not None and not self._thread.is_alive():
                 log.error("the queue's thread died: it is replaced")
-                victim, self.current = self.current, None
+                victim = self.current
+                self.current = None
                 if victim is not None and not victim.over:
                     victim.error = victim.error or FAILED
                     victim.close()
                 self.start()
 
-    def _wait(self, place: int) -> float | None:
-        """Seconds until the job at this place of the queue begins; None if unknown."""
-        seconds = [self._expected(job) for job in [*self._waiting][:place]]
+    def _wait(self, position: int) -> float | None:
+        """Seconds until the job at this position of the queue begins; None if unknown."""
+        seconds = [self._expected(job) for job in [*self._waiting][:position]]
         if self.current is not None:
             seconds.append(self._left(self.current))
-        known = [one for one in seconds if one is not None]
-        return sum(known) if len(known) == len(seconds) else None
+        known_seconds = [duration for duration in seconds if duration is not None]
+        return sum(known_seconds) if len(known_seconds) == len(seconds) else None
 
     def _left(self, job: Job) -> float | None:
         """Seconds until the current job ends; None if unknown, and of one that is stopped."""
         if job.stopping.is_set():
             return None
         now = time.monotonic()
-        whole = expected_whole(job)
-        if whole is not None and job.begun is not None:
-            return max(0.0, min(whole, self.limits.seconds) - (now - job.begun))
+        total = expected_whole(job)
+        if total is not None and job.begun is not None:
+            return max(0.0, min(total, self.limits.seconds) - (now - job.begun))
         past = self._durations.expected(job)
         spent = now - self._since
         return past - spent if past is not None and past > spent else None
@@ -198,8 +202,8 @@ class RunQueue:
         seconds = self._durations.expected(job)
         current = self.current
         if seconds is None and current is not None and kind_of(current) == kind_of(job):
-            whole = expected_whole(current)
-            seconds = whole and whole * job.length / current.length
+            total = expected_whole(current)
+            seconds = total and total * job.length / current.length
         return None if seconds is None else min(seconds, self.limits.seconds)
 
     def _forget_old(self) -> None:
@@ -233,7 +237,7 @@ class RunQueue:
         try:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
-                load.said = sentence
+                load.status = sentence
                 self._status = f"{load.sentence} {WAITING}"
             self._load_seconds = time.monotonic() - began
             self.answered = True
@@ -269,7 +273,8 @@ class RunQueue:
                 self.answered = True
         except SpecvizError as error:
             log.info("a task was refused: %s", brief(error))
-            job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
+            job.error = str(error)
+            job.fall_back = isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")
             job.error = FAILED
@@ -310,5 +315,5 @@ class RunQueue:
             return False
         # The next job may want the pair that is being loaded.
         with self._wake:
-            another_wanted = any(one.task.pair != job.task.pair for one in self._waiting)
+            another_wanted = any(other.task.pair != job.task.pair for other in self._waiting)
         return job.begun is not None or another_wanted

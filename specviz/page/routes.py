@@ -36,7 +36,7 @@ def add_routes(
     *,
     questions: Sequence[PageQuestion],
     runs: RunQueue,
-    own: str,
+    page_pair: str,
     presets: Sequence[Preset],
     recordings: Path,
     password: Password | None,
@@ -51,7 +51,7 @@ def add_routes(
     def index(request: Request) -> Response:
         if password is not None and not password.is_entered(request.scope):
             return HTMLResponse(sign_in_html())
-        offer = offer_of(own, presets=presets, recordings=recordings, machine=runs.machine)
+        offer = offer_of(page_pair, presets=presets, recordings=recordings, machine=runs.machine)
         return HTMLResponse(index_html(offer, address_of(request.scope)))
 
     @page.api_route("/style.css", methods=READ, include_in_schema=False)
@@ -85,17 +85,19 @@ def _add_question(page: gr.Server, question: PageQuestion) -> None:
     answered = answering(question)
 
     @page.post(QUESTION_PATH + question.__name__, include_in_schema=False)
-    def answer(asked: dict[str, Any] = Body()) -> Response:  # noqa: B008
-        found = orjson.dumps(answered(asked), option=orjson.OPT_NON_STR_KEYS)
-        return Response(found, media_type="application/json")
+    def answer(request: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        body = orjson.dumps(answered(request), option=orjson.OPT_NON_STR_KEYS)
+        return Response(body, media_type="application/json")
 
 
 def _add_sign_in(page: gr.Server, password: Password) -> None:
     @page.post("/login", include_in_schema=False)
     @page.post("/login/", include_in_schema=False)
     async def sign_in(request: Request) -> Response:
-        form = await request.form()
-        is_right = password.is_right(str(form.get("username", "")), str(form.get("password", "")))
+        fields = await request.form()
+        is_right = password.is_right(
+            str(fields.get("username", "")), str(fields.get("password", ""))
+        )
         wants_page = "text/html" in request.headers.get("accept", "")
         if not is_right:
             if wants_page:

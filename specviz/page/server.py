@@ -135,7 +135,7 @@ def build_page(
         page,
         questions=questions,
         runs=runs,
-        own=pair,
+        page_pair=pair,
         presets=presets_of(pair),
         recordings=recordings,
         password=page.password,

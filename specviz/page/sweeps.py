@@ -51,8 +51,10 @@ class Bounds:
     @classmethod
     def here(cls) -> Bounds:
         """Those of this page: smaller where strangers share it. Raises `SettingsError`."""
-        rows, prompts, seconds = (40, 24, 120.0) if os.environ.get("SPACE_ID") else (120, MOST, 600)
-        return cls(rows, prompts, SWEEP_SECONDS.read() or seconds)
+        limit = SWEEP_SECONDS.read()
+        if os.environ.get("SPACE_ID"):
+            return cls(rows=40, prompts=24, seconds=limit or 120.0)
+        return cls(rows=120, prompts=MOST, seconds=limit or 600)
 
 
 def sweeps_allowed() -> bool:
@@ -61,26 +63,27 @@ def sweeps_allowed() -> bool:
     return SWEEP.read() and not on_zerogpu()
 
 
-def choose_config(own: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, Any] | None:
-    """What the view offers, for the browser; None if there are no sweeps here. own: the pair that
-    the page was started with. pairs: all that the page lists."""
+def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, Any] | None:
+    """What the view offers, for the browser; None if there are no sweeps here. page_pair: the pair
+    that the page was started with. pairs: all that the page lists."""
     if not sweeps_allowed():
         return None
-    bounds, usual = Bounds.here(), SweepRequest(())
-    kinds = {pair: kinds_of(builtin_prompts(pair)) for pair in (own, *pairs)}
-    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
+    bounds = Bounds.here()
+    usual = SweepRequest(())
+    kinds = {pair: kinds_of(builtin_prompts(pair)) for pair in (page_pair, *pairs)}
+    seconds = [limit for limit in SECONDS if limit <= bounds.seconds] or [int(bounds.seconds)]
     return {
-        "kinds": kinds[own],
-        "kindsOf": {pair: suited for pair, suited in kinds.items() if suited != kinds[own]},
+        "kinds": kinds[page_pair],
+        "kindsOf": {pair: suited for pair, suited in kinds.items() if suited != kinds[page_pair]},
         "drafters": {name: drafter_kind(name).choice for name in swept_drafters()},
         "policies": {name: words["choice"] for name, words in POLICIES.items()},
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
         "seconds": seconds,
-        "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
+        "lengths": [length for length in LENGTHS if length <= MAX_LENGTH],
         "usual": {
             **{name: getattr(usual, name) for name in SWEPT},
-            "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
+            "seconds": max((limit for limit in seconds if limit <= 60), default=seconds[0]),
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
@@ -89,14 +92,14 @@ def choose_config(own: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, An
     }
 
 
-def choosing_functions(runs: RunQueue, own: str) -> list[PageQuestion]:
-    """The question that begins a sweep. own: the pair that the page was started with."""
+def choosing_functions(runs: RunQueue, page_pair: str) -> list[PageQuestion]:
+    """The question that begins a sweep. page_pair: the pair that the page was started with."""
 
-    def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
-        naming = dict(asked["naming"])
+    def begin_sweep(request: dict[str, Any]) -> dict[str, Any]:
+        naming = dict(request["naming"])
         names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
-        pair = chosen_pair(*names, own=own)
-        return begun(runs, sweep_of(pair, asked_request(asked, pair)))
+        pair = chosen_pair(*names, page_pair=page_pair)
+        return begun(runs, sweep_of(pair, asked_request(request, pair)))
 
     return [begin_sweep]
 
@@ -109,28 +112,31 @@ def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
     return SweepJob(f"sweep-{uuid4().hex}", pair, request)
 
 
-def asked_request(asked: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
+def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
     pairs of a kind and a text; where there are none, they are those that suit the pair, of the
     kinds that are asked for as far as there are some. Raises `SpecvizError`."""
     bounds = Bounds.here()
-    if asked.get("prompts"):
-        prompts = tuple(map(_own_prompt, list(asked["prompts"])[:MOST]))
+    if fields.get("prompts"):
+        prompts = tuple(map(_visitor_prompt, list(fields["prompts"])[:MOST]))
     else:
-        kinds = _texts(asked.get("kinds"))
+        kinds = _texts(fields.get("kinds"))
         suited = builtin_prompts(pair)
-        prompts = tuple(one for one in suited if one.kind in kinds) or suited
-    length, seconds = int(asked["length"]), float(asked["seconds"])
+        prompts = tuple(prompt for prompt in suited if prompt.kind in kinds) or suited
+    length = int(fields["length"])
+    seconds = float(fields["seconds"])
     if not 2 <= length <= MAX_LENGTH:
         raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")
     if not 1 <= seconds <= bounds.seconds:
         raise SettingsError(f"the time is {seconds:g} s: use 1 to {bounds.seconds:g}.")
     request = SweepRequest(
         prompts=prompts[: bounds.prompts],
-        drafters=tuple(_texts(asked["drafters"])),
-        gammas=tuple(int(one) for one in list(asked["gammas"])[:100]),
-        policies=tuple(_texts(asked["policies"])),
-        temperatures=tuple(float(one) for one in list(asked["temperatures"])[:100]),
+        drafters=tuple(_texts(fields["drafters"])),
+        gammas=tuple(int(gamma) for gamma in list(fields["gammas"])[:100]),
+        policies=tuple(_texts(fields["policies"])),
+        temperatures=tuple(
+            float(temperature) for temperature in list(fields["temperatures"])[:100]
+        ),
         seconds=seconds,
         base=Settings(max_new_tokens=length, ignore_eos=True),
     )
@@ -140,32 +146,32 @@ def asked_request(asked: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     return request
 
 
-def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
+def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     """What is told about a visitor's file, from what the reading process found: the prompts that
     a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
     `PromptError`."""
-    prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in found["prompts"]]
-    longest = max(len(one.text) for one in prompts)
+    prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in contents["prompts"]]
+    longest = max(len(prompt.text) for prompt in prompts)
     if longest > MOST_CHARACTERS:
         raise PromptError(
             f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
     first = prompts[: Bounds.here().prompts]
-    sizes = accumulate(len(one.text.encode("utf-8", "replace")) for one in first)
-    kept = [one for one, size in zip(first, sizes, strict=True) if size <= MOST_SENT]
-    left_out = len(prompts) - len(kept) + int(found["left_out"])
-    pairs = [[one.kind, one.text] for one in kept]
+    sizes = accumulate(len(prompt.text.encode("utf-8", "replace")) for prompt in first)
+    kept = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MOST_SENT]
+    left_out = len(prompts) - len(kept) + int(contents["left_out"])
+    pairs = [[prompt.kind, prompt.text] for prompt in kept]
     return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
 
 
-def _own_prompt(asked: Any) -> Question:
-    kind, text = ("prompts", asked) if isinstance(asked, str) else asked
+def _visitor_prompt(value: Any) -> Question:
+    kind, text = ("prompts", value) if isinstance(value, str) else value
     return Question(str(kind)[:LONGEST_KIND], checked_prompt(text))
 
 
 def _texts(values: Any) -> list[str]:
-    return [str(one) for one in list(values or [])[:100]]
+    return [str(value) for value in list(values or [])[:100]]
 
 
 class SweepJob(Job):
@@ -186,7 +192,7 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self._found_at = 0  # the number of the news that brought `result`
+        self._result_number = 0  # the number of the news that brought `result`
         self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
         self._rest: Rest | None = None
 
@@ -197,7 +203,9 @@ class SweepJob(Job):
         elif isinstance(item, SweepProgress):
             self.progress = item
         elif isinstance(item, Rest):  # it comes after each piece, with all rows
-            self._rest, self.result, self._found_at = item, item.result, self.number + 1
+            self._rest = item
+            self.result = item.result
+            self._result_number = self.number + 1
             self._keep_rows(item.result.rows)
 
     def has_more(self) -> bool:
@@ -226,8 +234,8 @@ class SweepJob(Job):
             for key, (row, came) in list(self._rows.items())
             if came > since or over
         ]
-        if self.result is not None and (self._found_at > since or over):
-            news |= _found(self.result, whole=over)
+        if self.result is not None and (self._result_number > since or over):
+            news |= _shown_result(self.result, complete=over)
         return news
 
     def _keep_rows(self, rows: tuple[Row, ...]) -> None:
@@ -237,16 +245,16 @@ class SweepJob(Job):
                 self._rows[key] = row, self.number + 1
 
 
-def _found(result: SweepResult, *, whole: bool) -> dict[str, Any]:
-    """The findings for the browser. whole: with the result as a program reads it."""
+def _shown_result(result: SweepResult, *, complete: bool) -> dict[str, Any]:
+    """The findings for the browser. complete: with the result as a program reads it."""
     full = result.to_dict()
-    told = ("recommendations", "machine", "link", "spent", "stopped")
-    found = {name: full[name] for name in told}
-    found["figures"] = {
+    names = ("recommendations", "machine", "link", "spent", "stopped")
+    shown = {name: full[name] for name in names}
+    shown["figures"] = {
         theme: {
             name: {**spec, "title": TITLES[name]}
             for name, spec in figure_specs(result, theme).items()
         }
         for theme in PALETTE
     }
-    return {**found, "whole": full, "csv": sweep_csv(result)} if whole else found
+    return {**shown, "whole": full, "csv": sweep_csv(result)} if complete else shown

@@ -201,7 +201,7 @@ MUTANTS = [
     Mutant("guard", "_plain", "and not path.is_symlink()", "", "security strangers"),
     Mutant("guard", "_plain", 'if not path.name.startswith(".")', "", "security strangers"),
     Mutant("guard", "Sessions.is_read", "session.streams > session.gone", "True", "sessions strangers"),
-    Mutant("guard", "Sessions.arriving", "own + self._arriving[client] >= self._most", "False", "sessions strangers"),
+    Mutant("guard", "Sessions.arriving", "of_client + self._arriving[client] >= self._most", "False", "sessions strangers"),
     Mutant("guard", "Sessions._caught_up", "session.unread >= MOST_UNREAD", "False", "sessions strangers"),
     Mutant("guard", "Password.check", "or self.is_entered(scope)", "or True", "security strangers"),
     Mutant("guard", "Password.is_right", "return all(same)", "return any(same)", "security strangers"),
@@ -242,7 +242,7 @@ MUTANTS = [
     # What is told of texts, waits and rows
     Mutant("told", "printable", "return escaped(", "return str(", "console"),
     Mutant("told", "_degraded", '_PLAIN.get(sign, "?")', "sign", "console"),
-    Mutant("told", "RunQueue.status_of", "one.session != job.session", "True", "visitors"),
+    Mutant("told", "RunQueue.status_of", "other.session != job.session", "True", "visitors"),
     Mutant("told", "expected_whole", "(time.monotonic() - job.begun) / share", "time.monotonic() - job.begun", "visitors"),
     Mutant("told", "warm_up", "check_stop()", "pass", "faults"),
     Mutant("told", "fitted", "usual - statistics.fmean", "0 * statistics.fmean", "intervals"),

@@ -125,7 +125,9 @@ def test_the_page_cannot_name_an_address_either(
             asked |= {"temperatures": [0], "length": 4, "seconds": 1}
             assert site.question("begin_sweep", asked).json["error"].endswith(".")
             with pytest.raises(PairError):
-                chosen_pair(*(naming.get(one) for one in ("pair", "target", "draft")), own="x")
+                chosen_pair(
+                    *(naming.get(one) for one in ("pair", "target", "draft")), page_pair="x"
+                )
 
 
 def test_what_a_browser_tells_about_a_run_names_no_pair(
@@ -164,9 +166,9 @@ def test_models_of_the_hub_and_folders_may_be_named(
     folder.mkdir()
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     for name in ("a/b+c/d", f"{folder}+c/d", f"{folder}+{folder}", "a/b+none", "gpt2+mtp"):
-        assert asked_pair(name, own="builtin") == name
-        assert asked_pair(f"{name}@4bit", own="builtin") == f"{name}@4bit"
-    assert asked_pair(" builtin@8bit ", own="builtin") == "builtin@8bit"
+        assert asked_pair(name, page_pair="builtin") == name
+        assert asked_pair(f"{name}@4bit", page_pair="builtin") == f"{name}@4bit"
+    assert asked_pair(" builtin@8bit ", page_pair="builtin") == "builtin@8bit"
     for name in (
         "a/b",
         "+",
@@ -179,4 +181,4 @@ def test_models_of_the_hub_and_folders_may_be_named(
         "../x+y",
     ):
         with pytest.raises(PairError):
-            asked_pair(name, own="builtin")
+            asked_pair(name, page_pair="builtin")

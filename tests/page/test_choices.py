@@ -72,20 +72,20 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPECVIZ_ANY_MODEL", raising=False)
-    assert chosen_pair("builtin", "", "", own="builtin") == "builtin"
-    assert chosen_pair("toy", "", "", own="toy") == "toy"
+    assert chosen_pair("builtin", "", "", page_pair="builtin") == "builtin"
+    assert chosen_pair("toy", "", "", page_pair="toy") == "toy"
     for asked in (OTHER, "owner/model+owner/draft", "/etc+none", "", None, 3, ["builtin"]):
         with pytest.raises(PairError, match="not offered"):
-            chosen_pair(asked, "owner/model", "owner/draft", own="builtin")
+            chosen_pair(asked, "owner/model", "owner/draft", page_pair="builtin")
     with pytest.raises(PairError, match="weights"):
-        chosen_pair("builtin", "", "", "2bit", own="builtin")
-    assert chosen_pair("builtin", "", "", "4bit", own="builtin") == "builtin@4bit"
+        chosen_pair("builtin", "", "", "2bit", page_pair="builtin")
+    assert chosen_pair("builtin", "", "", "4bit", page_pair="builtin") == "builtin@4bit"
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
-    assert chosen_pair(OTHER, " a/b ", "c/d", own="builtin") == "a/b+c/d"
-    assert chosen_pair(OTHER, "a/b", "", own="builtin") == "a/b+none"
+    assert chosen_pair(OTHER, " a/b ", "c/d", page_pair="builtin") == "a/b+c/d"
+    assert chosen_pair(OTHER, "a/b", "", page_pair="builtin") == "a/b+none"
     with pytest.raises(PairError, match="target"):
-        chosen_pair(OTHER, " ", "c/d", own="builtin")
-    assert chosen_pair("owner/model+none", "", "", own="builtin") == "owner/model+none"
+        chosen_pair(OTHER, " ", "c/d", page_pair="builtin")
+    assert chosen_pair("owner/model+none", "", "", page_pair="builtin") == "owner/model+none"
 
 
 def examining(known: dict[str, list[str]]) -> Callable[[dict[str, str]], dict[str, Any]]:

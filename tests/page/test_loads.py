@@ -84,10 +84,10 @@ def test_a_pair_of_files_is_called_by_its_models_everywhere(files: tuple[Path, P
 
 def test_what_is_told_of_a_load_is_how_far_it_is_and_not_what_it_is_called() -> None:
     load = loads.Load("qwen2.5-coder-1.5b")
-    load.said = "Reading what qwen2.5-coder-1.5b needs."
+    load.status = "Reading what qwen2.5-coder-1.5b needs."
     assert load.sentence.endswith(" so far.")
-    load.said = "Checking qwen2.5-coder-1.5b-instruct-q4_k_m.gguf: 40%."
-    assert load.sentence.endswith(f" so far. {load.said}")
+    load.status = "Checking qwen2.5-coder-1.5b-instruct-q4_k_m.gguf: 40%."
+    assert load.sentence.endswith(f" so far. {load.status}")
 
 
 def test_folders_and_models_of_the_hub_are_called_without_their_places(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_load_says_what_how_much_and_how_far(gate: Gate, files: tuple[Path, Pa
     queue.start(own)
     load = queue.load
     assert load is not None
-    until(lambda: "40%" in load.said)
+    until(lambda: "40%" in load.status)
     said = load.state()["said"]
     target = read_gguf(files[0]).name
     assert said.startswith(f"Loading {target} and its draft (")
@@ -120,7 +120,7 @@ def test_a_run_that_is_asked_for_meanwhile_starts_when_it_is_ready(gate: Gate) -
     queue = RunQueue(LocalWorker(gate.load, race))
     queue.start(OWN)
     run = Run("visitor", OWN, "the cat", Settings(max_new_tokens=4))
-    until(lambda: queue.load is not None and "40%" in queue.load.said)
+    until(lambda: queue.load is not None and "40%" in queue.load.status)
     queue.submit(run)
     assert not run.racing
     waiting = queue.status_of(run)

@@ -503,7 +503,7 @@ def broken(*_: Any) -> Any:
 
 
 def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileReader, "_asked", broken)
+    monkeypatch.setattr(FileReader, "_read_in_process", broken)
     with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
         for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
             kind, said = site.events(endpoint, {"data": data})[-1]

@@ -373,12 +373,12 @@ def test_only_the_operator_names_a_server(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     for target, draft in (("http://10.0.0.1/v1#m", "d"), ("m", "https://10.0.0.1/v1#m+d")):
         with pytest.raises(PairError, match="Only the operator names servers"):
-            chosen_pair("other", target, draft, own="builtin")
+            chosen_pair("other", target, draft, page_pair="builtin")
     with pytest.raises(PairError, match="Only the operator names servers"):
-        chosen_pair("http://10.0.0.1/v1#m+d", "", "", own="builtin")
+        chosen_pair("http://10.0.0.1/v1#m+d", "", "", page_pair="builtin")
     with pytest.raises(PairError, match="not offered here"):
-        chosen_pair(SERVED, "", "", own="builtin")
+        chosen_pair(SERVED, "", "", page_pair="builtin")
     monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1/v1#big+small")
-    assert chosen_pair(SERVED, "", "", own="builtin") == SERVED
+    assert chosen_pair(SERVED, "", "", page_pair="builtin") == SERVED
     listed = dict(pair_choices("builtin", None)[::-1])
     assert listed["big+small · target on a server"] == SERVED and "10.0.0.1" not in str(listed)

@@ -75,7 +75,7 @@ POSTS = (
     Post(re.compile(API + "(call/run|queue/join)"), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
-    *(Post(re.compile(FILES + form), most + 1, reads=form) for form, most in MOST_BYTES.items()),
+    *(Post(re.compile(FILES + kind), most + 1, reads=kind) for kind, most in MOST_BYTES.items()),
 )
 
 
@@ -88,9 +88,9 @@ def path_of(scope: Scope) -> str:
 
 def stream_of(path: str, query: bytes) -> str | None:
     """The session or the event whose results are read here; None at any other address."""
-    found = PUBLIC.fullmatch(path)
-    if found is None or not found["session"]:
-        return found and found["event"]
+    match = PUBLIC.fullmatch(path)
+    if match is None or not match["session"]:
+        return match and match["event"]
     return parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])[0]
 
 
@@ -137,10 +137,10 @@ class Sites:
         """What the operator allows. On a Space that is also the hub, which frames the page. Raises
         `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
-        own = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
+        root = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
         origins = {*ORIGINS.read(), *([HUB] if on_space else [])}
-        if own.scheme in ("http", "https"):
-            origins.add(f"{own.scheme}://{own.netloc}")
+        if root.scheme in ("http", "https"):
+            origins.add(f"{root.scheme}://{root.netloc}")
         return cls(frozenset(origins), anywhere=on_space)
 
     @property
@@ -154,13 +154,14 @@ class Sites:
         shared: the address of Gradio's tunnel, if there is one. Raises `Refused` if the site may
         not use the page, or if the page has no such name.
         """
-        host, origin = headers.get("host"), headers.get("origin")
+        host = headers.get("host")
+        origin = headers.get("origin")
         if not (host is None or self.anywhere or self._is_name(host, shared)):
             if host not in self._logged and len(self._logged) < MOST_LOGGED:
                 self._logged.add(host)
                 log.warning(UNKNOWN, host[:100], host[:100])
             raise Refused(403, MISNAMED)
-        if origin is None or _own(origin, headers):
+        if origin is None or _is_own(origin, headers):
             return {}
         if origin.lower() not in self.origins:
             raise Refused(403, FOREIGN)
@@ -171,10 +172,11 @@ class Sites:
 
     def _is_name(self, host: str, shared: str | None) -> bool:
         # What is more than a host and a port, a URL's parser would cut off.
-        if (found := HOST.fullmatch(host)) is None:
+        match = HOST.fullmatch(host)
+        if match is None:
             return False
-        name = found[1].lower()
-        named = {urlsplit(one).hostname for one in (*self.origins, shared or "")}
+        name = match[1].lower()
+        named = {urlsplit(origin).hostname for origin in (*self.origins, shared or "")}
         return bool(_PRIVATE.fullmatch(name)) or name in named
 
 
@@ -186,9 +188,9 @@ PREFLIGHT = {
 """The further headers of an answer to a browser that asks whether it may send a request."""
 
 
-def _own(origin: str, headers: Headers) -> bool:
+def _is_own(origin: str, headers: Headers) -> bool:
     """Whether this is the origin of the page itself. A site cannot set the second header in a
     visitor's browser without asking first."""
     hosts = [headers.get("host"), headers.get("x-forwarded-host", "").split(",")[0].strip()]
     scheme, _, host = origin.lower().partition("://")
-    return scheme in ("http", "https") and host in [one.lower() for one in hosts if one]
+    return scheme in ("http", "https") and host in [name.lower() for name in hosts if name]

@@ -54,9 +54,11 @@ class Answer:
         self.added: dict[str, str] = {}
         self.sentences: dict[int, str] = {}
         self.status = 500
-        self._scope, self._send, self._policy = scope, send, policy
-        self._asked = Headers(scope=scope)
-        self.id = self._asked[ID]
+        self._scope = scope
+        self._send = send
+        self._policy = policy
+        self._request_headers = Headers(scope=scope)
+        self.id = self._request_headers[ID]
         self._started = self._muted = self._stalled = self._unchanged = False
         self._open = False  # whether the answer ends by a last part and not by its length
 
@@ -103,14 +105,15 @@ class Answer:
     async def give(self, response: Response) -> None:
         """Answer with this, whatever Gradio still sends."""
         self._muted = True
-        await self._whole(response.status_code, response.raw_headers, bytes(response.body))
+        await self._send_all(response.status_code, response.raw_headers, bytes(response.body))
 
-    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
+    async def _send_all(self, status: int, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
         await self._begin(status, headers)
         await self._send({"type": "http.response.body", "body": raw})
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self._started, self.status = True, status
+        self._started = True
+        self.status = status
         changed = MutableHeaders(raw=list(headers))
         self._open = "content-length" not in changed
         changed.update({**self._policy, **self.added})
@@ -121,7 +124,7 @@ class Answer:
             changed["cache-control"] = _lifetime(self._scope["path"])
         changed.setdefault("cache-control", NEVER)
         # A proxy that compresses adds a mark.
-        kept = self._asked.get("if-none-match", "").removeprefix("W/")
+        kept = self._request_headers.get("if-none-match", "").removeprefix("W/")
         self._unchanged = status == 200 and changed.get("etag", "") == kept != ""
         if self._unchanged:
             status = 304

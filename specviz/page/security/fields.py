@@ -111,7 +111,7 @@ def _fault(
     """What is wrong with these fields, in one sentence; None if nothing is."""
     for name in given:
         if name not in parameters:
-            return _unknown(name, endpoint, [one for one in parameters if one not in given])
+            return _unknown(name, endpoint, [field for field in parameters if field not in given])
     for name, parameter in parameters.items():
         if name not in given and parameter.default is Parameter.empty:
             return f"The field {name!r} is missing in {endpoint}: it takes {_kind_of(parameter)}."
@@ -124,20 +124,20 @@ def _fault(
 def _unknown(name: str, endpoint: str, free: list[str]) -> str:
     """A sentence about a field that does not exist. free: the fields that are not given."""
     shown = repr(name) if _NAME.fullmatch(name) else "of this name"
-    said = f"There is no field {shown} in {endpoint}"
+    fault = f"There is no field {shown} in {endpoint}"
     meant = ELSEWHERE.get(name.lower())
     alike = difflib.get_close_matches(name.lower(), free, n=1, cutoff=LIKE)
     if meant not in free and alike:
         meant = alike[0]
     if meant in free:
-        return f"{said}: use {meant!r}."
-    return f"{said}: it takes {', '.join(free)}."
+        return f"{fault}: use {meant!r}."
+    return f"{fault}: it takes {', '.join(free)}."
 
 
 def _kind_of(parameter: Parameter) -> str:
     """What a field takes, as the end of a sentence."""
     hint = parameter.annotation
-    if list in {get_origin(one) for one in (hint, *get_args(hint))}:
+    if list in {get_origin(part) for part in (hint, *get_args(hint))}:
         return f"a list of up to {MOST_ARGUMENTS} texts"
     return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a plain value")
 

@@ -108,9 +108,9 @@ class Guard:
         headers = Headers(scope=scope)
         path = path_of(scope)
         # A probe has no session, and may name any host.
-        told = probed(scope, self._runs)
-        if told is not None:
-            await answer.give(told)
+        response = probed(scope, self._runs)
+        if response is not None:
+            await answer.give(response)
             return
         answer.added |= self._sites.admit(headers, self.shared)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -135,8 +135,8 @@ class Guard:
         session = self.sessions.session_of(name)
         if session is None:
             lost = LOST_BY_CLIENT if path.startswith(API + "queue") else LOST_BY_PROGRAM
-            told = END if self.sessions.has_read_all(name) else lost
-            await answer.give(Response(told, media_type="text/event-stream"))
+            events = END if self.sessions.has_read_all(name) else lost
+            await answer.give(Response(events, media_type="text/event-stream"))
             return
 
         async def passed(receive: Receive, send: Send) -> None:
@@ -160,8 +160,8 @@ class Guard:
                 check(raw, post.kind)
             received = answer.watched(receive, raw)
             if post.reads is not None:
-                found = await run_in_threadpool(self._reader.answer, post.reads, raw)
-                await answer.give(Response(found, media_type="application/json"))
+                body = await run_in_threadpool(self._reader.answer, post.reads, raw)
+                await answer.give(Response(body, media_type="application/json"))
             elif post.begins:
                 await self._listener.begin(passed, raw, client, received, answer.send)
             elif post is LOGIN and self._password is not None:
@@ -189,8 +189,8 @@ class Guard:
             return None
         if tools and method in ("GET", "HEAD", "DELETE"):
             return None
-        found = (one for one in POSTS if one.path.fullmatch(path))
-        post = next(found, TOOL_POST if tools else None)
+        matching = (post for post in POSTS if post.path.fullmatch(path))
+        post = next(matching, TOOL_POST if tools else None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
         # Another site can make a browser send forms here, but neither of these.

@@ -108,14 +108,14 @@ class Listener:
     async def _ended(self, name: str, after: float) -> bool:
         """Whether a stream of this session waited for results until it was ended, after so many
         seconds."""
-        asked = 0
+        questions = 0
         has_ended = False
         begun = asyncio.Event()
 
         async def receive() -> Message:
-            nonlocal asked, has_ended
-            asked += 1
-            if asked > 1:  # Gradio's own question, which the first would answer for good
+            nonlocal questions, has_ended
+            questions += 1
+            if questions > 1:  # Gradio's own question, which the first would answer for good
                 await asyncio.Event().wait()
             await begun.wait()
             await asyncio.sleep(after)
@@ -149,5 +149,5 @@ def _field(raw: bytes, name: str) -> str | None:
         value: Any = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else None
+    field = value.get(name) if isinstance(value, dict) else None
+    return field if isinstance(field, str) else None

@@ -56,8 +56,8 @@ class Password:
         """Whether these are the name and the password."""
         given = (name, password)
         same = [
-            secrets.compare_digest(one.encode(), wanted.encode())
-            for one, wanted in zip(given, self._wanted, strict=True)
+            secrets.compare_digest(entered.encode(), wanted.encode())
+            for entered, wanted in zip(given, self._wanted, strict=True)
         ]
         return all(same)
 

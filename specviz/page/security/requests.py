@@ -57,7 +57,8 @@ def note(scope: Scope) -> None:
     REQUEST.set(Headers(scope=scope).get(ID, ""))
 
 
-KIB, MIB = 2**10, 2**20
+KIB = 2**10
+MIB = 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
 QUESTION = MIB  # bytes of what the page asks
 EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
@@ -103,7 +104,10 @@ class Bodies:
         `promised`, says so; no more is kept."""
         if promised and (not promised.isdigit() or int(promised[:18]) > most):
             raise Refused(413, TOO_LARGE.format(most // KIB))
-        parts, size, more, large = [], 0, True, 0
+        parts = []
+        size = 0
+        more = True
+        large = 0
         began = time.monotonic()
         try:
             while more:

@@ -79,11 +79,11 @@ class Sessions:
         """Count an event of this client while it is on its way. Raises `Refused` if the client has
         too many unfinished ones."""
         sessions = self._sessions.values()
-        own = sum(session.unfinished for session in sessions if session.client == client)
-        if own + self._arriving[client] >= self._most:
+        of_client = sum(session.unfinished for session in sessions if session.client == client)
+        if of_client + self._arriving[client] >= self._most:
             raise Refused(429, TOO_MANY, retry=RETRY)
         if self.unfinished >= MOST_EVENTS:
-            unheard = (name for name, one in self._sessions.items() if not one.streams)
+            unheard = (name for name, session in self._sessions.items() if not session.streams)
             oldest = next(unheard, None)
             if oldest is None:
                 raise Refused(503, BUSY, retry=RETRY)
