@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 # that waits for its memory processes several tokens in the same time.
 EXTRA_TOKEN_ELSEWHERE = 0.01
 
-# Bytes that compiled passes could read of a large model in the same time, on two cores of an AMD
-# EPYC: while they unpack a weight and multiply with it, whatever its bits are, and while they
-# compute one more token with a weight, plain or packed.
+# Bytes that could be read of a large model while a packed weight is unpacked and multiplied with,
+# whatever its bits are, in compiled passes on two cores of an AMD EPYC.
 UNPACKING = 1.3
-COMPUTING = 0.2
-COMPUTING_PACKED = 0.35
 LARGE = 200_000_000  # bytes of a model that no cache of a processor holds
 
 
@@ -79,8 +76,9 @@ def extra_token_cost(target: LanguageModel, engine: str) -> float:
     """
     if isinstance(target, ModelElsewhere) or logits_device(target).type != "cpu":
         return EXTRA_TOKEN_ELSEWHERE
-    if engine != "compiled" or pass_bytes(target) < LARGE:
-        return engine_kind(engine).extra_token
+    kind = engine_kind(engine)
+    if kind.arithmetic is None or pass_bytes(target) < LARGE:
+        return kind.extra_token
     weights = pass_weights(target)
-    arithmetic = COMPUTING * weights.plain + COMPUTING_PACKED * weights.packed
-    return arithmetic / pass_cost(target, engine)
+    token_cost = kind.arithmetic.plain * weights.plain + kind.arithmetic.packed * weights.packed
+    return token_cost / pass_cost(target, engine)

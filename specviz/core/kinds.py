@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,6 +142,14 @@ class VerdictKind:
         )
 
 
+class Arithmetic(NamedTuple):
+    """Bytes of a large model that could be read while one more token is multiplied with one weight,
+    plain or packed."""
+
+    plain: float
+    packed: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineKind:
     """A form in which a model's passes run.
@@ -158,6 +166,9 @@ class EngineKind:
         of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
         an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled
         passes, and 1.7 times as long in transformers' modules.
+    arithmetic: what each further token adds to a pass of a large model on a processor; None is
+        `extra_token`, whatever the size.
+    warms_once: whether what a warm-up brings stays in the process, but for sleeping threads.
     """
 
     name: str
@@ -172,3 +183,5 @@ class EngineKind:
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**23
     extra_token: float = 0.14
+    arithmetic: Arithmetic | None = None
+    warms_once: bool = False

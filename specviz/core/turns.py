@@ -16,6 +16,7 @@ from .events import End, EndReason, Round, agreement_of
 from .loop import decode
 from .model_facts import context_length
 from .pair import Pair
+from .registry import engine_kind
 from .stopping import check_stop
 from .types import LaneEvents, Prefilled
 
@@ -26,7 +27,7 @@ WARM_TOKENS = 4  # of the prompt, twice: longer than what n-grams look for
 WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
 
 _settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
-"""Of each target whose compiled passes are slow, the kinds of lanes that were warmed up."""
+"""Of each target whose passes are slow, the kinds of lanes that were warmed up."""
 
 
 def warm_up(
@@ -34,9 +35,9 @@ def warm_up(
 ) -> None:
     """Run a lane for a few rounds that nobody sees. Raises `Stopped`.
 
-    Where compiled passes take tens of milliseconds, this is done once in a process: their code is
-    loaded then, and reading a prompt, which every lane begins with, wakes the threads. The target
-    alone runs the passes of a lane with drafts.
+    An engine that `warms_once` needs this once in a process where its passes take tens of
+    milliseconds: its code is loaded then, and reading a prompt, which every lane begins with, wakes
+    the threads. The target alone runs the passes of a lane with drafts.
     """
     settled = _settled.setdefault(pair.target, set())
     kind = (settings.drafter, settings.verdict, settings.greedy, states)
@@ -53,7 +54,7 @@ def warm_up(
         for _ in islice(events, WARM_ROUNDS):
             check_stop()
             if time.perf_counter() - began > WARM_SECONDS:
-                if engine == "compiled" and lane != BASELINE:
+                if engine_kind(engine).warms_once and lane != BASELINE:
                     settled.add(kind)
                 return
 

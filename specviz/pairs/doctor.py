@@ -134,7 +134,10 @@ def examine(
     if len(models) == len(names) and not has_head:
         shown = [metadata.source.shown for metadata in models]
         beside = shown[1] if len(shown) > 1 else None
-    head = examined_head(names[1], models[0] if models else None, findings) if has_head else None
+    head = None
+    if has_head:
+        target_metadata = models[0] if models else None
+        head = examined_head(names[1], target_metadata, findings)
     target_options = LoadOptions()
     draft_options = LoadOptions()
     with stopping("precision", findings):

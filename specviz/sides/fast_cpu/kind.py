@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.kinds import EngineKind
+from ...core.kinds import Arithmetic, EngineKind
 
 if TYPE_CHECKING:
     from ...core.protocols import LanguageModel, StateEngine
@@ -42,4 +42,6 @@ COMPILED = EngineKind(
     states=True,
     call_on_cpu=2**15,
     extra_token=0.25,
+    arithmetic=Arithmetic(plain=0.2, packed=0.35),  # on two cores of an AMD EPYC
+    warms_once=True,
 )
