@@ -5,8 +5,10 @@ Here are the variables that decoding reads; `specviz.variables` has the others, 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +41,18 @@ def has_numba() -> bool:
 def on_zerogpu() -> bool:
     """Whether this is a Space that is lent a GPU for one call at a time."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+def may_have_gpu() -> bool:
+    """Whether there is a driver of GPUs on which torch can compute. Without one torch need not be
+    asked for its devices, which takes seconds where it is not imported yet."""
+    if on_zerogpu() or Path("/dev/kfd").exists():  # a lent one, or AMD's
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

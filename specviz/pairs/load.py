@@ -15,9 +15,9 @@ from huggingface_hub.utils.sha import sha_fileobj
 from ..core.pair import Pair
 from ..environment import ASSETS, BUILTIN, collector_paused, has_numba
 from ..errors import PairError
+from .source import ModelSource
 from .weights import (
     LoadOptions,
-    ModelSource,
     best_device,
     checked_device,
     checked_options,

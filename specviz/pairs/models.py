@@ -13,12 +13,13 @@ from ..core.model_facts import logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from .hub import closed_sentence
+from .closed import closed_sentence
 from .load import LoadRequest
 from .memory import (
     DRAFTING_LANES,
     LANES,
     STORED,
+    Device,
     DeviceMemory,
     PlannedLoad,
     device_memory,
@@ -29,8 +30,8 @@ from .memory import (
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .packed_weights import ReadAhead
 from .progress import Progress, Watcher
-from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
+from .spec import ModelsSpec, NamedSpec, local_file
+from .table import Facts, NamedPair, named_files
 from .weights import DTYPES, LoadOptions, load_model
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def _file(name: str, on_cpu: bool, facts: Facts | None = None, dtype: str | None
     path = local_file(name)
     if path is None or not on_cpu:
         return _File(name, table_name, dtype, None)
-    from .packed import can_stay_packed
-    from .unpack import checked_gguf
+    from .gguf import checked_gguf
+    from .gguf_layout import can_stay_packed
 
     header = checked_gguf(path)
     return _File(name, table_name, dtype, header if can_stay_packed(header) else None)
@@ -117,7 +118,8 @@ def _planned_and_loaded(
         dtypes = [file.dtype for file in files]
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
-    device, most = place_target(loads, devices)
+    place, most = place_target(loads, devices)
+    device = None if place is None else torch.device(str(place))
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
         return _loaded(pair, models, head, options, ahead, on_progress)
@@ -130,30 +132,6 @@ def _planned_and_loaded(
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     raise PairError(sentence)
-
-
-def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
-    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose files may be those of an installed package or fetched ones.
-
-    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
-    a file of the row is not here.
-    """
-    if isinstance(spec, ModelsSpec):
-        row = None if local_path(spec.target) else named_pair(spec.target)
-        target = spec.target
-        draft = spec.draft
-    else:
-        row = named_pair(spec.name)
-        assert row is not None, "the parser has seen it"
-        draft = row.parts[0].name_or_path if row.parts else None
-        if row.draft_file is not None:
-            draft = checked_file(row, row.draft_file)
-    if row is not None and row.target_file is not None:
-        target = checked_file(row, row.target_file)
-    elif row is not None:
-        target = str(wheel_file(row) or row.target.name_or_path)
-    return target, draft, row
 
 
 def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
@@ -222,7 +200,7 @@ def planned_loads(
     models: list[ModelMetadata],
     head: HeadMetadata | None,
     options: Sequence[LoadOptions],
-    device: torch.device,
+    device: Device,
 ) -> list[PlannedLoad]:
     """The memory and precision of each model with these options, with its caches in all of `LANES`
     lanes. A head comes last, in the precision that the target's states have."""
@@ -238,7 +216,7 @@ def planned_loads(
 
 
 def _planned_load(
-    model: ModelMetadata, options: LoadOptions, device: torch.device, copies: int
+    model: ModelMetadata, options: LoadOptions, device: Device, copies: int
 ) -> PlannedLoad:
     """The same of one model. copies: lanes that run it. Raises `PairError`."""
     need = memory_need(model.model, model.caches.layers, copies=copies)
