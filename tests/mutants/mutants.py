@@ -221,7 +221,7 @@ MUTANTS = [
     Mutant("weights", "_q5_1", "_repeated(16)", "_repeated(8)", BLOCKS),
     Mutant("weights", "q5_0_codes", "_repeated(-16)", "_repeated(-8)", BLOCKS),
     Mutant("weights", "widen_codes", "BLOCK_BYTES[Q5_0]", "BLOCK_BYTES[Q8_0]", BLOCKS),
-    Mutant("weights", "_halves_apart", "pairs.transpose(1, 2).reshape(rows.shape)", "rows", "packed"),
+    Mutant("weights", "_halves_apart", "np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)", "rows", "packed"),
     Mutant("weights", "_fill", "/= weights.tensors", "*= weights.tensors", "packed"),
     Mutant("weights", "unpacked", ", dtype=torch.float32", "", "read_ahead"),
     Mutant("weights", "ReadAhead.begin", "need > self._free", "False", "read_ahead"),
