@@ -58,13 +58,18 @@ def may_have_gpu() -> bool:
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Without Python's search for cycles of garbage. What imports and loading make lives on, and
-    looking through all of it again and again takes a second of the eight of a large pair."""
+    looking through all of it again and again takes a second of the eight of a large pair. Behind it
+    all that was made counts as old: else the next two searches, one of them in a race, would look
+    through it, for a quarter of a second each."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():  # nobody else keeps objects out of all searches
+                gc.freeze()
+                gc.unfreeze()  # they go on as old ones
             gc.enable()
 
 
