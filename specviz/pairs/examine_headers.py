@@ -35,6 +35,7 @@ from .gguf_tokenizer import (
     end_ids_of,
     pieces_of,
     tokenizer_fields,
+    used_ids,
 )
 from .memory import DRAFTING_LANES, DTYPES, LANES, STORED, LayerCache, MemoryNeed, PlannedLoad
 from .source import ModelSource
@@ -275,10 +276,7 @@ class _HeaderFacts:
     @cached_property
     def pieces(self) -> int:
         """The highest id of its tokenizer plus 1."""
-        kinds = [kind for _, kind in pieces_of(self.header)]
-        while kinds and kinds[-1] == UNUSED:
-            kinds.pop()
-        return len(kinds)
+        return used_ids(self.header)
 
     @cached_property
     def is_chat(self) -> bool:

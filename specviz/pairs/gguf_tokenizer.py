@@ -21,6 +21,7 @@ from tokenizers import (
 from tokenizers.models import BPE
 
 from ..core.ends import spelled_ends
+from ..core.pair import remember_size
 from .gguf import GgufHeader
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def read_gguf_tokenizer(header: GgufHeader) -> Any:
     if _last is None or _last[0] != fields:
         _last = fields, _byte_level(header)
     tokenizer = copy(_last[1])
+    remember_size(tokenizer, used_ids(header))
     tokenizer.chat_template = header.text(TEMPLATE)
     return tokenizer
 
@@ -93,6 +95,14 @@ def tokenizer_fields(header: GgufHeader) -> dict[str, Any]:
         for key, value in header.values.items()
         if key.startswith("tokenizer.") and key != TEMPLATE
     }
+
+
+def used_ids(header: GgufHeader) -> int:
+    """The highest id of a byte-level tokenizer plus 1."""
+    kinds = [kind for _, kind in pieces_of(header)]
+    while kinds and kinds[-1] == UNUSED:
+        kinds.pop()
+    return len(kinds)
 
 
 def end_ids_of(header: GgufHeader) -> list[int]:
