@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
-CODE = HERE / "__pycache__"
+KEPT = "__pycache__"
+CODE = HERE / KEPT
 """Where compiled code is kept."""
 
 SOURCES = "compiled-from"
@@ -306,7 +307,7 @@ def forget_stale_code(folder: Path = HERE) -> None:
     has changed, but not when a function that they call has changed in another file. After an update
     of a checkout, a pass could thus be made of old and of new code.
     """
-    cache = folder / CODE.name
+    cache = folder / KEPT
     mark = cache / SOURCES
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
