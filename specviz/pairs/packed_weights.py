@@ -269,6 +269,6 @@ def _check_scales(tensor: GgufTensor, data: NDArray[np.uint8]) -> None:
     _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
     blocks = data.reshape(-1, size)
     for offset in SCALES[tensor.kind]:
-        halves = np.ascontiguousarray(blocks[:, offset : offset + 2]).view(np.uint16)
-        if ((halves & 0x7C00) == 0x7C00).any():
+        high_bytes = blocks[:, offset + 1]  # with the whole exponent
+        if ((high_bytes & 0x7C) == 0x7C).any():
             raise PairError(NO_NUMBERS)

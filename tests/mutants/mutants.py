@@ -226,7 +226,7 @@ MUTANTS = [
     Mutant("weights", "unpacked", ", dtype=torch.float32", "", "read_ahead"),
     Mutant("weights", "ReadAhead.begin", "need > self._free", "False", "read_ahead"),
     Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
-    Mutant("weights", "_check_scales", "(halves & 0x7C00) == 0x7C00", "halves == 0x7C00", "packed"),
+    Mutant("weights", "_check_scales", "(high_bytes & 0x7C) == 0x7C", "high_bytes == 0x7C", "packed"),
     Mutant("weights", "end_ids_of", "sorted(ids | spelled_ends(added_pieces(header)))", "sorted(ids)", "packed"),
     Mutant("weights", "_holds_its_model", "held == wanted", "True", "packed"),
     Mutant("weights", "_HeaderFacts", "if self.stores_tied_apart", "if False", "examine_headers"),
