@@ -5,8 +5,10 @@ Here are the variables that decoding reads; `specviz.variables` has the others, 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,16 +43,33 @@ def on_zerogpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
+def may_have_gpu() -> bool:
+    """Whether there is a driver of GPUs on which torch can compute. Without one torch need not be
+    asked for its devices, which takes seconds where it is not imported yet."""
+    if on_zerogpu() or Path("/dev/kfd").exists():  # a lent one, or AMD's
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Without Python's search for cycles of garbage. What imports and loading make lives on, and
-    looking through all of it again and again takes a second of the eight of a large pair."""
+    looking through all of it again and again takes a second of the eight of a large pair. Behind it
+    all that was made counts as old: else the next two searches, one of them in a race, would look
+    through it, for a quarter of a second each."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():  # nobody else keeps objects out of all searches
+                gc.freeze()
+                gc.unfreeze()  # they go on as old ones
             gc.enable()
 
 

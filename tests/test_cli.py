@@ -182,6 +182,7 @@ def test_what_needs_no_model_needs_no_torch() -> None:
     """It takes seconds to import, and most command lines ask for help or read a file."""
     recording = ROOT / "assets" / "recordings" / "easy.json.gz"
     lines = ["variables", "--help", "run --help", "doctor --help", "page --help"]
+    lines += ["sweep --help", "bench --help"]
     lines += [f"check {recording}", "--bogus"]
     script = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"

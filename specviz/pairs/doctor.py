@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
 
-import torch
-
-from ..core.model_facts import parameter_count
-from ..core.pair import Pair
 from ..core.registry import drafters_for
 from ..errors import PairError
-from ..sides.heads.loading import examined_head, head_findings, is_head
-from .findings import (
-    Finding,
-    Level,
-    file_findings,
-    good,
-    memory_findings,
-    packed_findings,
-    pair_findings,
-    rollback_findings,
-    stop,
-    stopping,
+from .closed import closed_sentence
+from .examine_headers import examined_headers
+from .findings import Examined, Finding, Level, good, memory_findings, stop
+from .memory import (
+    QUANTIZED,
+    TYPICAL_CONTEXT,
+    Device,
+    DeviceMemory,
+    PlannedLoad,
+    Processor,
+    device_memory,
 )
-from .hub import closed_sentence, hub_files
-from .memory import QUANTIZED, TYPICAL_CONTEXT, DeviceMemory, PlannedLoad, device_memory
-from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, named_files, planned_loads
+from .source import ModelSource
 from .spec import (
     NO_DRAFT,
     ModelsSpec,
@@ -38,13 +29,14 @@ from .spec import (
     PairSpec,
     ServedSpec,
     WatchedSpec,
-    local_file,
     local_path,
     operator_spec,
     parse_pair,
 )
-from .table import NamedPair, suggested_draft
-from .weights import DTYPES, LoadOptions, ModelSource, checked_device, checked_options
+from .table import NamedPair, named_files, suggested_draft
+
+if TYPE_CHECKING:
+    import torch
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -116,64 +108,58 @@ def examine(
     of the device. tokens: the length of the text in the caches.
     """
     names, row = _names(target, draft)
-    shown = [shown_model(name) for name in names]
-    beside = shown[1] if len(shown) > 1 else None
     if closed := closed_sentence(names):
-        return Report(names[0], beside, (stop("closed", closed),))
-    devices = device_memory(checked_device(device))
+        shown = [shown_model(name) for name in names]
+        return Report(names[0], shown[1] if len(shown) > 1 else None, (stop("closed", closed),))
+    devices = device_memory(_device(device))
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
-    findings: list[Finding] = []
-    has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
-    on_cpu = devices[0].device.type == "cpu"
-    models = []
-    for name in names[:1] if has_head else names:
-        metadata = _read(name, on_cpu, findings)
-        if metadata is not None:
-            models.append(metadata)
-    if len(models) == len(names) and not has_head:
-        shown = [metadata.source.shown for metadata in models]
-        beside = shown[1] if len(shown) > 1 else None
-    head = None
-    if has_head:
-        target_metadata = models[0] if models else None
-        head = examined_head(names[1], target_metadata, findings)
-    target_options = LoadOptions()
-    draft_options = LoadOptions()
-    with stopping("precision", findings):
-        target_options, draft_options = checked_options(**precision)
-        if on_cpu and row is not None:
-            target_options = _unpacked_as(row, target_options)
-    options = (target_options, draft_options)
-    loads: list[PlannedLoad] = []
-    suggested = suggested_draft(shown[0])
+    examined = _examined(names, row, devices[0].device, precision)
+    target_name, *beside = examined.shown
+    findings = [*examined.findings]
+    suggested = suggested_draft(target_name)
     drafters: tuple[str, ...] = ()
-    if len(models) + (head is not None) == len(names):
-        with stopping("precision", findings):
-            loads = planned_loads(models, head, options, devices[0].device)
-        findings += pair_findings(models, suggested)
-        if head is not None:
-            findings += head_findings(head, models[0])
-        if loads:
-            findings += memory_findings(loads, devices, tokens)
-        parts = [*meta_pair(models[:1]).parts]
-        if len(names) == 2:
-            parts = ["head" if head else "draft", *parts]
-        drafters = drafters_for(parts, row.drafter if row else None)
-    if len(names) == 1:
+    if examined.loads:
+        findings += memory_findings(examined.loads, devices, tokens)
+    if examined.parts is not None:
+        drafters = drafters_for(examined.parts, row.drafter if row else None)
+    if not beside:
         advice = "the drafters 'ngram' and 'early-exit' need none"
         if suggested:
             advice = f"{suggested} is a known draft for this target"
         findings.append(good("draft", f"no draft was named: {advice}."))
     return Report(
-        target=shown[0],
-        draft=beside,
+        target=target_name,
+        draft=beside[0] if beside else None,
         findings=tuple(findings),
-        memory=_bytes_by_precision(loads, tokens),
+        memory=_bytes_by_precision(examined.loads, tokens),
         free=sum(memory.free for memory in devices),
         suggested=suggested,
         drafters=drafters,
     )
+
+
+def _examined(
+    names: list[str], row: NamedPair | None, device: Device, precision: dict[str, Any]
+) -> Examined:
+    if device.type == "cpu":
+        examined = examined_headers(names, row, precision)
+        if examined is not None:
+            return examined
+    from .examine_models import examined_models  # which imports torch and transformers
+
+    return examined_models(names, row, device, precision)
+
+
+def _device(device: str | torch.device | None) -> Device | None:
+    """The device of this name; None stands for the best one. Raises `PairError`."""
+    if device is None:
+        return None
+    if str(device) == "cpu":
+        return Processor()
+    from .weights import checked_device
+
+    return checked_device(device)
 
 
 def _bytes_by_precision(loads: list[PlannedLoad], tokens: int) -> dict[str, int]:
@@ -195,14 +181,6 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
 
         return examine_server(spec)
     return examine(spec, **options)
-
-
-def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
-    """The options of the target of a row, which may unpack its file unless told otherwise."""
-    is_told = options.dtype is not None or options.quantize is not None
-    if row.target_dtype is None or is_told:
-        return options
-    return replace(options, dtype=DTYPES[row.target_dtype])
 
 
 def _names(
@@ -228,31 +206,3 @@ def _names(
 def shown_model(name: str) -> str:
     """A model's name as a report tells it."""
     return ModelSource(name, local_path(name)).shown
-
-
-def _read(name: str, on_cpu: bool, findings: list[Finding]) -> ModelMetadata | None:
-    """The metadata of one model; adds the findings about this model alone to `findings`."""
-    path = local_file(name)
-    if path is not None:
-        with stopping("file", findings):
-            return _read_file(path, on_cpu, findings)
-        return None
-    with stopping("model", findings):
-        metadata = read_metadata(name)
-        Pair(metadata.model, None, metadata.tokenizer)  # which refuses what cannot race
-        findings += file_findings(metadata.source, hub_files(metadata.source))
-        findings += rollback_findings(metadata)
-        return metadata
-    return None
-
-
-def _read_file(path: Path, on_cpu: bool, findings: list[Finding]) -> ModelMetadata:
-    """The same of a GGUF file. Raises `PairError`."""
-    from .packed import can_stay_packed, packed_metadata
-    from .unpack import checked_gguf, header_metadata
-
-    header = checked_gguf(path)
-    stays = on_cpu and can_stay_packed(header)
-    metadata = packed_metadata(header) if stays else header_metadata(header)
-    findings += packed_findings(header, parameter_count(metadata.model), stays)
-    return metadata

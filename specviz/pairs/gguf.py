@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,7 +19,21 @@ from ..errors import PairError
 
 MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
 MOST_DIMENSIONS = 4
+LONG = 10_000  # texts of a list that takes long to parse
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
+
+ARCHITECTURES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt2",
+    "stablelm",
+)
+"""Of the architectures that transformers reads from GGUF, those of plain causal language models."""
 
 _STRING = 8
 _LIST = 9
@@ -126,12 +140,36 @@ def read_gguf(path: Path) -> GgufHeader:
     return header
 
 
+def checked_gguf(path: Path) -> GgufHeader:
+    """The header of a file that can be unpacked. Raises `PairError`."""
+    header = read_gguf(path)
+    if header.architecture not in ARCHITECTURES:
+        raise PairError(
+            f"{path.name} is of the architecture {header.architecture!r}: use one of "
+            f"{', '.join(ARCHITECTURES)}."
+        )
+    return header
+
+
 def unreadable(header: GgufHeader) -> str:
     """One sentence on a file that is none of a model of its architecture."""
     return (
         f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
         "or name the model's own repository."
     )
+
+
+class _LongList(NamedTuple):
+    """A list of texts and the bytes that hold it in a file."""
+
+    length: int
+    data: bytes
+    texts: list[str]
+
+
+_long_lists: deque[_LongList] = deque(maxlen=2)
+"""The last pieces and merges: two files of one family have the same, and each takes a tenth of a
+second."""
 
 
 class _Reader:
@@ -196,6 +234,29 @@ class _Reader:
         return self.strings(count)
 
     def strings(self, count: int) -> list[str]:
+        """So many texts. Long lists are parsed once for two files that have the same."""
+        if count < LONG:
+            return self.parsed_strings(count)
+        for known in tuple(_long_lists):
+            if known.length == count and self.goes_on_with(known.data):
+                return known.texts
+        begin = self.file.tell()
+        texts = self.parsed_strings(count)
+        length = self.file.tell() - begin
+        self.file.seek(begin)
+        _long_lists.append(_LongList(count, self.file.read(length), texts))
+        return texts
+
+    def goes_on_with(self, data: bytes) -> bool:
+        """Whether these are the next bytes, which are then behind it."""
+        begin = self.file.tell()
+        if len(data) <= self.left and self.file.read(len(data)) == data:
+            self.left -= len(data)
+            return True
+        self.file.seek(begin)
+        return False
+
+    def parsed_strings(self, count: int) -> list[str]:
         """So many texts: `string` for lists of hundreds of thousands."""
         texts = []
         read = self.file.read

@@ -5,8 +5,9 @@ What llama.cpp does with the same fields: https://github.com/ggml-org/llama.cpp/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import (
     AddedToken,
@@ -18,10 +19,13 @@ from tokenizers import (
     processors,
 )
 from tokenizers.models import BPE
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..core.ends import spelled_ends
+from ..core.pair import remember_size
 from .gguf import GgufHeader
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 BYTE_LEVEL = "gpt2"
 """What files call byte-level BPE."""
@@ -47,7 +51,7 @@ _SPLITS = {
 _NORMALIZED = ("qwen2", "deepseek-r1-qwen")
 """Those whose published tokenizers compose characters first."""
 
-_SPECIAL = {
+SPECIAL = {
     "bos_token": "bos",
     "eos_token": "eos",
     "unk_token": "unknown",
@@ -71,18 +75,34 @@ def read_gguf_tokenizer(header: GgufHeader) -> Any:
     """
     global _last
     if header.text("tokenizer.ggml.model") != BYTE_LEVEL:
+        from transformers import AutoTokenizer
+
         where = {"gguf_file": header.path.name, "trust_remote_code": False}
         return AutoTokenizer.from_pretrained(str(header.path.parent), **where)
-    fields = {
+    fields = tokenizer_fields(header)
+    if _last is None or _last[0] != fields:
+        _last = fields, _byte_level(header)
+    tokenizer = copy(_last[1])
+    remember_size(tokenizer, used_ids(header))
+    tokenizer.chat_template = header.text(TEMPLATE)
+    return tokenizer
+
+
+def tokenizer_fields(header: GgufHeader) -> dict[str, Any]:
+    """All that a file says of its tokenizer, but for the template of a chat."""
+    return {
         key: value
         for key, value in header.values.items()
         if key.startswith("tokenizer.") and key != TEMPLATE
     }
-    if _last is None or _last[0] != fields:
-        _last = fields, _byte_level(header)
-    tokenizer = copy(_last[1])
-    tokenizer.chat_template = header.text(TEMPLATE)
-    return tokenizer
+
+
+def used_ids(header: GgufHeader) -> int:
+    """The highest id of a byte-level tokenizer plus 1."""
+    kinds = [kind for _, kind in pieces_of(header)]
+    while kinds and kinds[-1] == UNUSED:
+        kinds.pop()
+    return len(kinds)
 
 
 def end_ids_of(header: GgufHeader) -> list[int]:
@@ -94,29 +114,34 @@ def end_ids_of(header: GgufHeader) -> list[int]:
         for key in ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
         if isinstance(values.get(key), int)
     }
-    control = {
-        token_id: piece
-        for token_id, (piece, kind) in enumerate(_pieces(header))
-        if kind in (CONTROL, USER_DEFINED)
-    }
-    return sorted(ids | spelled_ends(control))
+    return sorted(ids | spelled_ends(added_pieces(header)))
+
+
+def added_pieces(header: GgufHeader) -> dict[int, str]:
+    """The pieces that are no plain text, by their ids."""
+    pieces = header.values.get("tokenizer.ggml.tokens") or []
+    kinds = header.values.get("tokenizer.ggml.token_type") or []
+    added = [token_id for token_id, kind in enumerate(kinds) if kind in (CONTROL, USER_DEFINED)]
+    return {token_id: pieces[token_id] for token_id in added if token_id < len(pieces)}
 
 
 def unused_ids(header: GgufHeader) -> set[int]:
     """The ids of pieces that only pad the vocabulary."""
-    return {token_id for token_id, (_, kind) in enumerate(_pieces(header)) if kind == UNUSED}
+    return {token_id for token_id, (_, kind) in enumerate(pieces_of(header)) if kind == UNUSED}
 
 
-def _pieces(header: GgufHeader) -> list[tuple[str, int]]:
+def pieces_of(header: GgufHeader) -> Iterator[tuple[str, int]]:
     """The pieces of the vocabulary, each with its type."""
     pieces = header.values.get("tokenizer.ggml.tokens") or []
     kinds = header.values.get("tokenizer.ggml.token_type") or [1] * len(pieces)
-    return list(zip(pieces, kinds, strict=False))
+    return zip(pieces, kinds, strict=False)
 
 
 def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
+    from transformers import PreTrainedTokenizerFast  # a header is read without it
+
     values = header.values
-    pieces = _pieces(header)
+    pieces = list(pieces_of(header))
     vocab = {piece: token_id for token_id, (piece, kind) in enumerate(pieces) if kind != UNUSED}
     merges = [tuple(merge.split(" ", 1)) for merge in values.get("tokenizer.ggml.merges") or []]
     # A tokenizer that is given is copied, which takes a second for a large vocabulary: so it is
@@ -131,7 +156,7 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens(_added(pieces, CONTROL))
     inner.add_tokens(_added(pieces, USER_DEFINED))
-    for name, key in _SPECIAL.items():
+    for name, key in SPECIAL.items():
         token_id = values.get(f"tokenizer.ggml.{key}_token_id")
         if isinstance(token_id, int) and 0 <= token_id < len(pieces):
             setattr(tokenizer, name, pieces[token_id][0])

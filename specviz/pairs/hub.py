@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,10 @@ from safetensors import SafetensorError, safe_open
 
 from ..environment import T
 from ..errors import PairError, causes_of
+from .source import ModelSource, shown_name
 from .spec import HUB_ID, local_path
-from .weights import ModelSource, shown_name
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-
-# Names as their makers' APIs have them, with or without the maker before them. Those that were
-# published, such as gpt2, gpt-oss and gpt-neo, are not among them.
-CLOSED = re.compile(
-    r"(((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
-    r"davinci-00)|(anthropic/)?claude|((google|models)/)?gemini)[\w.:-]*",
-    re.I,
-)
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
@@ -218,23 +209,3 @@ def no_safetensors(shown: str, files: set[str]) -> str:
             "save it again as safetensors, or choose another model."
         )
     return general_sentence(shown)
-
-
-def is_closed(name: str) -> bool:
-    """Whether the model of this name is offered behind an API only, and no folder is called so."""
-    return bool(CLOSED.fullmatch(name.strip())) and not local_path(name)
-
-
-def closed_sentence(names: Sequence[str]) -> str | None:
-    """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
-    instead; None if none of them is closed."""
-    if is_closed(names[0]):
-        return (
-            f"{names[0]} has no weights to load, and its API gives no log-probabilities of given "
-            "tokens, so no guess can be checked: see instead what a draft would have got right of "
-            "a text that it wrote, with `specviz guess`."
-        )
-    closed_draft = next(filter(is_closed, names), None)
-    if closed_draft is None:
-        return None
-    return f"{closed_draft} has no weights to load: name a draft of the hub, or a folder."

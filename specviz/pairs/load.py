@@ -1,5 +1,8 @@
 """Loading of pairs by name: what each form of a name leads to. The built-in pair is read here, from
-its folder, after a look at its checksums."""
+its folder, after a look at its checksums.
+
+This module imports torch and transformers only once files are being read: that takes seconds, and
+reading does not need them."""
 
 from __future__ import annotations
 
@@ -9,28 +12,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import torch
-from huggingface_hub.utils.sha import sha_fileobj
-
 from ..core.pair import Pair
 from ..environment import ASSETS, BUILTIN, collector_paused, has_numba
 from ..errors import PairError
-from .weights import (
-    LoadOptions,
-    ModelSource,
-    best_device,
-    checked_device,
-    checked_options,
-    load_model,
-    read_tokenizer,
-)
+from .source import ModelSource
 
 if TYPE_CHECKING:
+    import torch
+
     from ..core.protocols import LanguageModel
     from ..core.states import DraftHead
     from ..sides.watched.watching import Watched
     from .progress import Watcher
     from .spec import PairSpec
+    from .weights import LoadOptions
 
 LIST = "SHA256SUMS"
 RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
@@ -98,31 +93,48 @@ def load_any(
 ) -> Pair | Watched:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    request = LoadRequest(checked_options(**precision), checked_device(device), on_progress)
     if pair == BUILTIN:
-        return load_builtin(request)
+        return load_builtin(_request(precision, device, on_progress))
     from . import spec  # which the built-in pair does not need
 
     pair_spec = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
     if isinstance(pair_spec, spec.OperatorSpec):
         pair_spec = spec.operator_spec()
     if pair_spec == spec.NamedSpec(BUILTIN):
-        return load_builtin(request)
+        return load_builtin(_request(precision, device, on_progress))
+    if isinstance(pair_spec, spec.NamedSpec | spec.ModelsSpec):
+        from .fetch import load_fetched
+        from .pair_files import reading_ahead
+        from .progress import Progress
+
+        if on_progress is not None:
+            on_progress(Progress(f"reading what {pair_spec} needs"))
+        with reading_ahead(pair_spec, precision, device, on_progress) as ahead:
+            request = _request(precision, device, on_progress)
+            return load_fetched(pair_spec, request, ahead)
+    request = _request(precision, device, on_progress)
     if isinstance(pair_spec, spec.WatchedSpec):
         from ..sides.watched.watching import load_watched
 
         return load_watched(pair_spec, on_progress)
-    if isinstance(pair_spec, spec.ServedSpec):
-        from .served import load_served
+    from .served import load_served
 
-        return load_served(pair_spec, request)
-    from .fetch import load_fetched
+    return load_served(pair_spec, request)
 
-    return load_fetched(pair_spec, request)
+
+def _request(precision: dict[str, Any], device: Any, on_progress: Watcher | None) -> LoadRequest:
+    """Raises `PairError` if something else is asked for than there is."""
+    from .weights import checked_device, checked_options
+
+    return LoadRequest(checked_options(**precision), checked_device(device), on_progress)
 
 
 def load_builtin(request: LoadRequest) -> Pair:
     """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
+    import torch
+
+    from .weights import best_device, load_model, read_tokenizer
+
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:
         check_files(folder)
@@ -201,6 +213,8 @@ def _sums(folder: Path) -> list[str]:
 
 def sha256(path: Path) -> str:
     """Of a file. Raises `PairError` if it cannot be read."""
+    from huggingface_hub.utils.sha import sha_fileobj
+
     try:
         with path.open("rb") as file:
             return sha_fileobj(file).hex()

@@ -1,5 +1,5 @@
 """Bytes: those that models need, by precision and as text, and those that devices have free. This
-module needs no torch until it is asked for devices."""
+module needs no torch until it is asked for GPUs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import psutil
 
+from ..environment import may_have_gpu
 from ..errors import PairError
 
 if TYPE_CHECKING:
@@ -105,15 +106,40 @@ def shown_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
+class Device(Protocol):
+    """What is asked of a device: torch has such ones."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def index(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The device of a machine without a GPU, of which torch need not be asked."""
+
+    type: str = "cpu"
+    index: None = None
+
+    def __str__(self) -> str:
+        return self.type
+
+
 class DeviceMemory(NamedTuple):
     """A device and its free bytes."""
 
-    device: torch.device
+    device: Device
     free: int
 
 
-def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
+def device_memory(device: Device | None = None) -> list[DeviceMemory]:
     """The free memory of `device`; if it is None, of all GPUs, or of the CPU without a GPU."""
+    if device is None and not may_have_gpu():
+        device = Processor()
+    if device is not None and device.type == "cpu":
+        return [DeviceMemory(device, free_ram())]
     import torch
 
     from .weights import best_device
@@ -130,7 +156,7 @@ def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
     return devices
 
 
-def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
+def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = None) -> str:
     """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
     stored = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
     usual = "float32" if device.type == "cpu" else stored
@@ -157,7 +183,7 @@ class PlannedLoad(NamedTuple):
 
 def place_target(
     loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
-) -> tuple[torch.device | None, dict[int, int]]:
+) -> tuple[Device | None, dict[int, int]]:
     """The device for the target, or None and the most bytes of its weights on each GPU, by index.
 
     loads: of the target, and perhaps of what drafts beside it. That is loaded where the target's
@@ -177,7 +203,8 @@ def place_target(
     free = [memory.free for memory in devices]
     free[-1] = max(0, free[-1] - beside)
     limits = {
-        memory.device.index: int(share * count) for memory, count in zip(devices, free, strict=True)
+        memory.device.index or 0: int(share * count)
+        for memory, count in zip(devices, free, strict=True)
     }
     return None, limits
 

@@ -15,10 +15,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, Generat
 from transformers.pytorch_utils import Conv1D
 
 from ..core.model_facts import context_length, parameter_count, text_config
+from ..core.pair import Pair
 from ..errors import PairError
 from .hub import failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
-from .weights import ModelSource, hub_options, read_tokenizer
+from .source import ModelSource
+from .weights import hub_options, read_tokenizer
 
 if TYPE_CHECKING:
     from ..core.states import DraftHead
@@ -62,6 +64,27 @@ class ModelMetadata:
     def quantized(self) -> bool:
         """Whether the weights in the checkpoint are quantized."""
         return getattr(self.config, "quantization_config", None) is not None
+
+    @property
+    def parameters(self) -> int:
+        """How many it has, tied ones once."""
+        return parameter_count(self.model)
+
+    @property
+    def experts(self) -> int | None:
+        """How many experts of a mixture work on a token, or None if it is none."""
+        used = getattr(text_config(self.model), "num_experts_per_tok", None)
+        return used if isinstance(used, int) else None
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that the model sees, or None if there is no limit."""
+        return context_length(self.model)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it was tuned for its tokenizer's chat template."""
+        return Pair(self.model, None, self.tokenizer).is_chat
 
     @cached_property
     def caches(self) -> Caches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -13,12 +13,12 @@ from ..core.model_facts import logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from .hub import closed_sentence
 from .load import LoadRequest
 from .memory import (
     DRAFTING_LANES,
     LANES,
     STORED,
+    Device,
     DeviceMemory,
     PlannedLoad,
     device_memory,
@@ -28,85 +28,38 @@ from .memory import (
 )
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
 from .packed_weights import ReadAhead
-from .progress import Progress, Watcher
-from .spec import ModelsSpec, NamedSpec, local_file, local_path
-from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
+from .pair_files import PairFile, PairFiles, pair_files
+from .progress import Watcher
+from .spec import ModelsSpec, NamedSpec, local_file
 from .weights import DTYPES, LoadOptions, load_model
 
-if TYPE_CHECKING:
-    from .gguf import GgufHeader
 
-
-def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
-    """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
-    on_progress = request.on_progress
-    if on_progress is not None:
-        on_progress(Progress(f"reading what {spec} needs"))
-    target, draft, row = named_files(spec)
-    if closed := closed_sentence([name for name in (target, draft) if name]):
-        raise PairError(closed)
+def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadAhead) -> Pair:
+    """The pair of a row of the table, or of two models. ahead: what may read their weights already.
+    Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
-    on_cpu = devices[0].device.type == "cpu"
-    if row is None:
-        files = [_file(target, on_cpu)]
-    else:
-        files = [_file(target, on_cpu, row.target, row.target_dtype)]
-    if draft is not None:
-        files.append(_file(draft, on_cpu, row.draft if row else None))
-    with ReadAhead(devices[0].free) as ahead:
-        for file, options in zip(files, request.options, strict=False):
-            if file.header is not None:
-                dtype = _kept_dtype(options, file.dtype)
-                ahead.begin(file.header, file.shown, dtype, on_progress)
-        return _planned_and_loaded(spec, files, row, request, devices, ahead)
-
-
-class _File(NamedTuple):
-    """One model of a pair.
-
-    name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
-    table has a GGUF file unpacked. header: of a GGUF file that compiled passes read as it is.
-    """
-
-    name: str
-    table_name: str | None
-    dtype: str | None
-    header: GgufHeader | None
-
-    @property
-    def shown(self) -> str:
-        """What the model of a GGUF file is called."""
-        assert self.header is not None, "other files are called by those who load them"
-        return self.table_name or self.header.name
-
-
-def _file(name: str, on_cpu: bool, facts: Facts | None = None, dtype: str | None = None) -> _File:
-    """The model of this name. facts, dtype: what the table says of it. Raises `PairError`."""
-    table_name = facts.name.rpartition("/")[2] if facts else None
-    path = local_file(name)
-    if path is None or not on_cpu:
-        return _File(name, table_name, dtype, None)
-    from .packed import can_stay_packed
-    from .unpack import checked_gguf
-
-    header = checked_gguf(path)
-    return _File(name, table_name, dtype, header if can_stay_packed(header) else None)
+    files = pair_files(spec, ahead, on_cpu=devices[0].device.type == "cpu")
+    for file, options in zip(files.models, request.options, strict=False):
+        if file.header is not None:  # unless that has been begun
+            dtype = _dtype_name(_kept_dtype(options, file.dtype))
+            ahead.begin(file.header, file.shown, dtype, request.on_progress)
+    return _planned_and_loaded(spec, files, request, devices, ahead)
 
 
 def _planned_and_loaded(
     spec: NamedSpec | ModelsSpec,
-    files: list[_File],
-    row: NamedPair | None,
+    files: PairFiles,
     request: LoadRequest,
     devices: list[DeviceMemory],
     ahead: ReadAhead,
 ) -> Pair:
     """The pair of the target, and perhaps the draft, in `files`. Raises `PairError`."""
     on_progress = request.on_progress
-    metadata = _metadata(files[0], on_progress)
+    row = files.row
+    metadata = _metadata(files.models[0], on_progress)
     models = [metadata]
     head = None
-    for draft in files[1:]:
+    for draft in files.models[1:]:
         head = _head(draft.name, metadata)
         if head is None:
             models.append(_metadata(draft, on_progress))
@@ -114,10 +67,11 @@ def _planned_and_loaded(
     pair = meta_pair(models, name=str(spec), **defaults)
     options = request.options
     if devices[0].device.type == "cpu":
-        dtypes = [file.dtype for file in files]
+        dtypes = [file.dtype for file in files.models]
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
-    device, most = place_target(loads, devices)
+    place, most = place_target(loads, devices)
+    device = None if place is None else torch.device(str(place))
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
         return _loaded(pair, models, head, options, ahead, on_progress)
@@ -132,30 +86,6 @@ def _planned_and_loaded(
     raise PairError(sentence)
 
 
-def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
-    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose files may be those of an installed package or fetched ones.
-
-    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
-    a file of the row is not here.
-    """
-    if isinstance(spec, ModelsSpec):
-        row = None if local_path(spec.target) else named_pair(spec.target)
-        target = spec.target
-        draft = spec.draft
-    else:
-        row = named_pair(spec.name)
-        assert row is not None, "the parser has seen it"
-        draft = row.parts[0].name_or_path if row.parts else None
-        if row.draft_file is not None:
-            draft = checked_file(row, row.draft_file)
-    if row is not None and row.target_file is not None:
-        target = checked_file(row, row.target_file)
-    elif row is not None:
-        target = str(wheel_file(row) or row.target.name_or_path)
-    return target, draft, row
-
-
 def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     """What is known of a head, if the draft with this name is one. Raises `PairError`."""
     if local_file(name) is not None:
@@ -165,7 +95,7 @@ def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     return read_any_head(name, target)
 
 
-def _metadata(file: _File, on_progress: Watcher | None) -> ModelMetadata:
+def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
     unless it is read as it is."""
     if file.header is not None:
@@ -186,6 +116,10 @@ def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
     if options.quantize is not None:
         return None
     return options.dtype or (DTYPES[dtype] if dtype else None)
+
+
+def _dtype_name(dtype: torch.dtype | None) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
@@ -222,7 +156,7 @@ def planned_loads(
     models: list[ModelMetadata],
     head: HeadMetadata | None,
     options: Sequence[LoadOptions],
-    device: torch.device,
+    device: Device,
 ) -> list[PlannedLoad]:
     """The memory and precision of each model with these options, with its caches in all of `LANES`
     lanes. A head comes last, in the precision that the target's states have."""
@@ -238,7 +172,7 @@ def planned_loads(
 
 
 def _planned_load(
-    model: ModelMetadata, options: LoadOptions, device: torch.device, copies: int
+    model: ModelMetadata, options: LoadOptions, device: Device, copies: int
 ) -> PlannedLoad:
     """The same of one model. copies: lanes that run it. Raises `PairError`."""
     need = memory_need(model.model, model.caches.layers, copies=copies)
@@ -284,7 +218,8 @@ def _loaded_model(
     from .packed import load_packed
 
     dtype = _kept_dtype(options, None)
-    weights = ahead.weights(model.packed, model.source.name, dtype, on_progress)
+    name = model.source.name
+    weights = ahead.weights(model.packed, name, _dtype_name(dtype), on_progress)
     loaded = load_packed(model, weights, dtype)
     if options.quantize is not None:
         from .quantize import quantize_on_processor

@@ -7,53 +7,20 @@ unpacks its weights for each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import inf
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
 import torch
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from gguf.quants import dequantize
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoConfig
 
-from ..environment import has_numba
 from ..errors import PairError
-from .gguf import GgufHeader, GgufTensor, unreadable
+from .gguf import GgufHeader, unreadable
+from .gguf_layout import FREQUENCIES, named_tensors, stores_tied_apart
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 from .metadata import ModelMetadata, meta_model
-from .packed_weights import PIECE, PLAIN, HeldTensor, PackedWeights, unpacked
-from .weights import ModelSource
-
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
-
-PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
-"""Kinds that compiled passes read."""
-
-COMPARED = 64  # rows of the embedding table and of the output layer
-ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
-UNIT = 32  # widths of matrices must be multiples of it
-
-_ATTENTION = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-}
-_LAYER = _ATTENTION | {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-FREQUENCIES = "rope_freqs.weight"
-"""A tensor of factors that slow rotary frequencies down."""
+from .packed_weights import PIECE, HeldTensor, PackedWeights, unpacked
+from .source import ModelSource
 
 
 class PackedLinear(nn.Module):
@@ -112,21 +79,6 @@ class PackedEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
         return rows.view(*ids.shape, self.embedding_dim)
-
-
-def can_stay_packed(header: GgufHeader) -> bool:
-    """Whether compiled passes read all tensors of a file."""
-    if header.architecture not in ARCHITECTURES or not has_numba():
-        return False
-    known = dict(_named(header)).keys() | {FREQUENCIES}
-    return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
-
-
-def _is_readable(tensor: GgufTensor) -> bool:
-    if tensor.kind in PLAIN:
-        return len(tensor.shape) == 1 or tensor.shape[-1] % UNIT == 0
-    block, _ = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
-    return tensor.kind in PACKED and len(tensor.shape) == 2 and tensor.shape[-1] % block == 0
 
 
 def config_of(header: GgufHeader) -> Any:
@@ -211,7 +163,7 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
     if header.tied:
         wanted.pop("lm_head.weight", None)
     held: dict[str, tuple[object, ...]] = {}
-    for name, path in _named(header):
+    for name, path in named_tensors(header):
         held[f"{path}.{name.rpartition('.')[2]}"] = header.tensors[name].shape
     if missing := wanted.keys() - held.keys():
         raise PairError(
@@ -227,33 +179,6 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
             f"{wrong[0]} in {header.path.name} is not of the shape that its header describes: "
             "download it again, or name the model's own repository."
         )
-
-
-def stores_tied_apart(header: GgufHeader) -> bool:
-    """Whether a file stores the embedding table twice, the second time as the output layer, which
-    is often kept with more bits: a few rows of both are alike but for rounding. Raises
-    `PairError`."""
-    embedding = header.tensors.get("token_embd.weight")
-    output = header.tensors.get("output.weight")
-    if embedding is None or output is None or embedding.shape != output.shape:
-        return False
-    try:
-        with header.path.open("rb") as file:
-            embedding_rows = _first_rows(file, header.begin, embedding)
-            output_rows = _first_rows(file, header.begin, output)
-    except OSError as error:
-        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-    lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
-    return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
-
-
-def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
-    rows = min(COMPARED, tensor.shape[0])
-    length = tensor.bytes // tensor.shape[0] * rows
-    file.seek(begin + tensor.start)
-    blocks = np.frombuffer(file.read(length), np.uint8).reshape(rows, -1)
-    numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
-    return np.nan_to_num(numbers)
 
 
 def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dtype | None) -> Any:
@@ -277,7 +202,7 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     model.model.rotary_emb = rotary
     if FREQUENCIES in weights.tensors:
         rotary.inv_freq /= weights.tensors[FREQUENCIES].data
-    for name, path in _named(header):
+    for name, path in named_tensors(header):
         _set_tensor(model, path, name.rpartition(".")[2], weights.tensors[name])
     if header.tied:
         _tie(model)
@@ -286,19 +211,6 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
         raise PairError(
             f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
         )
-
-
-def _named(header: GgufHeader) -> Iterator[tuple[str, str]]:
-    """The tensors of a file that a model of transformers has, and the paths of their modules."""
-    for name in header.tensors:
-        stem, _, _ = name.rpartition(".")
-        if stem in _OUTSIDE:
-            yield name, _OUTSIDE[stem]
-            continue
-        block, _, rest = stem.partition(".")
-        index, _, part = rest.partition(".")
-        if block == "blk" and index.isdecimal() and part in _LAYER:
-            yield name, f"model.layers.{index}.{_LAYER[part]}"
 
 
 def _set_tensor(model: Any, path: str, role: str, held: HeldTensor) -> None:

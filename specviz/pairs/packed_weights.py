@@ -1,4 +1,6 @@
-"""The weights of a GGUF file: read, checked, and in the form in which passes read them."""
+"""The weights of a GGUF file: read, checked, and in the form in which passes read them.
+
+They are read while torch is imported, so it is needed only once a file has been read."""
 
 from __future__ import annotations
 
@@ -6,21 +8,29 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from torch import Tensor
+from numpy.typing import NDArray
 
 from ..errors import PairError
-from .gguf import GgufHeader, GgufTensor
+from .gguf import GgufHeader, GgufTensor, checked_gguf
 from .memory import shown_bytes
 from .model_files import digest_of
 from .progress import Progress, Watcher
 
-PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-"""Kinds of tensors that are not packed."""
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+PLAIN: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+"""Kinds of tensors that are not packed, as numpy holds them: bf16 as its bits."""
+
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of a number."""
+
+LINE = 64  # bytes of a line of a processor's cache
 
 PIECE = 1 << 22  # weights that are unpacked at a time
 NO_NUMBERS = "the file holds weights that are no numbers: download it again."
@@ -67,6 +77,7 @@ class ReadAhead:
         self._free = free
         self._pool = ThreadPoolExecutor(1, "weights")
         self._reading: dict[Path, Future[PackedWeights]] = {}
+        self._headers: dict[Path, GgufHeader] = {}
         self._ended = threading.Event()
 
     def __enter__(self) -> ReadAhead:
@@ -76,12 +87,18 @@ class ReadAhead:
         self._ended.set()
         self._pool.shutdown(cancel_futures=True)
 
+    def header(self, path: Path) -> GgufHeader:
+        """The header of a file that can be loaded, read once. Raises `PairError`."""
+        if path not in self._headers:
+            self._headers[path] = checked_gguf(path)
+        return self._headers[path]
+
     def begin(
-        self, header: GgufHeader, name: str, dtype: torch.dtype | None, on_progress: Watcher | None
+        self, header: GgufHeader, name: str, dtype: str | None, on_progress: Watcher | None
     ) -> None:
         """Read a file that fits into memory, as `read_weights` does; another one waits until it is
         known whether there is room for it."""
-        need = header.stored if dtype is None else dtype.itemsize * header.parameters
+        need = header.stored if dtype is None else WIDTHS[dtype] * header.parameters
         if need > self._free or header.path in self._reading:
             return
         self._free -= need
@@ -90,7 +107,7 @@ class ReadAhead:
         )
 
     def weights(
-        self, header: GgufHeader, name: str, dtype: torch.dtype | None, on_progress: Watcher | None
+        self, header: GgufHeader, name: str, dtype: str | None, on_progress: Watcher | None
     ) -> PackedWeights:
         """What `read_weights` gives for a file, with the dtype that it was begun with."""
         reading = self._reading.pop(header.path, None)
@@ -102,7 +119,7 @@ class ReadAhead:
 def read_weights(
     header: GgufHeader,
     name: str,
-    dtype: torch.dtype | None = None,
+    dtype: str | None = None,
     on_progress: Watcher | None = None,
     ended: threading.Event | None = None,
 ) -> PackedWeights:
@@ -118,29 +135,30 @@ def read_weights(
         if ended is not None and ended.is_set():
             raise CancelledError
 
-    tensors: dict[str, HeldTensor] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(digest_of, header.path, check_ended)
-        for key, data in _tensors(header, name, on_progress):
-            tensors[key] = _held(header, key, data, dtype)
+        for key, data in _arrays(header, name, on_progress):
+            arrays[key] = _checked(header, key, data)
             check_ended()
+        tensors = {key: _held(header, key, arrays.pop(key), dtype) for key in [*arrays]}
         return PackedWeights(tensors, digest.result())
 
 
-def _tensors(
+def _arrays(
     header: GgufHeader, name: str, on_progress: Watcher | None
-) -> Iterator[tuple[str, Tensor]]:
+) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
     sentence = f"reading {name} ({shown_bytes(header.stored)})"
     done = 0
     try:
         with header.path.open("rb") as file:
             for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
-                data = torch.empty(tensor.bytes, dtype=torch.uint8)
+                data = _aligned(tensor.bytes)
                 file.seek(header.begin + tensor.start)
-                if file.readinto(data.numpy().data) != tensor.bytes:
+                if file.readinto(data.data) != tensor.bytes:
                     raise PairError(f"{header.path.name} is cut off: download it again.")
-                yield key, data.view(tensor.shape[0], -1)
+                yield key, data.reshape(tensor.shape[0], -1)
                 done += tensor.bytes
                 if on_progress is not None:
                     on_progress(Progress(sentence, done / header.stored))
@@ -148,31 +166,55 @@ def _tensors(
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
 
 
-def _held(header: GgufHeader, name: str, data: Tensor, dtype: torch.dtype | None) -> HeldTensor:
-    """A tensor as it is kept. Raises `PairError` if its weights are no numbers."""
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """So many bytes that begin with a line of the processor's cache."""
+    memory = np.empty(size + LINE, np.uint8)
+    begin = -memory.ctypes.data % LINE
+    return memory[begin : begin + size]
+
+
+def _checked(header: GgufHeader, name: str, data: NDArray[np.uint8]) -> NDArray[Any]:
+    """A tensor in the order in which passes read it: uint8 [rows, bytes of a row], or numbers in
+    their shape. Raises `PairError` if its weights are no numbers."""
     tensor = header.tensors[name]
     heads = _rotated_heads(header, name)
     if heads is not None:
         data = _halves_apart(data, heads)
     if tensor.kind in PLAIN:
-        numbers = data.view(PLAIN[tensor.kind]).view(tensor.shape)
+        numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
         _check(numbers)
-        if len(tensor.shape) == 1:
-            return HeldTensor(None, numbers.float())
-        return HeldTensor(None, numbers if dtype is None else numbers.to(dtype))
+        return numbers
     _check_scales(tensor, data)
-    if dtype is not None:
-        return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], dtype))
+    return data
+
+
+def _held(header: GgufHeader, name: str, data: NDArray[Any], dtype: str | None) -> HeldTensor:
+    """A tensor as it is kept. data: as `_checked` gives it."""
+    import torch  # which another thread may import meanwhile
+
+    tensor = header.tensors[name]
+    kept = None if dtype is None else getattr(torch, dtype)
+    if tensor.kind in PLAIN:
+        numbers = torch.from_numpy(data)
+        if tensor.kind == "BF16":
+            numbers = numbers.view(torch.bfloat16)
+        if len(tensor.shape) == 1:
+            kept = torch.float32
+        return HeldTensor(None, numbers if kept is None else numbers.to(kept))
+    if kept is not None:
+        return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], kept))
     if tensor.kind == "Q5_0":  # passes read Q8_0 in half of the time
         from ..sides.fast_cpu.products import as_q8_0  # which imports numba
 
-        return HeldTensor("Q8_0", torch.from_numpy(as_q8_0(data.numpy())))
-    return HeldTensor(tensor.kind, data)
+        return HeldTensor("Q8_0", torch.from_numpy(as_q8_0(data)))
+    return HeldTensor(tensor.kind, torch.from_numpy(data))
 
 
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
     package `gguf` computes."""
+    import torch
+
     from ..sides.fast_cpu.products import unpack  # which imports numba
 
     # Transformers changes torch's default dtype, of all threads, while it makes a model.
@@ -181,12 +223,15 @@ def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     return weights
 
 
-def _unpacked_as(data: Tensor, kind: str, width: int, dtype: torch.dtype) -> Tensor:
+def _unpacked_as(data: NDArray[np.uint8], kind: str, width: int, dtype: torch.dtype) -> Tensor:
+    import torch
+
+    blocks = torch.from_numpy(data)
     weights = torch.empty(len(data), width, dtype=dtype)
     step = max(1, PIECE // width)
     for begin in range(0, len(data), step):
         part = slice(begin, begin + step)
-        weights[part] = unpacked(data[part], kind, width)
+        weights[part] = unpacked(blocks[part], kind, width)
     return weights
 
 
@@ -202,26 +247,28 @@ def _rotated_heads(header: GgufHeader, name: str) -> int | None:
     return int(heads)
 
 
-def _halves_apart(rows: Tensor, heads: int) -> Tensor:
+def _halves_apart(rows: NDArray[np.uint8], heads: int) -> NDArray[np.uint8]:
     """Outputs of a projection of queries or keys, reordered for a rotation of halves.
 
     llama.cpp rotates, in this architecture, outputs 2i and 2i + 1 of a head together; transformers
     rotates i and i + head_dim / 2.
     """
-    pairs = rows.view(heads, len(rows) // heads // 2, 2, -1)
-    return pairs.transpose(1, 2).reshape(rows.shape)
+    pairs = rows.reshape(heads, len(rows) // heads // 2, 2, -1)
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def _check(numbers: Tensor) -> None:
-    if not bool(torch.isfinite(numbers).all()):
+def _check(numbers: NDArray[Any]) -> None:
+    is_bf16 = numbers.dtype == np.uint16
+    finite = (numbers & 0x7F80) != 0x7F80 if is_bf16 else np.isfinite(numbers)
+    if not finite.all():
         raise PairError(NO_NUMBERS)
 
 
-def _check_scales(tensor: GgufTensor, data: Tensor) -> None:
+def _check_scales(tensor: GgufTensor, data: NDArray[np.uint8]) -> None:
     """Whether all weights of blocks are numbers: those whose scales are."""
     _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
-    blocks = data.numpy().reshape(-1, size)
+    blocks = data.reshape(-1, size)
     for offset in SCALES[tensor.kind]:
-        halves = np.ascontiguousarray(blocks[:, offset : offset + 2]).view(np.uint16)
-        if ((halves & 0x7C00) == 0x7C00).any():
+        high_bytes = blocks[:, offset + 1]  # with the whole exponent
+        if ((high_bytes & 0x7C) == 0x7C).any():
             raise PairError(NO_NUMBERS)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from tqdm.std import tqdm
-from transformers.utils import logging as transformers_logging
 
 from .memory import shown_bytes
 
@@ -85,6 +84,8 @@ def watched(on_progress: Watcher | None, model: str) -> Iterator[dict[str, Any]]
     if on_progress is None:
         yield {}
         return
+    from transformers.utils import logging as transformers_logging
+
     report = on_progress  # of a type that is never None
 
     class Bar(tqdm):

@@ -14,8 +14,9 @@ from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
 from .load import LoadRequest
 from .progress import Progress
+from .source import ModelSource
 from .spec import ServedSpec, WatchedSpec
-from .weights import ModelSource, best_device, load_model, read_tokenizer
+from .weights import best_device, load_model, read_tokenizer
 
 
 def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:

@@ -27,6 +27,7 @@ from .memory import (
     smaller_precisions,
 )
 from .model_files import ModelFile, WheelParts, find_file, is_published
+from .spec import ModelsSpec, NamedSpec, local_path
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -383,6 +384,30 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
         else:
             groups[TOO_LARGE].append(pair)
     return groups
+
+
+def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
+    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
+    that names the target, whose files may be those of an installed package or fetched ones.
+
+    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
+    a file of the row is not here.
+    """
+    if isinstance(spec, ModelsSpec):
+        row = None if local_path(spec.target) else named_pair(spec.target)
+        target = spec.target
+        draft = spec.draft
+    else:
+        row = named_pair(spec.name)
+        assert row is not None, "the parser has seen it"
+        draft = row.parts[0].name_or_path if row.parts else None
+        if row.draft_file is not None:
+            draft = checked_file(row, row.draft_file)
+    if row is not None and row.target_file is not None:
+        target = checked_file(row, row.target_file)
+    elif row is not None:
+        target = str(wheel_file(row) or row.target.name_or_path)
+    return target, draft, row
 
 
 @cache

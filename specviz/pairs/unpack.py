@@ -19,28 +19,16 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ..errors import PairError, ran_out_of_memory
 from ..variables import CACHE
-from .gguf import GgufHeader, read_gguf, unreadable
+from .gguf import GgufHeader, checked_gguf, unreadable
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 from .load import check_files, write_checksums
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model
 from .model_files import cache_folder, digest_of
 from .progress import Progress, Watcher, watched
-from .weights import ModelSource
+from .source import ModelSource
 
 VERSION = 2  # of what is kept; another one is unpacked anew
-ARCHITECTURES = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "gpt2",
-    "stablelm",
-)
-"""Of the architectures that transformers reads from GGUF, those of plain causal language models."""
 
 _one_at_a_time = Lock()
 
@@ -103,17 +91,6 @@ def _parsed_once() -> Iterator[None]:
         ),
     ):
         yield
-
-
-def checked_gguf(path: Path) -> GgufHeader:
-    """The header of a file that can be unpacked. Raises `PairError`."""
-    header = read_gguf(path)
-    if header.architecture not in ARCHITECTURES:
-        raise PairError(
-            f"{path.name} is of the architecture {header.architecture!r}: use one of "
-            f"{', '.join(ARCHITECTURES)}."
-        )
-    return header
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:

@@ -6,43 +6,19 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
+from .source import ModelSource
 
 if TYPE_CHECKING:
     from .progress import Watcher
 
-MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """Where a model is. name: its hub id, or the path of its local folder, or what the model of a
-    GGUF file is called. folder: its local folder or its GGUF file, or None."""
-
-    name: str
-    folder: Path | None
-
-    @property
-    def shown(self) -> str:
-        """The name without a path: users of the page must not see paths of this machine."""
-        if self.folder is None or self.folder.is_file():
-            return shown_name(self.name)
-        return self.folder.name
-
-
-def shown_name(name: str) -> str:
-    """A model's name without the folders above it, cut off if it is very long."""
-    path = Path(name)
-    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
-    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
 
 
 def hub_options(source: ModelSource) -> dict[str, Any]:

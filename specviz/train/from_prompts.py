@@ -21,8 +21,9 @@ from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import read_metadata
-from ..pairs.models import meta_pair, named_files
+from ..pairs.models import meta_pair
 from ..pairs.spec import NamedSpec
+from ..pairs.table import named_files
 from ..pairs.weights import checked_device
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
@@ -60,7 +61,7 @@ def distill(args: argparse.Namespace) -> None:
             "token by token: choose a draft with the target's tokenizer."
         )
     memory = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
-    device = memory.device
+    device = torch.device(str(memory.device))
     prompts = read_prompt_ids(
         args.prompts, args.held_out_prompts, meta, new_tokens=args.new_tokens, seed=args.seed
     )

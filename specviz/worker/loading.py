@@ -114,7 +114,7 @@ def checked_name(name: str) -> str:
 def token_of(pair: str) -> Iterator[None]:
     """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
     others, whose names come from visitors, only if the operator says so."""
-    from ..pairs.hub import without_token  # imports torch
+    from ..pairs.hub import without_token
 
     with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
         yield

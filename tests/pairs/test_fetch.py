@@ -34,10 +34,17 @@ from specviz.pairs import hub, model_files, table
 from specviz.pairs.fetch import fetch, fetch_plan
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.model_files import ModelFile, find_file
-from specviz.pairs.models import named_files
 from specviz.pairs.progress import Progress, terminal_watcher
 from specviz.pairs.spec import ModelsSpec, NamedSpec
-from specviz.pairs.table import Facts, NamedPair, at_hand, first_pair, named_pair, named_pairs
+from specviz.pairs.table import (
+    Facts,
+    NamedPair,
+    at_hand,
+    first_pair,
+    named_files,
+    named_pair,
+    named_pairs,
+)
 from specviz.worker.loading import Models
 
 REPOSITORY = "org/toy-gguf"

@@ -212,7 +212,7 @@ def test_kinds_that_passes_do_not_read_are_unpacked(kind: str, tmp_path: Path) -
 def test_without_numba_every_file_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("pairs.packed", "pairs.models", "sides.fast_cpu.support"):
+    for module in ("pairs.gguf_layout", "pairs.models", "sides.fast_cpu.support"):
         monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
     file = tiny_file(tmp_path, "Q4_K")
     pair = load_pair(f"{file.path}+none")

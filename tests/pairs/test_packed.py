@@ -347,6 +347,14 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a norm that is no number": overwritten("output_norm.weight", 8, struct.pack("<f", np.nan)),
 }
 
+ONLY_READ = {
+    "another kind",
+    "a scale that is infinite",
+    "a minimum that is no number",
+    "a norm that is no number",
+}
+"""Damages that headers do not show."""
+
 
 def refused(path: Path) -> str:
     """The sentence with which a file is refused, soon, by loading and by the doctor."""
@@ -370,6 +378,7 @@ def test_a_damaged_file_gets_a_sentence(name: str, good: TinyFile, tmp_path: Pat
     path.write_bytes(good.path.read_bytes())
     DAMAGES[name](path)
     refused(path)
+    assert (examine(f"{path}+none").verdict == "stop") != (name in ONLY_READ)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "F32"])
@@ -419,12 +428,16 @@ MISSING = (
 
 @pytest.mark.parametrize("name", MISSING)
 def test_a_missing_tensor_is_a_sentence(name: str, tmp_path: Path) -> None:
-    refused(tiny_file(tmp_path, "Q4_0", writing={"without": name}).path)
+    path = tiny_file(tmp_path, "Q4_0", writing={"without": name}).path
+    refused(path)
+    assert examine(f"{path}+none").verdict == "stop"
 
 
 def test_factors_of_frequencies_that_do_not_fit_are_a_sentence(tmp_path: Path) -> None:
     factors = np.ones(48, np.float32)
-    refused(tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path)
+    path = tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path
+    refused(path)
+    assert examine(f"{path}+none").verdict == "stop"
 
 
 def test_a_table_without_rows_is_a_sentence(tmp_path: Path) -> None:

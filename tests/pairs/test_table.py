@@ -20,20 +20,20 @@ from specviz.pairs import table
 from specviz.pairs.load import check_files
 from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
-from specviz.pairs.models import named_files
+from specviz.pairs.source import ModelSource
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
     FITS_SMALLER,
     TOO_LARGE,
     first_pair,
+    named_files,
     named_pair,
     named_pairs,
     pairs_by_fit,
     suggested_draft,
     wheel_file,
 )
-from specviz.pairs.weights import ModelSource
 from specviz.sides.heads.eagle_files import read_head
 
 MODELS = {pair.target.name for pair in named_pairs()} | {

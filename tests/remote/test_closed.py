@@ -11,8 +11,8 @@ from toy_models import byte_level, llama
 from specviz import load_pair
 from specviz.__main__ import main
 from specviz.errors import PairError
+from specviz.pairs.closed import is_closed
 from specviz.pairs.doctor import examine
-from specviz.pairs.hub import is_closed
 
 
 def test_closed_models_are_known_by_name_and_open_ones_are_not():

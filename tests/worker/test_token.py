@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.utils import build_hf_headers
 
 from specviz.pairs.hub import gated_sentence
-from specviz.pairs.weights import ModelSource
+from specviz.pairs.source import ModelSource
 from specviz.worker.loading import load_named, memory_in_numbers
 from specviz.worker.tasks import ExamineTask, Stop
 

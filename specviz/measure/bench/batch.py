@@ -37,7 +37,6 @@ from .turns import all_with, in_fp32
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn
-LARGEST = 1024
 
 
 @dataclass(frozen=True, slots=True)

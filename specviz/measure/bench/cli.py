@@ -7,17 +7,14 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ...core.pair import checked_pair
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, check_writable, real, settings_from, whole
-from ...pairs.load import load_pair
 from ...pairs.spec import address_of
 from ...prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
-from .batch import LARGEST, batch_report
-from .lanes import lanes_report
-from .random_models import SHAPES, shaped_pair
-from .servers import servers_report
+from .shapes import SHAPES
+
+LARGEST = 1024  # rows of a batch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +70,13 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
+    from ...core.pair import checked_pair  # what imports torch is not needed for `--help`
+    from ...pairs.load import load_pair
+    from .batch import batch_report
+    from .lanes import lanes_report
+    from .random_models import shaped_pair
+    from .servers import servers_report
+
     if options.out:
         check_writable(options.out)
     if options.server_speculating and not options.server:

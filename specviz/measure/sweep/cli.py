@@ -6,14 +6,11 @@ import argparse
 import sys
 
 from ...core.registry import swept_drafters
-from ...core.threads import spare_threads
 from ...options import real
 from ...pairs.cli import add_pair, named_pair
 from ...prompts import builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
-from .agenda import checked
 from .export import checked_out, lines_of, table_lines, write_sweep
-from .sweep import sweep
 from .types import Plan, SweepProgress, SweepRequest, SweepResult
 
 
@@ -47,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def request_from(options: argparse.Namespace) -> SweepRequest:
     """The request that the options describe. Raises `SpecvizError`."""
+    from .agenda import checked  # what imports torch is not needed for `--help`
+
     if options.prompts is None:
         prompts = builtin_prompts(options.pair)
     else:
@@ -73,6 +72,9 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
 
 def main(options: argparse.Namespace) -> None:
     """Sweep; print the table and the recommendation, also after Ctrl-C. Raises `SpecvizError`."""
+    from ...core.threads import spare_threads
+    from .sweep import sweep
+
     request = request_from(options)
     out = checked_out(options.out) if options.out else None
     spare_threads()

@@ -9,6 +9,7 @@ import hashlib
 import logging
 import warnings
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
+KEPT = "__pycache__"
+CODE = HERE / KEPT
+"""Where compiled code is kept."""
+
+SOURCES = "compiled-from"
+"""The name of the file there that says from which sources."""
+
 COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each call
 UNIT = 32  # widths must be multiples of it
@@ -45,14 +53,15 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
 
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
-    first for a model tries it against the model's own logits; a warning says if they differ.
+    first for a model tries it against the model's own logits; a warning says if they differ. Of a
+    GGUF file it is remembered that it passed.
     """
     if not suits(model) or not _has_compiler():
         return None
     from .engine import CompiledEngine  # which imports numba
 
     if model not in _checked:
-        _checked[model] = _gives_its_logits(model, CompiledEngine(model, vocab))
+        _checked[model] = _passes_its_trial(model, vocab)
     return CompiledEngine(model, vocab) if _checked[model] else None
 
 
@@ -162,6 +171,39 @@ def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) ->
     )
 
 
+def _passes_its_trial(model: Any, vocab: int) -> bool:
+    """Whether compiled passes give the model's own logits, now or when the same file ran with the
+    same code on such a processor before."""
+    from .engine import CompiledEngine
+
+    mark = _trial_mark(model, vocab)
+    if mark is not None and mark.is_file():
+        return True
+    passes = _gives_its_logits(model, CompiledEngine(model, vocab))
+    if passes and mark is not None:
+        with contextlib.suppress(OSError):
+            mark.touch()
+    return passes
+
+
+def _trial_mark(model: Any, vocab: int) -> Path | None:
+    """The file that says that a model passed its trial: all on which the outcome depends gives its
+    name. None for a model that comes from no file with a checksum, or where no code is kept."""
+    digest = getattr(model.config, "gguf_digest", None)
+    sources = _kept_sources(CODE)
+    if digest is None or sources is None:
+        return None
+    import llvmlite.binding as llvm
+
+    versions = [version(name) for name in ("numba", "llvmlite", "torch", "transformers", "gguf")]
+    processor = [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    kinds = {str(getattr(module, "packed_as", None)) for module in model.modules()}
+    kinds |= {str(parameter.dtype) for parameter in model.parameters()}
+    shape = [*sorted(kinds), str(len(model.model.layers)), str(vocab)]
+    facts = "\0".join([digest, sources, *shape, *versions, *processor])
+    return CODE / f"tried-{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
+
+
 @torch.inference_mode()
 def _gives_its_logits(model: Any, engine: Any) -> bool:
     """Whether an engine gives the model's own logits for several tokens at once, and for the last
@@ -249,6 +291,14 @@ def _are_close(logits: Tensor, expected: Tensor, dtype: torch.dtype, problem: st
     return False
 
 
+def _kept_sources(cache: Path) -> str | None:
+    """The digest of the sources of the code that is kept in a folder, if any is."""
+    try:
+        return (cache / SOURCES).read_text("ascii")
+    except (OSError, ValueError):
+        return None
+
+
 def forget_stale_code(folder: Path = HERE) -> None:
     """Remove what numba has kept of the modules of a folder, unless it was made from the sources
     that are there now. Call it before the first compiled call of a process.
@@ -257,8 +307,8 @@ def forget_stale_code(folder: Path = HERE) -> None:
     has changed, but not when a function that they call has changed in another file. After an update
     of a checkout, a pass could thus be made of old and of new code.
     """
-    cache = folder / "__pycache__"
-    mark = cache / "compiled-from"
+    cache = folder / KEPT
+    mark = cache / SOURCES
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -266,9 +316,9 @@ def forget_stale_code(folder: Path = HERE) -> None:
     # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
     # installed, and so dated, together.
     with contextlib.suppress(OSError):
-        if mark.is_file() and mark.read_text("ascii") == sources:
+        if _kept_sources(cache) == sources:
             return
         cache.mkdir(exist_ok=True)
-        for path in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
+        for path in (*cache.glob("*.nbi"), *cache.glob("*.nbc"), *cache.glob("tried-*")):
             path.unlink(missing_ok=True)  # another process may do the same
         mark.write_text(sources, "ascii")

@@ -22,7 +22,8 @@ from ...pairs.hub import failure_sentence
 from ...pairs.memory import MemoryNeed
 from ...pairs.metadata import HeadMetadata
 from ...pairs.progress import Watcher
-from ...pairs.weights import LoadOptions, ModelSource, hub_options, load_model
+from ...pairs.source import ModelSource
+from ...pairs.weights import LoadOptions, hub_options, load_model
 from .eagle import check_fit
 
 if TYPE_CHECKING:

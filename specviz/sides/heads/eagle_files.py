@@ -19,7 +19,8 @@ from ...pairs import hub
 from ...pairs.memory import LayerCache, MemoryNeed
 from ...pairs.metadata import HeadMetadata
 from ...pairs.progress import Watcher, watched
-from ...pairs.weights import ModelSource, hub_options
+from ...pairs.source import ModelSource
+from ...pairs.weights import hub_options
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")

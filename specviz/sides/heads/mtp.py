@@ -19,8 +19,8 @@ from ...errors import PairError, ran_out_of_memory
 from ...pairs.hub import folder_weights
 from ...pairs.memory import MemoryNeed
 from ...pairs.metadata import HeadMetadata, ModelMetadata, configured_caches
+from ...pairs.source import ModelSource
 from ...pairs.spec import OWN_LAYERS
-from ...pairs.weights import ModelSource
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine

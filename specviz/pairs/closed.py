@@ -1,0 +1,36 @@
+"""Models that are offered behind an API only: their names are recognised, and nothing is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .spec import local_path
+
+# Names as their makers' APIs have them, with or without the maker before them. Those that were
+# published, such as gpt2, gpt-oss and gpt-neo, are not among them.
+CLOSED = re.compile(
+    r"(((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
+    r"davinci-00)|(anthropic/)?claude|((google|models)/)?gemini)[\w.:-]*",
+    re.I,
+)
+
+
+def is_closed(name: str) -> bool:
+    """Whether the model of this name is offered behind an API only, and no folder is called so."""
+    return bool(CLOSED.fullmatch(name.strip())) and not local_path(name)
+
+
+def closed_sentence(names: Sequence[str]) -> str | None:
+    """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
+    instead; None if none of them is closed."""
+    if is_closed(names[0]):
+        return (
+            f"{names[0]} has no weights to load, and its API gives no log-probabilities of given "
+            "tokens, so no guess can be checked: see instead what a draft would have got right of "
+            "a text that it wrote, with `specviz guess`."
+        )
+    closed_draft = next(filter(is_closed, names), None)
+    if closed_draft is None:
+        return None
+    return f"{closed_draft} has no weights to load: name a draft of the hub, or a folder."

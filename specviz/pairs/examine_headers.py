@@ -1,0 +1,307 @@
+"""What the headers of GGUF files say of a pair, without torch and in less than a second.
+
+It answers only for files in which all is as it should be: of a common architecture, read as they
+are, with one tokenizer. Anything else is examined with the models themselves (`examine_models`),
+which say what is wrong with the sentence that loading has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from ..core.ends import is_tuned_for
+from ..errors import PairError
+from .findings import (
+    Examined,
+    Finding,
+    Findings,
+    better_draft,
+    model_findings,
+    one_tokenizer_findings,
+    packed_findings,
+)
+from .gguf import GgufHeader, checked_gguf
+from .gguf_layout import FREQUENCIES, can_stay_packed, stores_tied_apart
+from .gguf_tokenizer import (
+    BYTE_LEVEL,
+    SPECIAL,
+    TEMPLATE,
+    UNUSED,
+    added_pieces,
+    end_ids_of,
+    pieces_of,
+    tokenizer_fields,
+    used_ids,
+)
+from .memory import DRAFTING_LANES, DTYPES, LANES, STORED, LayerCache, MemoryNeed, PlannedLoad
+from .source import ModelSource
+from .spec import local_file
+from .table import NamedPair, suggested_draft
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+"""Those of which each layer has all of the cache, and which are built as `_shapes` says."""
+
+
+def examined_headers(
+    names: Sequence[str], row: NamedPair | None, precision: Mapping[str, Any]
+) -> Examined | None:
+    """What is known of a target, and perhaps a draft, that run on a processor; None if headers
+    alone do not tell it.
+
+    row: of the table that has the pair. precision: dtype, quantize and draft_quantize, as for
+    `load_pair`.
+    """
+    told = {name: value for name, value in precision.items() if value is not None}
+    dtype = told.pop("dtype", None)
+    if told or dtype not in (None, *DTYPES):
+        return None
+    models = [model for name in names if (model := _described(name)) is not None]
+    if len(models) < len(names):
+        return None
+    fields = tokenizer_fields(models[0].header)
+    if any(tokenizer_fields(model.header) != fields for model in models):
+        return None
+    if not _makes_a_tokenizer(models[0].header):
+        return None
+    vocab = min(models[0].pieces, models[0].width)
+    if any(model.width < vocab for model in models):
+        return None
+    suggested = suggested_draft(models[0].source.shown)
+    findings: list[Finding] = []
+    for model in models:
+        findings += packed_findings(model.header, model.parameters, stays=True)
+    findings += _pair_findings(models, vocab, suggested)
+    unpacked = row.target_dtype if row is not None and dtype is None else dtype
+    precisions = [unpacked or STORED, dtype or STORED]
+    copies = [LANES, DRAFTING_LANES]
+    loads = [
+        PlannedLoad(model.source.shown, replace(model.need, copies=lanes), precision)
+        for model, lanes, precision in zip(models, copies, precisions, strict=False)
+    ]
+    return Examined([model.source.shown for model in models], findings, loads, _parts(models))
+
+
+def _pair_findings(models: Sequence[_HeaderFacts], vocab: int, suggested: str | None) -> Findings:
+    hint = ""
+    if len(models) > 1:
+        hint = better_draft(suggested, models[1])
+        widths = [model.width for model in models]
+        yield from one_tokenizer_findings(models[0].pieces, widths, vocab)
+    yield from model_findings(models, hint)
+
+
+def _parts(models: Sequence[_HeaderFacts]) -> list[str]:
+    parts = ["layers"] if models[0].sizes.layers > 1 else []
+    if len(models) > 1:
+        parts.append("draft")
+    return parts
+
+
+def _described(name: str) -> _HeaderFacts | None:
+    """What the header of a file says; None if there is no file of this name, or if its model may
+    not be what its header describes."""
+    path = local_file(name)
+    if path is None:
+        return None
+    try:
+        header = checked_gguf(path)
+        if header.architecture not in ARCHITECTURES or not can_stay_packed(header):
+            return None
+        sizes = _sizes(header)
+        if sizes is None or not _holds_its_model(header, sizes):
+            return None
+        tied_apart = stores_tied_apart(header)
+    except PairError:
+        return None
+    return _HeaderFacts(ModelSource(header.name, header.path), header, sizes, tied_apart)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """width: of a state. inner: of the layers between two states. heads, key_heads: in a layer.
+    head_width: of one head. context: the most tokens."""
+
+    vocab: int
+    width: int
+    inner: int
+    layers: int
+    heads: int
+    key_heads: int
+    head_width: int
+    context: int
+
+
+def _sizes(header: GgufHeader) -> _Sizes | None:
+    """The sizes of a model, or None if one of them is missing or cannot be."""
+    table = header.tensors.get("token_embd.weight")
+    heads = header.number("attention.head_count")
+    width = header.number("embedding_length")
+    numbers = [
+        table.shape[0] if table is not None else None,
+        width,
+        header.number("feed_forward_length"),
+        header.number("block_count"),
+        heads,
+        header.number("attention.head_count_kv") or heads,
+    ]
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    assert width is not None and heads is not None, "they are numbers"
+    if width % heads:
+        return None
+    numbers.append(header.number("attention.key_length") or width // heads)
+    numbers.append(header.number("context_length"))
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    sizes = _Sizes(*(int(number) for number in numbers if number is not None))
+    positions = [
+        header.number("rope.freq_base") or 1.0,
+        header.number("attention.layer_norm_rms_epsilon") or 1.0,
+        header.number("rope.scaling.factor") or 1.0,
+    ]
+    if not all(0 < number < inf for number in positions):
+        return None
+    if sizes.heads % sizes.key_heads or sizes.head_width % 2:
+        return None
+    return sizes
+
+
+def _shapes(sizes: _Sizes, architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The tensors of a model whose output layer is tied to its table, each with its shape."""
+    queries = sizes.heads * sizes.head_width
+    keys = sizes.key_heads * sizes.head_width
+    yield "token_embd.weight", (sizes.vocab, sizes.width)
+    yield "output_norm.weight", (sizes.width,)
+    for index in range(sizes.layers):
+        layer = f"blk.{index}."
+        yield f"{layer}attn_norm.weight", (sizes.width,)
+        yield f"{layer}attn_q.weight", (queries, sizes.width)
+        yield f"{layer}attn_k.weight", (keys, sizes.width)
+        yield f"{layer}attn_v.weight", (keys, sizes.width)
+        yield f"{layer}attn_output.weight", (sizes.width, queries)
+        yield f"{layer}ffn_norm.weight", (sizes.width,)
+        yield f"{layer}ffn_gate.weight", (sizes.inner, sizes.width)
+        yield f"{layer}ffn_up.weight", (sizes.inner, sizes.width)
+        yield f"{layer}ffn_down.weight", (sizes.width, sizes.inner)
+        if architecture == "qwen2":
+            yield f"{layer}attn_q.bias", (queries,)
+            yield f"{layer}attn_k.bias", (keys,)
+            yield f"{layer}attn_v.bias", (keys,)
+        if architecture == "qwen3":
+            yield f"{layer}attn_q_norm.weight", (sizes.head_width,)
+            yield f"{layer}attn_k_norm.weight", (sizes.head_width,)
+
+
+def _holds_its_model(header: GgufHeader, sizes: _Sizes) -> bool:
+    """Whether a file holds exactly the weights of its model, each in its shape."""
+    if sizes.layers > len(header.tensors):  # a billion of them are not even counted
+        return False
+    held = {name: tensor.shape for name, tensor in header.tensors.items()}
+    if header.architecture == "llama" and FREQUENCIES in held:
+        factors = header.tensors[FREQUENCIES]
+        if factors.kind != "F32" or factors.shape != (sizes.head_width // 2,):
+            return False
+        del held[FREQUENCIES]
+    wanted = dict(_shapes(sizes, header.architecture))
+    if not header.tied:
+        wanted["output.weight"] = wanted["token_embd.weight"]
+    return held == wanted
+
+
+def _texts(header: GgufHeader, key: str) -> list[str]:
+    """A value that is a list of texts, or an empty list."""
+    texts = header.values.get(key)
+    return texts if isinstance(texts, list) and texts and isinstance(texts[0], str) else []
+
+
+def _makes_a_tokenizer(header: GgufHeader) -> bool:
+    """Whether what a file says of its byte-level tokenizer fits together."""
+    pieces = _texts(header, "tokenizer.ggml.tokens")
+    merges = _texts(header, "tokenizer.ggml.merges")
+    kinds = header.values.get("tokenizer.ggml.token_type", [])
+    if header.text("tokenizer.ggml.model") != BYTE_LEVEL or not merges:
+        return False
+    if not isinstance(kinds, list) or len(kinds) != len(pieces):
+        return False
+    vocab = {piece for piece, kind in pieces_of(header) if kind != UNUSED}
+    if len(vocab) != len(pieces) - kinds.count(UNUSED):
+        return False
+    for key in SPECIAL.values():
+        token_id = header.values.get(f"tokenizer.ggml.{key}_token_id", 0)
+        if type(token_id) is not int or not 0 <= token_id < len(pieces):
+            return False
+        if pieces[token_id] not in vocab:
+            return False
+    halves = [merge.partition(" ") for merge in merges]
+    return (
+        vocab.issuperset(first for first, _, _ in halves)
+        and vocab.issuperset(second for _, _, second in halves)
+        and vocab.issuperset(merge.replace(" ", "", 1) for merge in merges)
+    )
+
+
+@dataclass(frozen=True)
+class _HeaderFacts:
+    """A model as the header of its file describes it, with what findings ask (`Described`).
+
+    stores_tied_apart: as the function of this name says.
+    """
+
+    source: ModelSource
+    header: GgufHeader
+    sizes: _Sizes
+    stores_tied_apart: bool
+
+    experts: None = None
+
+    @cached_property
+    def parameters(self) -> int:
+        held = self.header.tensors
+        apart = {FREQUENCIES, "output.weight"} if self.stores_tied_apart else {FREQUENCIES}
+        return sum(tensor.numbers for name, tensor in held.items() if name not in apart)
+
+    @property
+    def context(self) -> int:
+        return self.sizes.context
+
+    @property
+    def width(self) -> int:
+        """How many logits it gives."""
+        return self.sizes.vocab
+
+    @cached_property
+    def pieces(self) -> int:
+        """The highest id of its tokenizer plus 1."""
+        return used_ids(self.header)
+
+    @cached_property
+    def is_chat(self) -> bool:
+        named = end_ids_of(self.header)
+        control = added_pieces(self.header)
+        return is_tuned_for(self.header.text(TEMPLATE), named, control, self._ids)
+
+    def _ids(self) -> dict[str, int]:
+        """The ids of its tokenizer by their spelling."""
+        pieces = enumerate(pieces_of(self.header))
+        return {piece: token_id for token_id, (piece, kind) in pieces if kind != UNUSED}
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it needs, with one cache."""
+        linear = (
+            tensor.numbers
+            for name, tensor in self.header.tensors.items()
+            if name.startswith("blk.") and len(tensor.shape) == 2
+        )
+        layer = LayerCache(2 * self.sizes.key_heads * self.sizes.head_width)
+        return MemoryNeed(
+            parameters=self.parameters,
+            quantizable=sum(linear),
+            layers=[layer] * self.sizes.layers,
+            context=self.context,
+            stored=self.header.stored,
+        )

@@ -1,0 +1,109 @@
+"""What the models of a pair say of it, on torch's `meta` device, before their weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..core.pair import Pair
+from ..sides.heads.loading import examined_head, head_findings, is_head
+from .findings import (
+    Examined,
+    Finding,
+    file_findings,
+    packed_findings,
+    pair_findings,
+    rollback_findings,
+    stopping,
+)
+from .gguf import checked_gguf
+from .gguf_layout import can_stay_packed
+from .hub import hub_files
+from .memory import Device, PlannedLoad
+from .metadata import ModelMetadata, read_metadata
+from .models import meta_pair, planned_loads
+from .packed import packed_metadata
+from .source import ModelSource
+from .spec import local_file, local_path
+from .table import NamedPair, suggested_draft
+from .unpack import header_metadata
+from .weights import DTYPES, LoadOptions, checked_options
+
+
+def examined_models(
+    names: Sequence[str], row: NamedPair | None, device: Device, precision: Mapping[str, Any]
+) -> Examined:
+    """What is known of a target, and perhaps a draft or head.
+
+    row: of the table that has the pair. precision: dtype, quantize and draft_quantize, as for
+    `load_pair`.
+    """
+    findings: list[Finding] = []
+    has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
+    on_cpu = device.type == "cpu"
+    models = []
+    for name in names[:1] if has_head else names:
+        metadata = _read(name, on_cpu, findings)
+        if metadata is not None:
+            models.append(metadata)
+    shown = [ModelSource(name, local_path(name)).shown for name in names]
+    if len(models) == len(names) and not has_head:
+        shown = [metadata.source.shown for metadata in models]
+    head = None
+    if has_head:
+        target_metadata = models[0] if models else None
+        head = examined_head(names[1], target_metadata, findings)
+    target_options = LoadOptions()
+    draft_options = LoadOptions()
+    with stopping("precision", findings):
+        target_options, draft_options = checked_options(**precision)
+        if on_cpu and row is not None:
+            target_options = _unpacked_as(row, target_options)
+    options = (target_options, draft_options)
+    if len(models) + (head is not None) < len(names):
+        return Examined(shown, findings, [], None)
+    loads: list[PlannedLoad] = []
+    with stopping("precision", findings):
+        loads = planned_loads(models, head, options, device)
+    findings += pair_findings(models, suggested_draft(shown[0]))
+    if head is not None:
+        findings += head_findings(head, models[0])
+    parts = [*meta_pair(models[:1]).parts]
+    if len(names) == 2:
+        parts = ["head" if head else "draft", *parts]
+    return Examined(shown, findings, loads, parts)
+
+
+def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
+    """The options of the target of a row, which may unpack its file unless told otherwise."""
+    is_told = options.dtype is not None or options.quantize is not None
+    if row.target_dtype is None or is_told:
+        return options
+    return replace(options, dtype=DTYPES[row.target_dtype])
+
+
+def _read(name: str, on_cpu: bool, findings: list[Finding]) -> ModelMetadata | None:
+    """The metadata of one model; adds the findings about this model alone to `findings`."""
+    path = local_file(name)
+    if path is not None:
+        with stopping("file", findings):
+            return _read_file(path, on_cpu, findings)
+        return None
+    with stopping("model", findings):
+        metadata = read_metadata(name)
+        Pair(metadata.model, None, metadata.tokenizer)  # which refuses what cannot race
+        findings += file_findings(metadata.source, hub_files(metadata.source))
+        findings += rollback_findings(metadata)
+        return metadata
+    return None
+
+
+def _read_file(path: Path, on_cpu: bool, findings: list[Finding]) -> ModelMetadata:
+    """The same of a GGUF file. Raises `PairError`."""
+    header = checked_gguf(path)
+    stays = on_cpu and can_stay_packed(header)
+    metadata = packed_metadata(header) if stays else header_metadata(header)
+    findings += packed_findings(header, metadata.parameters, stays)
+    return metadata

@@ -1,0 +1,31 @@
+"""Where a model comes from, and what it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_SHOWN = 100  # characters of a model's name in a sentence
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model is. name: its hub id, or the path of its local folder, or what the model of a
+    GGUF file is called. folder: its local folder or its GGUF file, or None."""
+
+    name: str
+    folder: Path | None
+
+    @property
+    def shown(self) -> str:
+        """The name without a path: users of the page must not see paths of this machine."""
+        if self.folder is None or self.folder.is_file():
+            return shown_name(self.name)
+        return self.folder.name
+
+
+def shown_name(name: str) -> str:
+    """A model's name without the folders above it, cut off if it is very long."""
+    path = Path(name)
+    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
