@@ -18,6 +18,7 @@ import { settled } from "specviz/words/verdict.js";
 import { begunBy, helper, spoken } from "specviz/words/words.js";
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
+const FRAME = 16; // ms
 const HIDDEN_FRAME = 100; // ms
 const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
 const FIGURES_EVERY = 60; // ms, of a short run
@@ -39,6 +40,7 @@ export class View {
   #panels;
   #transport;
   #isDrawPending = false;
+  #waiting = 0; // timer, for the next frame in which something is due
   #areWordsDue = false;
   #areFiguresDue = false;
   #wordsAt = -Infinity; // ms, when they were drawn
@@ -107,8 +109,14 @@ export class View {
     this.#draw();
   }
 
-  #requestFrame() {
+  /** @param {number} [wait]  ms until it may come: a frame in which nothing is due costs much of a full one */
+  #requestFrame(wait = 0) {
     if (this.#isDrawPending) return;
+    clearTimeout(this.#waiting);
+    if (wait > FRAME && !document.hidden) {
+      this.#waiting = setTimeout(() => this.#requestFrame(), wait - FRAME);
+      return;
+    }
     this.#isDrawPending = true;
     // A hidden tab gets no frames, but its state must stay right.
     if (document.hidden) setTimeout(() => this.#draw(), HIDDEN_FRAME);
@@ -143,10 +151,12 @@ export class View {
       this.#figuresAt = now;
       if (trace) this.#drawFigures(shown.rounds, trace);
     }
-    // Marks wait for a frame without figures.
+    // Marks wait for a frame without figures: while a run goes on, for that of its next words.
     const mark = () => this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
-    const areMarksLeft = (areFigures && !areWords) || mark();
-    if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
+    const areMarksLeft = areFigures && !areWords ? !isRunning : mark();
+    if (areMarksLeft) this.#requestFrame();
+    else if (this.#areWordsDue) this.#requestFrame(this.#wordsAt + WORDS_EVERY - now);
+    else if (this.#areFiguresDue) this.#requestFrame(isRunning ? this.#figuresAt + pace - now : 0);
   }
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */

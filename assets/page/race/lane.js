@@ -216,12 +216,19 @@ export class Lane {
 
   /** @type {(round: Round, tokens: ShownToken[], isPartial: boolean) => void} */
   #append(round, tokens, isPartial) {
-    const standing = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
+    const last = this.#drawn[this.#drawn.length - 1];
+    const standing = last?.after ?? this.#start;
     const before = this.#rows.isTooLong ? { ...standing, isDue: true } : standing;
     /** @type {DrawnRound} */
     const drawn = {
-      place: this.#rows.begin(), round, tokens: [], before, after: before, isPartial,
-      at: performance.now(), isMarked: false,
+      place: this.#rows.begin(last?.place),
+      round,
+      tokens: [],
+      before,
+      after: before,
+      isPartial,
+      at: performance.now(),
+      isMarked: false,
     };
     this.#total += tokens.length;
     this.#fill(drawn, tokens);

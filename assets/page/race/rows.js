@@ -19,6 +19,7 @@ const MOST_HANG = 16; // columns from the edge: a narrow lane needs the rest
  * @property {string} block  what that row was to a block of code before it
  * @property {HTMLElement[]} parts  of it, one in that row and one in each that it owns
  * @property {HTMLElement[]} rows  that it owns
+ * @property {HTMLElement | null} before  the part of the round before it, if that stands in the same row
  */
 
 export class Rows {
@@ -53,12 +54,17 @@ export class Rows {
     return countIn(this.lastBlock) >= LONGEST_BLOCK;
   }
 
-  /** @returns {Place} of the next round */
-  begin() {
+  /**
+   * @param {Place} [last]  of the newest round
+   * @returns {Place} of the next round
+   */
+  begin(last) {
     const row = this.last;
     const part = element("span", "sv-round");
     row.append(part);
-    return { row, block: row.dataset.block ?? "", parts: [part], rows: [] };
+    const end = last?.parts[last.parts.length - 1];
+    const before = end?.parentElement === row ? end : null;
+    return { row, block: row.dataset.block ?? "", parts: [part], rows: [], before };
   }
 
   /**
@@ -92,12 +98,15 @@ export class Rows {
     while (place.rows.length > count) this.#shorten(place);
     for (const row of [place.row, ...place.rows]) setHang(row);
     markEnds(fragments);
+    const [first] = fragments;
+    markRing(place, Boolean(first?.node.matches(".own") && !first.opensRow));
   }
 
   /** Away with the newest round. @param {Place} place */
   remove(place) {
     while (place.rows.length) this.#shorten(place);
     place.parts[0].remove();
+    markRing(place, false);
     setBlock(place.row, place.block);
     setHang(place.row);
   }
@@ -117,6 +126,7 @@ export class Rows {
     const row = place.rows.pop();
     const block = row?.parentElement;
     place.parts.pop();
+    if (row) setBlock(row, "");
     row?.remove();
     if (block && !block.querySelector(".sv-row")) block.remove();
   }
@@ -135,6 +145,7 @@ const countIn = (block) => block.querySelectorAll("[data-index]").length;
 
 /** @type {(row: HTMLElement, block: string) => void} */
 function setBlock(row, block) {
+  row.previousElementSibling?.classList.toggle("is-last-of-code", block === "close");
   if (block) {
     row.dataset.block = block;
     return;
@@ -157,14 +168,21 @@ function setHang(row) {
   else row.removeAttribute("style");
 }
 
-// A sign stands at the end of a token, and of accepted ones behind the last: not where a row ends
-// within them.
+// A sign stands at the end of a token, and of accepted ones behind the last. Inside code a refused guess and
+// what was ignored after it are one slip, which ends with its row.
 /** @param {Fragment[]} fragments */
 function markEnds(fragments) {
   fragments.forEach(({ node }, i) => {
     const next = fragments[i + 1];
-    const goesOn = next?.opensRow && (next.node.dataset.of !== undefined
-      || (node.matches(".accepted") && next.node.matches(".accepted")));
-    node.classList.toggle("goes-on", Boolean(goesOn));
+    const isInParts = next?.node.dataset.of !== undefined;
+    const areAccepted = node.matches(".accepted") && next?.node.matches(".accepted");
+    node.classList.toggle("goes-on", Boolean(isInParts || areAccepted));
+    node.classList.toggle("slips-on", Boolean(next?.node.matches(".ignored") && !next.opensRow));
   });
+}
+
+// Of rounds without a guess that stand in one row, the last has the ring.
+/** @type {(place: Place, isOwn: boolean) => void} */
+function markRing({ before }, isOwn) {
+  before?.querySelector(":scope > .t.own")?.classList.toggle("goes-on", isOwn);
 }

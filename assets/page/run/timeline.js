@@ -5,7 +5,9 @@ import { ALONE } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { momentOf } from "specviz/run/story.js";
 
+const FRAME = 16; // ms
 const LONGEST_FRAME = 500; // ms
+const LONGEST_WAIT = 100; // ms without a frame: what a visitor does meanwhile begins with the next one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
@@ -206,7 +208,11 @@ export class Timeline {
   #requestFrame() {
     if (this.#waiting) return;
     this.#waiting = true;
-    requestAnimationFrame((now) => this.#advance(now));
+    const next = () => requestAnimationFrame((now) => this.#advance(now));
+    // A frame in which nothing comes costs nearly as much as one that shows a word.
+    const event = this.#story ? undefined : this.events[this.position];
+    const left = event ? (1000 * (event.time - this.#time)) / this.speed - FRAME : 0;
+    if (left > FRAME) setTimeout(next, Math.min(left, LONGEST_WAIT)); else next();
   }
 
   /** @param {number} now ms */
