@@ -1,17 +1,14 @@
 // What is drawn: everything that follows the playhead.
 
-import { Card } from "specviz/race/card.js";
 import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
-import { keepReachable } from "specviz/keys.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
-import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { MOTION, tellingRound } from "specviz/run/story.js";
-import { Openers } from "specviz/race/openers.js";
+import { MOTION, tellingRound } from "specviz/run/timeline.js";
+import { Cards, Openers } from "specviz/opening.js";
 import { Readout } from "specviz/race/readout.js";
-import { ruleOf } from "specviz/words/reasons.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
@@ -56,7 +53,7 @@ export class View {
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
     this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
-    this.#card = new Card(page);
+    this.#card = new Cards(page);
     this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
@@ -109,7 +106,7 @@ export class View {
     this.#draw();
   }
 
-  /** @param {number} [wait]  ms until it may come: a frame in which nothing is due costs much of a full one */
+  /** @param {number} [wait]  ms until something is due: a frame for nothing costs much of a full one */
   #requestFrame(wait = 0) {
     if (this.#isDrawPending) return;
     clearTimeout(this.#waiting);
@@ -171,7 +168,6 @@ export class View {
       const own = rounds.filter(isOwn);
       const next = trace.rounds.filter(isOwn).slice(own.length, own.length + WORD);
       lane.show(own, partial[lane.name], next);
-      keepReachable(lane.stream);
       if (stage.isOn) lane.follow(); // where nobody scrolls
     }
     this.#card.refresh();
