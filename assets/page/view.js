@@ -17,9 +17,10 @@ import { begunBy, helper, spoken } from "specviz/words/words.js";
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const FRAME = 16; // ms
 const HIDDEN_FRAME = 100; // ms
-const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
+const WORDS_EVERY = 45; // ms, while a run goes on: each third frame
 const FIGURES_EVERY = 60; // ms, of a short run
 const FIGURES_SELDOM = 250; // ms, of a long one, whose figures change little and take longer
+const QUICK = 4; // ms: figures that take no longer come with the words, in one frame
 const WORD = 4; // rounds in which a word is whole
 
 export class View {
@@ -42,6 +43,7 @@ export class View {
   #areFiguresDue = false;
   #wordsAt = -Infinity; // ms, when they were drawn
   #figuresAt = -Infinity;
+  #figuresTook = 0; // ms
   #spokenAt = -Infinity; // ms
 
   /** @param {PageParts} page */
@@ -121,8 +123,8 @@ export class View {
   }
 
   /**
-   * While a run goes on, its words and its figures take turns, and leave time between: a frame for both
-   * would be a late one.
+   * While a run goes on, there is time between two frames with words. Figures come with them, or take turns
+   * with them where they take long: a frame for both would then be a late one.
    */
   #draw() {
     this.#isDrawPending = false;
@@ -133,27 +135,33 @@ export class View {
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
     const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
-    const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > pace;
+    const isTime = now - this.#figuresAt > pace;
+    const areQuick = this.#figuresTook < QUICK;
+    const areFiguresNext = isRunning && this.#areFiguresDue && isTime;
     const isTooSoon = isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY;
-    const areWords = this.#areWordsDue && !areFiguresNext && !isTooSoon;
+    const areWords = this.#areWordsDue && (areQuick || !areFiguresNext) && !isTooSoon;
     if (areWords) {
       this.#areWordsDue = false;
       this.#areFiguresDue = true;
       this.#wordsAt = now;
       this.#drawWords(shown, trace);
     }
-    const areFigures = areFiguresNext || (this.#areFiguresDue && !isRunning && !(areWords && wasRunning));
+    const areWithWords = isRunning ? areWords && areQuick && isTime : !(areWords && wasRunning);
+    const areFigures = areFiguresNext || (this.#areFiguresDue && areWithWords);
     if (areFigures) {
+      const begun = performance.now();
       this.#areFiguresDue = false;
       this.#figuresAt = now;
       if (trace) this.#drawFigures(shown.rounds, trace);
+      this.#figuresTook = performance.now() - begun;
     }
     // Marks wait for a frame without figures: while a run goes on, for that of its next words.
     const mark = () => this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
     const areMarksLeft = areFigures && !areWords ? !isRunning : mark();
+    const figuresAt = this.#figuresAt + pace + (areQuick ? WORDS_EVERY : 0); // unless words come before
     if (areMarksLeft) this.#requestFrame();
     else if (this.#areWordsDue) this.#requestFrame(this.#wordsAt + WORDS_EVERY - now);
-    else if (this.#areFiguresDue) this.#requestFrame(isRunning ? this.#figuresAt + pace - now : 0);
+    else if (this.#areFiguresDue) this.#requestFrame(isRunning ? figuresAt - now : 0);
   }
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */

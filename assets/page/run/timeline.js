@@ -208,10 +208,12 @@ export class Timeline {
     if (this.#waiting) return;
     this.#waiting = true;
     const next = () => requestAnimationFrame((now) => this.#advance(now));
-    // A frame in which nothing comes costs nearly as much as one that shows a word.
+    // Between two events no frame is needed: one in which nothing comes costs nearly as much as a word. A
+    // hidden tab gets none, and stands still.
     const event = this.#story ? undefined : this.events[this.position];
-    const left = event ? (1000 * (event.time - this.#time)) / this.speed - FRAME : 0;
-    if (left > FRAME) setTimeout(next, Math.min(left, LONGEST_WAIT)); else next();
+    const left = event ? (1000 * (event.time - this.#time)) / this.speed : 0;
+    const soon = () => { if (document.hidden) next(); else this.#advance(performance.now()); };
+    if (left > FRAME) setTimeout(soon, Math.min(left, LONGEST_WAIT)); else next();
   }
 
   /** @param {number} now ms */
