@@ -1,10 +1,158 @@
-// The start of the page that a server sends: its player and its controls, from what the server offers.
+// The page that a server sends: its player, its controls, what a change of the controls means for the player,
+// and what the player wants of the controls. All of it comes from what the server offers.
 
-import { connectControls } from "specviz/controls/connect.js";
+import { Controls } from "specviz/controls/controls.js";
 import { find } from "specviz/dom/dom.js";
 import { mount } from "specviz/player.js";
-import { greetHub } from "specviz/run/hub.js";
-import { serverOf } from "specviz/run/server.js";
+import { usualTemperature } from "specviz/run/address.js";
+import { drafterControl, keptDrafter } from "specviz/run/controls.js";
+import { greetHub, serverOf } from "specviz/run/server.js";
+import { signsIn } from "specviz/words/markdown.js";
+import { signsText } from "specviz/words/words.js";
+
+const NAMING = ["pair", "target", "draft", "weights"];
+const OTHER = "other"; // the pair whose models a visitor names
+
+/** A tab's own name: another run of the same tab takes the place of the one before. */
+function session() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * Make the controls and connect them with the page.
+ * @param {PageParts} page
+ */
+function connectControls(page) {
+  const { address, config, notice, server, shell } = page;
+  const tab = session();
+  let lanesBefore = /** @type {Value} */ (address.settings.lanes ?? null);
+  const controls = new Controls(config, {
+    changed: (name) => changedByHand(name),
+    chosen: (preset) => write({ prompt: preset.prompt, ...preset.settings }),
+    run: () => run(),
+    stop: () => server.stop?.({ session: tab }).catch(() => {}),
+    named: () => examine(true),
+  });
+  let doctor = /** @type {Doctor | null} */ (null);
+  const fetchedDoctor = notice.fetching(async () => {
+    const { Doctor } = await import("specviz/controls/doctor.js");
+    doctor = new Doctor(server);
+    return doctor;
+  });
+  let named = /** @type {string[] | null} */ (null); // the drafters of the models that a visitor names
+
+  /** The controls say something else: the page follows. */
+  function follow() {
+    address.change({ values: controls.values });
+    shell.summarise(address);
+    shell.markSigns(signs());
+    page.view.compareControls();
+  }
+
+  /** Have the controls say this, which no hand has chosen. @param {Record<string, Value>} values */
+  function write(values) {
+    const { pair } = controls.record;
+    controls.write(values);
+    offerDrafters(String(controls.record.drafter));
+    lanesBefore = controls.record.lanes;
+    if (controls.record.pair !== pair) doctor?.clear();
+    follow();
+  }
+
+  /** Offer what the pair can use; `wanted` stays chosen if it is among that. @param {string | null} wanted */
+  function offerDrafters(wanted) {
+    const pair = String(controls.record.pair);
+    const drafters = { ...config.drafters, [OTHER]: named };
+    const { choices, value } = drafterControl(pair, wanted, { ...config, drafters });
+    controls.offer("drafter", choices, value);
+  }
+
+  /** @param {string} name */
+  function changedByHand(name) {
+    const { chosen } = address;
+    if (name === "pair") {
+      named = null;
+      // Whoever chooses a pair begins with its own drafter.
+      offerDrafters(config.drafters[String(controls.record.pair)] ? null : String(controls.record.drafter));
+    }
+    if (name === "lanes") beginLanes();
+    follow();
+    // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
+    if (name === "prompt" && chosen && !address.preset) {
+      const pair = String(controls.record.pair);
+      write({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] ?? null });
+    }
+    if (name === "pair" || name === "weights") examine(true);
+  }
+
+  /** Other lanes begin with a temperature of their own, unless somebody has set another. */
+  function beginLanes() {
+    const { lanes, temperature } = controls.record;
+    if (temperature === usualTemperature(lanesBefore, config)) {
+      controls.write({ temperature: usualTemperature(lanes, config) });
+    }
+    lanesBefore = lanes;
+  }
+
+  /** Examine the chosen pair. @param {boolean} isByHand */
+  async function examine(isByHand) {
+    const { pair, target, draft, weights } = controls.record;
+    if (pair === config.defaults.pair || (pair === OTHER && !target)) {
+      doctor?.clear();
+      return;
+    }
+    const asked = await fetchedDoctor();
+    if (!asked || controls.record.pair !== pair) return;
+    const before = asked.examined;
+    const report = await asked.examine({ pair, target, draft, weights });
+    if (!report) return;
+    if (!isByHand && report.verdict !== "good") shell.openPanel();
+    if ("error" in report) return;
+    if (pair === OTHER) named = report.drafters;
+    asked.examined = report.models;
+    const drafter = String(controls.record.drafter);
+    const { models } = report;
+    offerDrafters(keptDrafter({ drafter, pair: String(pair), models, before, isByHand }));
+    follow();
+  }
+
+  function signs() {
+    return controls.record.chat === "literal" ? [] : signsIn(String(controls.record.prompt));
+  }
+
+  async function run() {
+    page.session.awaitRun();
+    try {
+      await server.run?.({ session: tab, ...controls.record }, {
+        received: (delta) => page.session.receive(delta),
+        refused: (sentence) => page.session.refuse(sentence),
+      });
+    } catch (error) {
+      console.info("specviz: a run could not begin:", error);
+    }
+  }
+
+  page.controls = {
+    write,
+    get values() { return controls.values; },
+    adopt(wanted) { write(recordOf(wanted, config)); },
+  };
+  find(document, "#signs").addEventListener("click", () => notice.show(signsText(signs())));
+  write(recordOf(address.state.values, config));
+  const isNamed = NAMING.some((name) => name in address.asked.settings);
+  if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) examine(false);
+}
+
+/**
+ * Values by the names of their controls.
+ * @type {(values: Value[], config: Config) => Record<string, Value>}
+ */
+function recordOf([prompt, ...settings], config) {
+  const names = Object.keys(config.defaults);
+  const chosen = Object.fromEntries(names.map((name, i) => [name, settings[i] ?? null]));
+  return { prompt: prompt ?? null, ...chosen };
+}
 
 /** @type {Config} */
 const config = JSON.parse(find(document, "#offer").textContent);

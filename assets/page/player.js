@@ -3,17 +3,16 @@
 
 import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
-import { Choosing } from "specviz/choosing.js";
+import { Choosing } from "specviz/opening.js";
 import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
-import { Loading } from "specviz/run/loading.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
-import { ReadingMode } from "specviz/race/reading.js";
-import { newest } from "specviz/run/pick.js";
+import { ReadingMode } from "specviz/race/lane-grid.js";
+import { newest } from "specviz/run/session.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
 import { Shell } from "specviz/shell.js";
@@ -48,7 +47,13 @@ export function mount({ element, server, config, connect }) {
   view.draw();
   root.dataset.ready = "true";
   session.open();
-  if (config.served) new Loading(page).watch();
+  if (config.isLoading) watchLoading(page);
+}
+
+/** @param {PageParts} page */
+async function watchLoading(page) {
+  const fetched = await page.notice.fetching(() => import("specviz/run/loading.js"))();
+  if (fetched) new fetched.Loading(page).watch();
 }
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */

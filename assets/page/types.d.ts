@@ -330,6 +330,7 @@ interface Config {
   questionsAt: string; // address below which the page asks the server
   controls: ControlWords[]; // in the order of the panel
   served?: boolean; // by a server that can run the race
+  isLoading?: boolean; // its own pair still is, or could not be
   plotly?: string; // address of Plotly's script; a small player has none
   figures?: RunFigures; // of the run in a page of its own
   links: Record<string, string>; // from the line under the name: "api", "source"
@@ -464,7 +465,7 @@ type Size = import("specviz/charts/lines.js").Size;
 type LiveCharts = import("specviz/charts/live.js").LiveCharts;
 type Point = import("specviz/charts/lines.js").Point;
 type ChooseView = import("specviz/choose/view.js").ChooseView;
-type Choosing = import("specviz/choosing.js").Choosing;
+type Choosing = import("specviz/opening.js").Choosing;
 type Side = import("specviz/compare/compare.js").Side;
 type Notice = import("specviz/dom/notice.js").Notice;
 type Balance = import("specviz/explain/numbers.js").Balance;
@@ -476,13 +477,15 @@ type Explanation = import("specviz/facts/costs.js").Explanation;
 type Metrics = import("specviz/facts/metrics.js").Metrics;
 type Uncertainty = import("specviz/facts/uncertainty.js").Uncertainty;
 type Panels = import("specviz/panels/panels.js").Panels;
+type Card = import("specviz/race/card.js").Card;
+type Doctor = import("specviz/controls/doctor.js").Doctor;
 type Standing = import("specviz/race/lane-grid.js").Standing;
 type Repeats = import("specviz/race/repeats.js").Repeats;
 type Address = import("specviz/run/address.js").Address;
-type Run = import("specviz/run/pick.js").Run;
+type Run = import("specviz/run/session.js").Run;
 type SlowReplay = import("specviz/run/timeline.js").SlowReplay;
 type Session = import("specviz/run/session.js").Session;
-type Moment = import("specviz/run/story.js").Moment;
+type Moment = import("specviz/run/timeline.js").Moment;
 type Timeline = import("specviz/run/timeline.js").Timeline;
 type Placed = import("specviz/share/film.js").Placed;
 type Colours = import("specviz/share/paint.js").Colours;
@@ -498,9 +501,9 @@ type Piece = import("specviz/words/markdown.js").Piece;
 type Block = import("specviz/words/markdown.js").Block;
 type Fragment = import("specviz/race/token.js").Fragment;
 type TextState = import("specviz/race/token.js").TextState;
-type TextPlace = import("specviz/race/rows.js").Place;
+type TextPlace = import("specviz/race/lane.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
-type ReadingMode = import("specviz/race/reading.js").ReadingMode;
+type ReadingMode = import("specviz/race/lane-grid.js").ReadingMode;
 type Place = import("specviz/words/reasons.js").Place;
 
 /** The parts of the page, as player.js makes them; each is given those that it needs. */

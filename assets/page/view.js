@@ -1,27 +1,26 @@
 // What is drawn: everything that follows the playhead.
 
-import { Card } from "specviz/race/card.js";
 import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
-import { keepReachable } from "specviz/keys.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
-import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { MOTION, tellingRound } from "specviz/run/story.js";
-import { Openers } from "specviz/race/openers.js";
+import { MOTION, tellingRound } from "specviz/run/timeline.js";
+import { Cards, Openers } from "specviz/opening.js";
 import { Readout } from "specviz/race/readout.js";
-import { ruleOf } from "specviz/words/reasons.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
 import { begunBy, helper, spoken } from "specviz/words/words.js";
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
+const FRAME = 16; // ms
 const HIDDEN_FRAME = 100; // ms
-const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
+const WORDS_EVERY = 45; // ms, while a run goes on: each third frame
 const FIGURES_EVERY = 60; // ms, of a short run
 const FIGURES_SELDOM = 250; // ms, of a long one, whose figures change little and take longer
+const QUICK = 4; // ms: figures that take no longer come with the words, in one frame
 const WORD = 4; // rounds in which a word is whole
 
 export class View {
@@ -39,10 +38,12 @@ export class View {
   #panels;
   #transport;
   #isDrawPending = false;
+  #waiting = 0; // timer, for the next frame in which something is due
   #areWordsDue = false;
   #areFiguresDue = false;
   #wordsAt = -Infinity; // ms, when they were drawn
   #figuresAt = -Infinity;
+  #figuresTook = 0; // ms
   #spokenAt = -Infinity; // ms
 
   /** @param {PageParts} page */
@@ -54,7 +55,7 @@ export class View {
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
     this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
-    this.#card = new Card(page);
+    this.#card = new Cards(page);
     this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
@@ -107,8 +108,14 @@ export class View {
     this.#draw();
   }
 
-  #requestFrame() {
+  /** @param {number} [wait]  ms until something is due: a frame for nothing costs much of a full one */
+  #requestFrame(wait = 0) {
     if (this.#isDrawPending) return;
+    clearTimeout(this.#waiting);
+    if (wait > FRAME && !document.hidden) {
+      this.#waiting = setTimeout(() => this.#requestFrame(), wait - FRAME);
+      return;
+    }
     this.#isDrawPending = true;
     // A hidden tab gets no frames, but its state must stay right.
     if (document.hidden) setTimeout(() => this.#draw(), HIDDEN_FRAME);
@@ -116,8 +123,8 @@ export class View {
   }
 
   /**
-   * While a run goes on, its words and its figures take turns, and leave time between: a frame for both
-   * would be a late one.
+   * While a run goes on, there is time between two frames with words. Figures come with them, or take turns
+   * with them where they take long: a frame for both would then be a late one.
    */
   #draw() {
     this.#isDrawPending = false;
@@ -128,25 +135,33 @@ export class View {
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
     const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
-    const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > pace;
+    const isTime = now - this.#figuresAt > pace;
+    const areQuick = this.#figuresTook < QUICK;
+    const areFiguresNext = isRunning && this.#areFiguresDue && isTime;
     const isTooSoon = isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY;
-    const areWords = this.#areWordsDue && !areFiguresNext && !isTooSoon;
+    const areWords = this.#areWordsDue && (areQuick || !areFiguresNext) && !isTooSoon;
     if (areWords) {
       this.#areWordsDue = false;
       this.#areFiguresDue = true;
       this.#wordsAt = now;
       this.#drawWords(shown, trace);
     }
-    const areFigures = areFiguresNext || (this.#areFiguresDue && !isRunning && !(areWords && wasRunning));
+    const areWithWords = isRunning ? areWords && areQuick && isTime : !(areWords && wasRunning);
+    const areFigures = areFiguresNext || (this.#areFiguresDue && areWithWords);
     if (areFigures) {
+      const begun = performance.now();
       this.#areFiguresDue = false;
       this.#figuresAt = now;
       if (trace) this.#drawFigures(shown.rounds, trace);
+      this.#figuresTook = performance.now() - begun;
     }
-    // Marks wait for a frame without figures.
+    // Marks wait for a frame without figures: while a run goes on, for that of its next words.
     const mark = () => this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
-    const areMarksLeft = (areFigures && !areWords) || mark();
-    if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
+    const areMarksLeft = areFigures && !areWords ? !isRunning : mark();
+    const figuresAt = this.#figuresAt + pace + (areQuick ? WORDS_EVERY : 0); // unless words come before
+    if (areMarksLeft) this.#requestFrame();
+    else if (this.#areWordsDue) this.#requestFrame(this.#wordsAt + WORDS_EVERY - now);
+    else if (this.#areFiguresDue) this.#requestFrame(isRunning ? figuresAt - now : 0);
   }
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
@@ -161,7 +176,6 @@ export class View {
       const own = rounds.filter(isOwn);
       const next = trace.rounds.filter(isOwn).slice(own.length, own.length + WORD);
       lane.show(own, partial[lane.name], next);
-      keepReachable(lane.stream);
       if (stage.isOn) lane.follow(); // where nobody scrolls
     }
     this.#card.refresh();

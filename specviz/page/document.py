@@ -75,7 +75,9 @@ def _frame() -> str:
     """The page without what depends on the server and the request."""
     modules = (f"{PAGE_AT}{path.relative_to(PAGE).as_posix()}" for path in first_modules(START))
     links = "".join(f'<link rel="modulepreload" href="{address}">\n' for address in modules)
+    icon = base64.b64encode((PAGE / "favicon.svg").read_bytes()).decode()
     page = _read("index.html").replace("@modules", links).replace("@description", DESCRIPTION)
+    page = page.replace("@icon", f"data:image/svg+xml;base64,{icon}")
     return page.replace("@brand", _read("brand.html")).replace("@tools", _read("tools.html"))
 
 

@@ -45,6 +45,11 @@ class Load:
         status = "" if is_idle else self.status
         return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {status}".strip()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the pair is in memory."""
+        return self.over and self.error is None
+
     def state(self) -> dict[str, Any]:
         """The load as the browser is told of it."""
         return {

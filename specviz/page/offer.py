@@ -89,12 +89,18 @@ def _links() -> dict[str, str]:
 
 
 def offer_of(
-    page_pair: str, *, presets: Sequence[Preset], recordings: Path, machine: Host | None
+    page_pair: str,
+    *,
+    presets: Sequence[Preset],
+    recordings: Path,
+    machine: Host | None,
+    is_loading: bool,
 ) -> dict[str, Any]:
     """The document from which the browser makes the page: `Config` in `types.d.ts`.
 
     page_pair: the pair that the page was started with. machine: where models run; None while
-    that is not known.
+    that is not known. is_loading: whether the page's pair is not in memory yet, or could not be
+    loaded: then the browser asks how far it is.
     """
     pairs = [value for _, value in pair_choices(page_pair, None)]
     usual = defaults_of(page_pair)
@@ -103,6 +109,7 @@ def offer_of(
     listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     return {
         "served": True,
+        "isLoading": is_loading,
         "questionsAt": QUESTION_PATH.strip("/") + "/",
         "files": FILES.strip("/") + "/",
         "plotly": PLOTLY_NAME,

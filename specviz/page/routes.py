@@ -51,7 +51,13 @@ def add_routes(
     def index(request: Request) -> Response:
         if password is not None and not password.is_entered(request.scope):
             return HTMLResponse(sign_in_html())
-        offer = offer_of(page_pair, presets=presets, recordings=recordings, machine=runs.machine)
+        offer = offer_of(
+            page_pair,
+            presets=presets,
+            recordings=recordings,
+            machine=runs.machine,
+            is_loading=runs.load is not None and not runs.load.is_ready,
+        )
         return HTMLResponse(index_html(offer, address_of(request.scope)))
 
     @page.api_route("/style.css", methods=READ, include_in_schema=False)

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { lastTwo, newest } from "specviz/run/pick.js";
+import { lastTwo, newest } from "specviz/run/session.js";
 
 const run = (origin, rounds = [{}]) => ({ origin, trace: { rounds } });
 const recorded = () => run("RECORDED"), live = () => run("LIVE"), opened = () => run("RECORDED (opened from a file)");

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { timePlaces } from "specviz/charts/live-labels.js";
+import { timePlaces } from "specviz/charts/live.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
-import { remaining } from "specviz/facts/remaining.js";
+import { remaining } from "specviz/words/verdict.js";
 import { asRound } from "specviz/facts/trace.js";
 import { Timeline } from "specviz/run/timeline.js";
 import { headlineOf } from "specviz/words/verdict.js";

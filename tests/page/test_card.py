@@ -9,7 +9,9 @@ from specviz.page.document import DESCRIPTION, TITLE, address_of, index_html
 from specviz.page.offer import offer_of, presets_of
 from specviz.page.public import PICTURE
 
-OFFER = offer_of("builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None)
+OFFER = offer_of(
+    "builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None, is_loading=False
+)
 
 
 def test_the_card_is_ours() -> None:

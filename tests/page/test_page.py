@@ -331,7 +331,9 @@ def test_a_drafter_may_come_before_the_server_knows_the_pair() -> None:
 
 
 def test_every_setting_has_one_control_with_the_value_that_the_page_begins_with() -> None:
-    offer = offer_of("builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None)
+    offer = offer_of(
+        "builtin", presets=presets_of("builtin"), recordings=NOWHERE, machine=None, is_loading=False
+    )
     names = [control["name"] for control in offer["controls"]]
     assert sorted(names) == sorted(offer["defaults"])
     for control in offer["controls"]:

@@ -3,7 +3,7 @@
 
 import { drawFigure, fetchPlotly, theme } from "specviz/charts/figures.js";
 import { element } from "specviz/dom/dom.js";
-import { plain } from "specviz/run/recordings.js";
+import { plain } from "specviz/run/saving.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
 const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself

@@ -2,7 +2,7 @@
 
 import { element } from "specviz/dom/dom.js";
 import { nameOf } from "specviz/choose/advice.js";
-import { TERMS } from "specviz/words/terms.js";
+import { TERMS } from "specviz/race/definitions.js";
 import { fixed, perSecond } from "specviz/words/words.js";
 
 /**

@@ -2,7 +2,7 @@
 
 import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
-import { saveBlob } from "specviz/run/recordings.js";
+import { saveBlob } from "specviz/run/saving.js";
 import { Advice, worded } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";

@@ -5,7 +5,7 @@ import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
 import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
 import { defined } from "specviz/race/definitions.js";
-import { lastTwo } from "specviz/run/pick.js";
+import { lastTwo } from "specviz/run/session.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";

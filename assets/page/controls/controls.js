@@ -2,14 +2,11 @@
 // are made from what the server offers.
 
 import { element, find, findAll } from "specviz/dom/dom.js";
-import { fieldOf } from "specviz/controls/fields.js";
 
 const FEW_PRESETS = 3; // that stand beside the prompt
 const MODELS = ["target", "draft"]; // the names of another pair
 const OTHER = "other"; // the pair whose models a visitor names
 const LONGEST = 8000; // characters of a prompt, where the server says nothing else
-
-/** @typedef {import("specviz/controls/fields.js").Field} Field */
 
 /**
  * What a visitor does with them.
@@ -122,4 +119,178 @@ export class Controls {
     find(document, "#panel").append(fields);
     this.showModels();
   }
+}
+
+// Fields of the panel, one for each kind of control. They are a browser's own elements, so that keys and
+// readers of screens work as everywhere.
+
+/**
+ * A field of the panel.
+ * @typedef {object} Field
+ * @property {string} name  of its setting
+ * @property {HTMLElement} node
+ * @property {() => Value} read
+ * @property {(value: Value) => void} write
+ * @property {(choices: [label: string, value: string][]) => void} [offer]
+ */
+
+/** @typedef {(name: string) => void} Heard  called when a hand has changed a field */
+
+let ids = 0;
+
+/**
+ * The field of a control.
+ * @type {(control: ControlWords, usual: Value, heard: Heard) => Field}
+ */
+function fieldOf(control, usual, heard) {
+  const make = { list, choice, range, number, text }[control.kind];
+  return make(control, usual, heard);
+}
+
+/** @type {(control: ControlWords, label: HTMLElement, ...content: Node[]) => HTMLElement} */
+function block({ name, info }, label, ...content) {
+  const told = info ? [element("small", "", info)] : [];
+  return element("div", "sv-field", { dataset: { field: name } }, label, ...told, ...content);
+}
+
+/** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
+function list(control, usual, heard) {
+  const { name } = control;
+  const id = newId();
+  const select = element("select", "", { id });
+  const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
+  const field = {
+    name,
+    node: block(control, label, select),
+    read: () => select.value,
+    write: (/** @type {Value} */ value) => { select.value = String(value); },
+    offer: (/** @type {[string, string][]} */ choices) => {
+      const { value } = select;
+      select.replaceChildren(...choices.map(([text, one]) => element("option", "", { value: one }, text)));
+      select.value = value;
+    },
+  };
+  field.offer(control.choices ?? []);
+  field.write(usual);
+  select.addEventListener("change", () => heard(name));
+  return field;
+}
+
+/** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
+function choice(control, usual, heard) {
+  const { name, label, info } = control;
+  const group = `sv-${name}`;
+  const options = element("div", "sv-options");
+  const told = info ? [element("small", "", info)] : [];
+  const inputs = () => [...options.querySelectorAll("input")];
+  const legend = element("legend", "", label);
+  const field = {
+    name,
+    node: element("fieldset", "sv-field", { dataset: { field: name } }, legend, ...told, options),
+    read: () => inputs().find((input) => input.checked)?.value ?? null,
+    write: (/** @type {Value} */ value) => {
+      for (const input of inputs()) input.checked = input.value === value;
+    },
+    offer: (/** @type {[string, string][]} */ choices) => {
+      const value = field.read();
+      options.replaceChildren(...choices.map(([text, one]) => element("label", "",
+        element("input", "", { type: "radio", name: group, value: one }), element("span", "", text))));
+      field.write(value);
+    },
+  };
+  field.offer(control.choices ?? []);
+  field.write(usual);
+  options.addEventListener("change", () => heard(name));
+  return field;
+}
+
+/** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
+function range(control, usual, heard) {
+  const { name, label, limits = [0, 1], step = 1 } = control;
+  const [least, most] = limits;
+  const bounds = { min: String(least), max: String(most), step: String(step) };
+  const called = (/** @type {string} */ kind) => ({ "aria-label": `${kind} for ${label}` });
+  const box = element("input", "", { type: "number", ...bounds, ...called("number input") });
+  const slider = element("input", "", { type: "range", ...bounds, ...called("range slider") });
+  const resetting = { "aria-label": `Reset ${label}`, title: "As the page begins" };
+  const reset = element("button", "sv-reset", resetting, "↺");
+  const follow = () => {
+    slider.value = box.value === "" ? String(usual) : box.value;
+    slider.style.setProperty("--done", `${((Number(slider.value) - least) / (most - least)) * 100}%`);
+  };
+  const field = numeric(control, box, usual, heard, follow);
+  box.addEventListener("change", () => {
+    const kept = within(box.value === "" ? Number(usual) : Number(box.value), control);
+    if (String(kept) === box.value) return;
+    field.write(kept);
+    heard(name);
+  });
+  slider.addEventListener("input", () => { field.write(Number(slider.value)); heard(name); });
+  reset.addEventListener("click", () => { field.write(usual); heard(name); });
+  const info = control.info ? [element("small", "", control.info)] : [];
+  const head = element("div", "sv-range-head",
+    element("div", "", element("span", "sv-label-of", label), ...info),
+    element("div", "sv-range-box", box, reset));
+  const line = element("div", "sv-range-line",
+    element("span", "", String(least)), slider, element("span", "", String(most)));
+  return { ...field, node: element("div", "sv-field", { dataset: { field: name } }, head, line) };
+}
+
+/** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
+function number(control, usual, heard) {
+  const id = newId();
+  const [least, most] = control.limits ?? [0, 1];
+  const box = element("input", "", { id, type: "number", min: String(least), max: String(most), step: "1" });
+  const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
+  return { ...numeric(control, box, usual, heard), node: block(control, label, box) };
+}
+
+/** The nearest value that a control can have. @type {(value: number, control: ControlWords) => number} */
+function within(value, { limits: [least, most] = [0, 1], step = 1 }) {
+  const nearest = least + Math.round((value - least) / step) * step;
+  return Math.min(most, Math.max(least, Number(nearest.toFixed(4))));
+}
+
+/**
+ * A field whose value is that of a box for numbers. What is typed counts at once; what is no such number is
+ * brought within the limits of a range when the box is left, and else the server says what is wrong.
+ * @param {ControlWords} control
+ * @param {HTMLInputElement} box
+ * @param {Value} usual
+ * @param {Heard} heard
+ * @param {() => void} [follow]  called whenever the value changes
+ * @returns {Field}
+ */
+function numeric({ name }, box, usual, heard, follow = () => {}) {
+  const write = (/** @type {Value} */ value) => {
+    box.value = value === null ? "" : String(value);
+    follow();
+  };
+  box.addEventListener("input", () => { follow(); heard(name); });
+  write(usual);
+  return { name, node: box, read: () => (box.value === "" ? null : Number(box.value)), write };
+}
+
+/** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
+function text(control, usual, heard) {
+  const { name } = control;
+  const id = newId();
+  const box = element("input", "", {
+    id,
+    type: "text",
+    maxLength: control.longest ?? 300,
+    placeholder: control.placeholder ?? "",
+    spellcheck: false,
+    autocomplete: "off",
+  });
+  const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
+  box.addEventListener("input", () => heard(name));
+  const write = (/** @type {Value} */ value) => { box.value = String(value ?? ""); };
+  write(usual);
+  return { name, node: block(control, label, box), read: () => box.value, write };
+}
+
+function newId() {
+  ids += 1;
+  return `sv-field-${ids}`;
 }

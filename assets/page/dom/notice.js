@@ -1,9 +1,10 @@
 // The line that tells a visitor what happens, what went wrong, and what may be of interest.
 
-import { element } from "specviz/dom/dom.js";
+import { element, once } from "specviz/dom/dom.js";
 
 const MENTIONED_FOR = 8000; // ms
 const COUNTED_FROM = 3; // seconds: who waits less need not be told for how long
+const NOT_FETCHED = "A part of the page could not be fetched from the server: try again.";
 
 export class Notice {
   #node;
@@ -73,5 +74,21 @@ export class Notice {
   mention(text) {
     this.show(text);
     this.#hiding = setTimeout(() => this.clear(), MENTIONED_FOR);
+  }
+
+  /**
+   * A part of the page that is fetched at its first use, and after a failure once more. Where it cannot be
+   * fetched a visitor is told so, unless nobody has asked for it yet; who did gets null.
+   * @template Part
+   * @param {() => Promise<Part>} fetch
+   * @returns {(isAhead?: boolean) => Promise<Part | null>}
+   */
+  fetching(fetch) {
+    const fetched = once(fetch);
+    return (isAhead = false) => fetched().catch((error) => {
+      console.info("specviz: a part of the page could not be fetched:", error);
+      if (!isAhead) this.show(NOT_FETCHED, true);
+      return null;
+    });
   }
 }

@@ -7,7 +7,7 @@ import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { begunBy } from "specviz/words/words.js";
-import { fileStem, saveBlob } from "specviz/run/recordings.js";
+import { fileStem, saveBlob } from "specviz/run/saving.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
 const READING = 60; // ms for a character of a step that is shown by itself

@@ -1,10 +1,11 @@
 // One round as a figure for slides and papers: an SVG file, in the colours of the page.
 
+import { ruleOf } from "specviz/facts/lanes.js";
 import { shape } from "specviz/dom/dom.js";
 import { milliseconds, textBefore } from "specviz/explain/numbers.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { coloursOfPage, Painting, runLine, SANS, SERIF } from "specviz/share/paint.js";
-import { chance, oddsAndDraw, ruleOf } from "specviz/words/reasons.js";
+import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
 const EDGE = 36;

@@ -1,11 +1,12 @@
 // One round as a sequence of steps: what each says, and what it draws.
 
+import { ruleOf } from "specviz/facts/lanes.js";
 import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/numbers.js";
 import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
 import {
-  chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW,
+  chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, SERVER_DREW,
 } from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 import { NEAR } from "specviz/words/verdict.js";

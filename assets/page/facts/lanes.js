@@ -1,7 +1,7 @@
 // The lanes of a race by name, and one of them beside the baseline as if only these two had raced.
 
 import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
-import { labelIn } from "specviz/facts/vocabulary.js";
+import { labelIn, verdictKind } from "specviz/facts/vocabulary.js";
 
 export const OURS = "speculative"; // the lane with drafts in a race of two
 export const ALONE = "baseline"; // the target alone, in every race
@@ -50,6 +50,22 @@ export function comparedIn(header) {
   const compared = COMPARED.filter(({ field }) => differ(field));
   return compared.length === 1 ? compared[0].name : null;
 }
+
+/**
+ * The lanes whose text follows another distribution than the target's.
+ * @param {Pick<Header, "lanes">} header
+ */
+export function changedLanes({ lanes }) {
+  const isChanged = (/** @type {Settings} */ settings) =>
+    settings.drafter !== "none" && !verdictKind(ruleOf(settings)).exact;
+  return Object.keys(lanes).filter((name) => isChanged(lanes[name]));
+}
+
+/**
+ * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
+ * @param {Settings} settings
+ */
+export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token" : verdict ?? "token");
 
 /**
  * Some rounds of a race: those of one lane, as the lane "speculative", and the baseline's.

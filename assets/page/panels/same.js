@@ -1,9 +1,9 @@
 // The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
 
 import { element } from "specviz/dom/dom.js";
-import { ALONE, OURS, writtenBy } from "specviz/facts/lanes.js";
+import { ALONE, OURS, ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { chance, ruleOf } from "specviz/words/reasons.js";
+import { chance } from "specviz/words/reasons.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part

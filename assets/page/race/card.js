@@ -1,11 +1,12 @@
 // The card that says why a token got its verdict; follows hover, focus and tap.
 
+import { ruleOf } from "specviz/facts/lanes.js";
 import { closest, element, find } from "specviz/dom/dom.js";
 import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
-import { chance, isDrawn, keep, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
+import { chance, isDrawn, keep, number, reasonBy, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { TERMS } from "specviz/words/terms.js";
+import { TERMS } from "specviz/race/definitions.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { visible } from "specviz/words/words.js";
 
@@ -29,22 +30,31 @@ export class Card {
     const { root } = page;
     this.#page = page;
     this.#card = find(root, ".sv-card");
-    root.addEventListener("pointerover", (event) => {
-      if (this.#isPinned) return;
+    for (const type of ["pointerover", "focusin", "click"]) {
+      root.addEventListener(type, (event) => this.hear(event));
+    }
+    root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
+    root.addEventListener("focusout", () => this.close());
+    root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
+  }
+
+  /** Somebody points at something, goes there by Tab, or presses it. @param {Event} event */
+  hear(event) {
+    if (event.type === "focusin") {
+      if (this.#openAt(event)) this.#tellAll(true);
+    } else if (event.type === "click") this.#press(event);
+    else if (!this.#isPinned) {
       if (tokenAt(event)) this.#openAt(event);
       else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
-    });
-    root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
-    root.addEventListener("focusin", (event) => { if (this.#openAt(event)) this.#tellAll(true); });
-    root.addEventListener("focusout", () => this.close());
-    // A tap on a token opens, pins and tells all; a tap beside it closes.
-    root.addEventListener("click", (event) => {
-      const isOnToken = this.#openAt(event);
-      if (!isOnToken) this.close();
-      this.#isPinned = isOnToken;
-      this.#tellAll(isOnToken);
-    });
-    root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
+    }
+  }
+
+  /** On a token it opens, pins and tells all; beside one it closes. @param {Event} event */
+  #press(event) {
+    const isOnToken = this.#openAt(event);
+    if (!isOnToken) this.close();
+    this.#isPinned = isOnToken;
+    this.#tellAll(isOnToken);
   }
 
   /** Whether it was open. */

@@ -2,10 +2,9 @@
 
 import { find } from "specviz/dom/dom.js";
 import {
-  ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, twoOf, twoRounds,
+  ALONE, changedLanes, draftedLanes, hasBaseline, isSeveral, lanesOf, ruleOf, twoOf, twoRounds,
 } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
-import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { changes, headlineOf, settled } from "specviz/words/verdict.js";
 import { comparison, duration, fixed, perSecond, plural, sameness, written } from "specviz/words/words.js";
 

@@ -3,9 +3,9 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
-import { lastTwo } from "specviz/run/pick.js";
+import { lastTwo } from "specviz/run/session.js";
 import { describe } from "specviz/words/description.js";
-import { TERMS } from "specviz/words/terms.js";
+import { TERMS } from "specviz/race/definitions.js";
 import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to "

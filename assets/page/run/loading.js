@@ -3,7 +3,6 @@
 import { pause } from "specviz/dom/dom.js";
 import { pairBeside } from "specviz/run/controls.js";
 
-const FIRST_AFTER = 400; // ms: most visits find the pair in memory, and see nothing of this
 const EVERY = 1000; // ms between questions
 
 export class Loading {
@@ -17,7 +16,6 @@ export class Loading {
   /** Tell how far it is, until it is over. */
   async watch() {
     const { notice } = this.#page;
-    await pause(FIRST_AFTER);
     let state = await this.#asked();
     let wasTold = false;
     while (state && !state.over) {

@@ -1,9 +1,7 @@
-// Recordings: fetched from the server's folder, opened from a file, saved to one. Visitors' files go to the
-// server as they are, so that nothing has to unpack them there.
+// The recordings in the server's folder.
 
-import { digestOf } from "specviz/facts/digest.js";
 import { asTrace } from "specviz/facts/trace.js";
-import { element, once } from "specviz/dom/dom.js";
+import { once } from "specviz/dom/dom.js";
 
 const NOT_HERE = "This browser cannot unpack recordings; open the .json form of one.";
 
@@ -55,57 +53,4 @@ async function unpacked(bytes) {
   if (!globalThis.DecompressionStream) throw new Error(NOT_HERE);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
-}
-
-/** A trace without what the page may have added to it. @type {(trace: Trace) => Trace} */
-export function plain({ schema, header, rounds, end }) {
-  return { schema, header, rounds, end };
-}
-
-/**
- * Hand a trace to the visitor as a file, gzipped if the browser can and `packed` asks.
- * @type {(trace: Trace, packed: boolean) => Promise<void>}
- */
-export async function saveTrace(trace, packed) {
-  const digest = await digestOf(trace);
-  const text = JSON.stringify({ ...plain(trace), ...(digest ? { digest } : {}) });
-  const zip = packed && "CompressionStream" in globalThis;
-  let blob = new Blob([text], { type: "application/json" });
-  if (zip) blob = await new Response(blob.stream().pipeThrough(new CompressionStream("gzip"))).blob();
-  saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
-}
-
-/** A name that says when the run was made. @param {Header} header */
-export function fileStem(header) {
-  const when = /^[\d-]{10}T[\d:]{8}/.exec(header.date)?.[0] ?? "run";
-  return `specviz-${when.replace("T", "-").replaceAll(":", "")}`;
-}
-
-/** @type {(blob: Blob, name: string) => void} */
-export function saveBlob(blob, name) {
-  const link = element("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-/**
- * The server with the functions that read files, if it says where it reads them.
- * @type {(server: Server, address: string | undefined) => Server}
- */
-export function withFiles(server, address) {
-  if (!address) return server;
-  const read = async (/** @type {string} */ form, /** @type {Blob} */ file) => {
-    const answer = await fetch(new URL(address + form, document.baseURI), {
-      method: "POST", body: file, headers: { "content-type": "application/octet-stream" },
-    });
-    return answer.json(); // also a refusal says why, as its error
-  };
-  return Object.assign(Object.create(server), {
-    opened: (/** @type {Blob} */ file) => read("trace", file),
-    take_away: read,
-    find_prompts: (/** @type {Blob} */ file, /** @type {string} */ name) =>
-      read(/\.[ct]sv$/i.test(name) ? "prompts-csv" : "prompts", file),
-  });
 }

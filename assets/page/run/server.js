@@ -1,7 +1,5 @@
-// The server of the page: its questions, and runs, whose news come as a stream.
-
-import { visitorHeaders } from "specviz/run/hub.js";
-import { withFiles } from "specviz/run/recordings.js";
+// The server of the page: its questions, and runs, whose news come as a stream. Visitors' files go there as
+// they are, so that nothing has to unpack them.
 
 const JSON_KIND = { "content-type": "application/json" };
 const RUNS = "gradio_api/call/run";
@@ -55,4 +53,58 @@ async function beginRun(asked, { received, refused }) {
     news.close();
     if (event instanceof MessageEvent) refused(JSON.parse(event.data)?.error ?? NO_ANSWER);
   });
+}
+
+/**
+ * The server with the functions that read files, if it says where it reads them.
+ * @type {(server: Server, address: string | undefined) => Server}
+ */
+function withFiles(server, address) {
+  if (!address) return server;
+  const read = async (/** @type {string} */ form, /** @type {Blob} */ file) => {
+    const answer = await fetch(new URL(address + form, document.baseURI), {
+      method: "POST", body: file, headers: { "content-type": "application/octet-stream" },
+    });
+    return answer.json(); // also a refusal says why, as its error
+  };
+  return Object.assign(Object.create(server), {
+    opened: (/** @type {Blob} */ file) => read("trace", file),
+    take_away: read,
+    find_prompts: (/** @type {Blob} */ file, /** @type {string} */ name) =>
+      read(/\.[ct]sv$/i.test(name) ? "prompts-csv" : "prompts", file),
+  });
+}
+
+// On Hugging Face's hub a Space stands in a frame. Where its GPU is lent, the hub tells the headers with
+// which a run is charged to the visitor who is signed in there. The messages are those of @gradio/client.
+const HUB = "https://huggingface.co";
+const OFFERS = "supports-zerogpu-headers";
+const ASKS = "zerogpu-headers";
+const PATIENCE = 3000; // ms, for an answer
+
+let isOffered = false;
+
+const isFramedByHub = () => window.parent !== window && location.hostname.endsWith(".hf.space");
+
+/** Ask the hub whether it tells headers. */
+export function greetHub() {
+  if (!isFramedByHub()) return;
+  addEventListener("message", ({ data, origin }) => {
+    if (origin === HUB && data === OFFERS) isOffered = true;
+  });
+  window.parent.postMessage(OFFERS, HUB);
+}
+
+/** The headers that a run of this visitor has to have. @returns {Promise<Record<string, string>>} */
+export async function visitorHeaders() {
+  if (!isOffered) return {};
+  const channel = new MessageChannel();
+  const told = new Promise((resolve) => {
+    channel.port1.onmessage = ({ data }) => resolve(data);
+    setTimeout(() => resolve(null), PATIENCE);
+  });
+  window.parent.postMessage(ASKS, HUB, [channel.port2]);
+  const headers = await told;
+  channel.port1.close();
+  return headers instanceof Map ? Object.fromEntries(headers) : (headers ?? {});
 }

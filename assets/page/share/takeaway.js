@@ -8,7 +8,7 @@ import { element, find, findAll } from "specviz/dom/dom.js";
 import { filmOf, filmType, suffixOf } from "specviz/share/film.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { pictureOf } from "specviz/share/picture.js";
-import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/recordings.js";
+import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/saving.js";
 import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 
 const FORMS = [

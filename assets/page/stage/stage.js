@@ -1,7 +1,6 @@
 // The stage: one screen for the last row, no controls, and questions to the room before a result is shown.
 
 import { closest, closing, element, find, findAll } from "specviz/dom/dom.js";
-import { QUESTIONS } from "specviz/stage/questions.js";
 
 /**
  * @typedef {object} Question
@@ -140,9 +139,12 @@ export class Stage {
 
   /** The view has another shape. */
   #changed() {
-    const { address, session, view } = this.#page;
+    const { address, quiz, session, view } = this.#page;
     address.change({ stage: this.isOn });
-    if (this.isOn) session.recordings.fetchAll();
+    if (this.isOn) {
+      session.recordings.fetchAll();
+      quiz.fetchAhead();
+    }
     view.requestDraw();
   }
 
@@ -206,13 +208,15 @@ const BUSY = "Wait for the run to end, or stop it: a question shows a recording.
 
 export class Quiz {
   #page;
+  #fetched;
   #questions;
   #place = -1; // of the question that is shown
 
   /** @param {PageParts} page */
   constructor(page) {
     this.#page = page;
-    const { root, config, session: { recordings } } = page;
+    const { root, config, notice, session: { recordings } } = page;
+    this.#fetched = notice.fetching(() => import("specviz/stage/questions.js"));
     const has = (/** @type {string | undefined} */ name) => name === undefined || recordings.has(name);
     this.#questions = config.questions.filter(({ run, beside }) => has(run) && has(beside));
     for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) {
@@ -226,6 +230,11 @@ export class Quiz {
     return this.#questions.length > 0;
   }
 
+  /** So that they are at hand when the network is not. */
+  fetchAhead() {
+    if (this.hasQuestions) this.#fetched(true);
+  }
+
   /** Ask the next question or the one before, on the stage. @param {1 | -1} by */
   async go(by) {
     const { controls, session, notice, view, stage } = this.#page;
@@ -234,10 +243,12 @@ export class Quiz {
       notice.show(BUSY);
       return;
     }
+    const fetched = await this.#fetched();
+    if (!fetched) return;
     const count = this.#questions.length;
     this.#place = (Math.max(this.#place, by < 0 ? 0 : -1) + by + count) % count;
     const { question, run: name, beside: other } = this.#questions[this.#place];
-    const { answers, ask, reveal } = QUESTIONS[question];
+    const { answers, ask, reveal } = fetched.QUESTIONS[question];
     const beside = await session.recordings.fetch(other ?? name).catch(() => null);
     const isShown = beside !== null && await session.showNamed(name);
     const run = session.trace;

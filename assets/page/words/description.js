@@ -1,8 +1,7 @@
 // What a run is, in words: models, drafter, rule and settings, from its header.
 
-import { isSeveral } from "specviz/facts/lanes.js";
+import { changedLanes, isSeveral, ruleOf } from "specviz/facts/lanes.js";
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
-import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { sourceItems } from "specviz/words/watched.js";
 import { askedIn, fixed, plural, quoted } from "specviz/words/words.js";
 

@@ -219,22 +219,6 @@ export const SERVER_DREW = "The server told p of the guesses and drew by itself:
 export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
 
 /**
- * The lanes whose text follows another distribution than the target's.
- * @param {Pick<Header, "lanes">} header
- */
-export function changedLanes({ lanes }) {
-  const isChanged = (/** @type {Settings} */ settings) =>
-    settings.drafter !== "none" && !verdictKind(ruleOf(settings)).exact;
-  return Object.keys(lanes).filter((name) => isChanged(lanes[name]));
-}
-
-/**
- * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
- * @param {Settings} settings
- */
-export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token" : verdict ?? "token");
-
-/**
  * Why a token got its verdict, by the rule of its run.
  * @param {ShownToken} token
  * @param {Place} at

@@ -1,12 +1,10 @@
 // What is said of a run as a whole: its ratio, what that means, and whether it can be trusted. While a
 // run goes on this is "so far", without a verdict; once it is over it stays, whatever is played again.
 
-import { isSeveral, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, isSeveral, lanesOf, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { remaining } from "specviz/facts/remaining.js";
-import { uncertainty } from "specviz/facts/uncertainty.js";
+import { secondsOf, uncertainty } from "specviz/facts/uncertainty.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { ruleOf } from "specviz/words/reasons.js";
 import { watchedDetail, watchedVerdict } from "specviz/words/watched.js";
 import { comparison, fixed, percent, plural } from "specviz/words/words.js";
 
@@ -180,6 +178,35 @@ function remainder(race) {
   if (!found || found.taken + found.left < LONG || !race.rounds.length) return "";
   const step = found.left > ROUGH ? 5 : 1;
   return `about ${Math.max(1, step * Math.ceil(found.left / step))} s left`;
+}
+
+const FEWEST_OF_LANE = 3; // of a lane, from which its pace is known
+const BEHIND = 4; // rounds that a lane's clock may be behind another's: one that is further behind has ended
+
+/**
+ * Seconds until the last lane is done if every lane writes as many tokens as it may, and seconds that the
+ * lanes have taken until now; they take turns on one machine, so both are sums over lanes. Null while too
+ * little is known. A text may end earlier.
+ * @param {Pick<Trace, "header" | "rounds">} trace
+ * @returns {{ taken: number, left: number } | null}
+ */
+export function remaining({ header, rounds }) {
+  if (header.source) return null; // a server's lanes run side by side
+  let taken = 0;
+  let left = 0;
+  const lanes = lanesOf(header).map((name) => ({ name, own: rounds.filter(({ lane }) => lane === name) }));
+  if (lanes.some(({ own }) => own.length < FEWEST_OF_LANE)) return null;
+  const newest = Math.max(...lanes.map(({ own }) => own[own.length - 1].clock));
+  for (const { name, own } of lanes) {
+    const { clock } = own[own.length - 1];
+    const tokens = own.reduce((sum, { emitted }) => sum + emitted.length, 0);
+    const settings = header.lanes[name === ALONE ? draftedLanes(header)[0] : name];
+    const longest = Math.max(...own.map(secondsOf));
+    const hasEnded = newest - clock > BEHIND * longest;
+    taken += clock;
+    if (!hasEnded) left += (Math.max(0, settings.max_new_tokens - tokens) * clock) / Math.max(1, tokens);
+  }
+  return { taken, left };
 }
 
 /**

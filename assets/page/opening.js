@@ -1,0 +1,186 @@
+// What is fetched when somebody first opens it: the views, the panels of the drawer, the menu Share, the card
+// of a token.
+
+import { closable, closest, element, find, findAll, loaded } from "specviz/dom/dom.js";
+import { kept, SWEEP } from "specviz/dom/kept.js";
+import { hasBaseline } from "specviz/facts/lanes.js";
+
+/**
+ * The menu Share. Returns what closes it.
+ * @param {PageParts} page
+ */
+export function shareMenu(page) {
+  const { notice, root } = page;
+  const menu = find(root, "[data-share]", HTMLDetailsElement);
+  const input = find(menu, "[data-open]", HTMLInputElement);
+  const fetched = notice.fetching(async () => new (await import("specviz/share/takeaway.js")).Takeaway(page));
+  fetchAhead("[data-share] summary", fetched);
+  menu.addEventListener("toggle", () => fetched());
+  find(menu, "[data-choose]").addEventListener("click", () => input.click());
+  input.addEventListener("change", async () => (await fetched())?.open(input));
+  return closable(menu);
+}
+
+/**
+ * What opens one round step by step, and the comparison of two runs.
+ * @param {PageParts} page
+ */
+export function openersOf(page) {
+  const { notice, root } = page;
+  const explained = notice.fetching(async () =>
+    new (await import("specviz/explain/explain.js")).Explain(page));
+  const compared = notice.fetching(async () =>
+    new (await import("specviz/compare/compare.js")).Compare(root));
+  fetchAhead("[data-explain]", explained);
+  fetchAhead("[data-compare]", compared);
+  return {
+    async explain() { (await explained())?.open(); },
+    async compare() { (await compared())?.open(page.runs); },
+  };
+}
+
+// Whoever points at a button may press it.
+/** @type {(selector: string, fetched: (isAhead: boolean) => Promise<unknown>) => void} */
+function fetchAhead(selector, fetched) {
+  document.addEventListener("pointerover", (event) => { if (closest(event, selector)) fetched(true); });
+}
+
+/** The view "Choose". */
+export class Choosing {
+  #page;
+  #view;
+
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    this.#view = page.notice.fetching(() => this.#fetch());
+    if (!this.#canChoose) return;
+    for (const name of ["[data-toggle-choose]", "[data-choose-key]"]) find(page.root, name).hidden = false;
+    document.addEventListener("click", (event) => {
+      if (closest(event, "[data-toggle-choose]")) this.open();
+    });
+    if (page.address.asked.view === "choose") this.open();
+    else if (kept(SWEEP)?.over === false) this.#view(); // it asks the server how the sweep is
+  }
+
+  get #canChoose() {
+    return this.#page.config.choose && this.#page.server.begin_sweep;
+  }
+
+  async open() {
+    if (!this.#canChoose) return;
+    const { address, timeline } = this.#page;
+    if (timeline.playing) timeline.pause(); // nothing behind the view may use the processor
+    const view = await this.#view();
+    if (!view) return;
+    view.open();
+    address.change({ view: "choose" });
+  }
+
+  async #fetch() {
+    const { href } = new URL("choose/choose.css", import.meta.url);
+    const styles = element("link", "", { rel: "stylesheet", href });
+    const [{ ChooseView }, { fetchPlotly }] = await Promise.all(
+      [import("specviz/choose/view.js"), import("specviz/charts/figures.js"), loaded(styles)]);
+    fetchPlotly(this.#page.config).catch(() => {}); // its charts come a little later
+    return new ChooseView(this.#page);
+  }
+}
+
+/** What is shown: of a race of two, or of one lane of another. @typedef {[Round[], Trace, LaneName]} Shown */
+
+/** The buttons that open a panel of the drawer. */
+export class Openers {
+  #buttons;
+  #fetched;
+  #panels = /** @type {Panels | null} */ (null);
+  #open = /** @type {string | null} */ (null);
+  #shown = /** @type {Shown | null} */ (null);
+
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#fetched = page.notice.fetching(async () =>
+      new (await import("specviz/panels/panels.js")).Panels(page, () => this.#mark(null)));
+    fetchAhead("[data-panel-open]", this.#fetched);
+    this.#buttons = findAll(page.root, "[data-panel-open]", HTMLButtonElement);
+    for (const button of this.#buttons) {
+      const name = button.dataset.panelOpen ?? "";
+      button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
+    }
+  }
+
+  /** Whether one was open. */
+  close() {
+    return this.#panels?.close() ?? false;
+  }
+
+  /** @param {Shown} shown */
+  show(...shown) {
+    const [rounds, trace] = shown;
+    this.#shown = shown;
+    for (const button of this.#buttons) {
+      button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
+    }
+    this.#panels?.show(...shown);
+  }
+
+  /** @param {string} name */
+  async #openPanel(name) {
+    this.#panels = await this.#fetched();
+    if (!this.#panels) return;
+    if (this.#shown) this.#panels.show(...this.#shown);
+    this.#panels.open(name);
+    this.#mark(name);
+  }
+
+  /** @param {string | null} open */
+  #mark(open) {
+    const opener = this.#buttons.find((button) => button.dataset.panelOpen === this.#open);
+    this.#open = open;
+    for (const button of this.#buttons) {
+      button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
+    }
+    if (open !== null) return;
+    // What had the focus is gone, or goes with the drawer.
+    const focused = document.activeElement;
+    if (focused === document.body || focused?.closest(".sv-drawer")) opener?.focus();
+  }
+}
+
+// Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+/** @type {(name: string | undefined, trace: Trace) => boolean} */
+const canOpen = (name, { header }) =>
+  !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));
+
+/** The card of a token: fetched when somebody first points at a token, and shown if that still holds. */
+export class Cards {
+  #card = /** @type {Card | null} */ (null);
+
+  /** @param {PageParts} page */
+  constructor(page) {
+    const { notice, root } = page;
+    const fetched = notice.fetching(async () => {
+      const { Card } = await import("specviz/race/card.js");
+      this.#card = new Card(page);
+      return this.#card;
+    });
+    const hear = async (/** @type {Event} */ event) => {
+      const token = this.#card ? null : closest(event, "[data-lane] .t"); // a card hears by itself
+      if (!token) return;
+      const card = await fetched();
+      const isMeant = event.type === "click" || token.matches(":hover, :focus");
+      if (isMeant) card?.hear(event);
+    };
+    for (const type of ["pointerover", "focusin", "click"]) root.addEventListener(type, hear);
+  }
+
+  /** Whether one was open. */
+  close() {
+    return this.#card?.close() ?? false;
+  }
+
+  /** The token may have gone while its card was open. */
+  refresh() {
+    this.#card?.refresh();
+  }
+}

@@ -1,0 +1,37 @@
+// Runs and other things that a visitor takes away as a file.
+
+import { element } from "specviz/dom/dom.js";
+import { digestOf } from "specviz/facts/digest.js";
+
+/** A trace without what the page may have added to it. @type {(trace: Trace) => Trace} */
+export function plain({ schema, header, rounds, end }) {
+  return { schema, header, rounds, end };
+}
+
+/**
+ * Hand a trace to the visitor as a file, gzipped if the browser can and `packed` asks.
+ * @type {(trace: Trace, packed: boolean) => Promise<void>}
+ */
+export async function saveTrace(trace, packed) {
+  const digest = await digestOf(trace);
+  const text = JSON.stringify({ ...plain(trace), ...(digest ? { digest } : {}) });
+  const zip = packed && "CompressionStream" in globalThis;
+  let blob = new Blob([text], { type: "application/json" });
+  if (zip) blob = await new Response(blob.stream().pipeThrough(new CompressionStream("gzip"))).blob();
+  saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
+}
+
+/** A name that says when the run was made. @param {Header} header */
+export function fileStem(header) {
+  const when = /^[\d-]{10}T[\d:]{8}/.exec(header.date)?.[0] ?? "run";
+  return `specviz-${when.replace("T", "-").replaceAll(":", "")}`;
+}
+
+/** @type {(blob: Blob, name: string) => void} */
+export function saveBlob(blob, name) {
+  const link = element("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
