@@ -46,6 +46,9 @@ KINDS = {
 }
 """Kinds by the names that GGUF files have for them, as the numbers that compiled code takes."""
 
+FIVE_BITS = 11
+"""A kind of drafts alone, which no file has: see `five_bits`."""
+
 PACKED = tuple(range(Q8_0, Q6_K + 1))
 """Kinds whose weights share a scale with others of a block."""
 
@@ -201,31 +204,35 @@ def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
     """Write the scales of the 8 groups of a block and, below 0, their minima: pairs.
 
     A block begins with a scale and a minimum, fp16, and 12 bytes that hold 8 codes of 6 bits for
-    each of them: the first four of either lie in the low bits of 4 bytes, the others in two parts.
+    each of them: the first four of either are the low bits of 8 bytes, whose other bits are the top
+    bits of the last four; their low bits are the halves of 4 bytes.
     """
-    first, second, third = (_word(b, step, offset) for offset in (4, 8, 12))
-    low_bits = ir.Constant(I32, 0x3F3F3F3F)
-    four_bits = ir.Constant(I32, 0x0F0F0F0F)
-    top_bits = ir.Constant(I32, 0x30303030)
-    two = ir.Constant(I32, 2)
-    four = ir.Constant(I32, 4)
-    words = (
-        b.and_(first, low_bits),
-        b.or_(b.and_(third, four_bits), b.and_(b.lshr(first, two), top_bits)),
-        b.and_(second, low_bits),
-        b.or_(b.and_(b.lshr(third, four), four_bits), b.and_(b.lshr(second, two), top_bits)),
+    begin = _bytes(b, step, 0)
+    first_bytes = [4, 8, 5, 9, 6, 10, 7, 11]
+    last_bytes = [12, 12, 13, 13, 14, 14, 15, 15]
+    low = _bytes_at(b, begin, first_bytes + last_bytes)
+    top = _bytes_at(b, begin, first_bytes + first_bytes)
+    codes = b.or_(
+        b.or_(
+            b.and_(low, _each_byte([63] * 8 + [15, 0] * 4)),
+            b.and_(b.lshr(low, _each_byte([4] * 16)), _each_byte([0] * 8 + [0, 15] * 4)),
+        ),
+        b.and_(b.lshr(top, _each_byte([2] * 16)), _each_byte([0] * 8 + [48] * 8)),
     )
-    packed = ir.Constant(ir.VectorType(I32, 4), ir.Undefined)
-    for index, word in enumerate(words):
-        packed = b.insert_element(packed, word, ir.Constant(I32, index))
-    sixteen = b.bitcast(packed, ir.VectorType(I8, LANES))
-    in_pairs = [lane for group in range(8) for lane in (group, 8 + group)]
-    paired = b.shuffle_vector(sixteen, sixteen, ir.Constant(INTEGERS, in_pairs))
-    every_other = [lane for group in range(8) for lane in (group, LANES + group)]
-    factors = b.shuffle_vector(
-        _half(b, step), b.fneg(_half(b, step, 2)), ir.Constant(INTEGERS, every_other)
-    )
-    store(b, b.fmul(factors, b.sitofp(b.zext(paired, INTEGERS), VECTOR)), scales)
+    both = b.bitcast(_word(b, step, 0), ir.VectorType(ir.HalfType(), 2))
+    in_turn = b.shuffle_vector(both, both, ir.Constant(INTEGERS, [0, 1] * 8))
+    below_zero = ir.Constant(INTEGERS, [0, 1 << 31] * 8)
+    factors = b.bitcast(b.xor(b.bitcast(b.fpext(in_turn, VECTOR), INTEGERS), below_zero), VECTOR)
+    store(b, b.fmul(factors, b.sitofp(b.zext(codes, INTEGERS), VECTOR)), scales)
+
+
+def _bytes_at(b: ir.IRBuilder, vector: Any, indices: list[int]) -> Any:
+    """The bytes of a vector at 16 indices."""
+    return b.shuffle_vector(vector, vector, ir.Constant(INTEGERS, indices))
+
+
+def _each_byte(values: list[int]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(I8, LANES), values)
 
 
 def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
