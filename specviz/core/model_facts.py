@@ -69,8 +69,8 @@ def pass_bytes(model: Any) -> int:
 
 
 class PassWeights(NamedTuple):
-    """How many weights a pass multiplies with: plain numbers, and those packed in blocks, which
-    take `packed_bytes`."""
+    """How many weights a pass multiplies with: plain numbers, and those that it unpacks from
+    blocks, which take `packed_bytes`."""
 
     plain: int
     packed: int
@@ -80,17 +80,19 @@ class PassWeights(NamedTuple):
 def pass_weights(model: Any) -> PassWeights:
     """The weights of a pass: all of a model, without an untied embedding table."""
     table = _untied_table(model)
-    packed = {
-        module.weight: module.numbers
+    in_blocks = {
+        module.weight: module
         for module in model.modules()
         if hasattr(module, "numbers") and module.weight is not table
     }
     plain = sum(
         parameter.numel()
         for parameter in model.parameters()
-        if parameter not in packed and parameter is not table
+        if parameter not in in_blocks and parameter is not table
     )
-    return PassWeights(plain, sum(packed.values()), sum(weight.nbytes for weight in packed))
+    unpacked = [module for module in in_blocks.values() if getattr(module, "is_unpacked", True)]
+    numbers = sum(module.numbers for module in unpacked)
+    return PassWeights(plain, numbers, sum(module.weight.nbytes for module in unpacked))
 
 
 def _untied_table(model: Any) -> Any:

@@ -12,7 +12,7 @@ from ..environment import SERVED
 from ..errors import PairError
 from ..options import real, whole
 from . import table
-from .memory import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .spec import MOST_SHOWN, address_of, parse_pair
 from .table import NamedPair, pairs_by_fit
 
@@ -51,7 +51,7 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
     target_bits = "bits of the target's weights, which make another model of it"
     parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
     draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
-    parser.add_argument("--draft-quantize", choices=QUANTIZED, help=draft_bits)
+    parser.add_argument("--draft-quantize", choices=DRAFT_QUANTIZED, help=draft_bits)
     parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
 
 

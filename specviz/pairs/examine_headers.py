@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.ends import is_tuned_for
 from ..errors import PairError
+from ..sides.fast_cpu.kind import FIVE_BIT
 from .findings import (
     Examined,
     Finding,
@@ -25,7 +26,7 @@ from .findings import (
     packed_findings,
 )
 from .gguf import GgufHeader, checked_gguf
-from .gguf_layout import FREQUENCIES, can_stay_packed, stores_tied_apart
+from .gguf_layout import FREQUENCIES, bytes_in_five_bits, can_stay_packed, stores_tied_apart
 from .gguf_tokenizer import (
     BYTE_LEVEL,
     SPECIAL,
@@ -82,6 +83,9 @@ def examined_headers(
         PlannedLoad(model.source.shown, replace(model.need, copies=lanes), precision)
         for model, lanes, precision in zip(models, copies, precisions, strict=False)
     ]
+    if row is not None and dtype is None and len(models) > 1 and row.draft_bits(names[1]):
+        need = replace(loads[1].need, smaller=bytes_in_five_bits(models[1].header))
+        loads[1] = loads[1]._replace(need=need, precision=FIVE_BIT)
     return Examined([model.source.shown for model in models], findings, loads, _parts(models))
 
 

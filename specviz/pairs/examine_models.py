@@ -23,7 +23,7 @@ from .gguf_layout import can_stay_packed
 from .hub import hub_files
 from .memory import Device, PlannedLoad
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, planned_loads
+from .models import meta_pair, planned_loads, with_draft_bits
 from .packed import packed_metadata
 from .source import ModelSource
 from .spec import local_file, local_path
@@ -61,6 +61,9 @@ def examined_models(
         target_options, draft_options = checked_options(**precision)
         if on_cpu and row is not None:
             target_options = _unpacked_as(row, target_options)
+        if on_cpu and row is not None and len(names) > 1:
+            bits = row.draft_bits(names[1])
+            target_options, draft_options = with_draft_bits((target_options, draft_options), bits)
     options = (target_options, draft_options)
     if len(models) + (head is not None) < len(names):
         return Examined(shown, findings, [], None)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..environment import has_numba
 from ..errors import PairError
+from ..sides.fast_cpu.kind import row_bytes
 from .gguf import GgufHeader, GgufTensor
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -43,6 +44,7 @@ _LAYER = _ATTENTION | {
     "ffn_down": "mlp.down_proj",
 }
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+EMBEDDING = "token_embd.weight"
 FREQUENCIES = "rope_freqs.weight"
 """A tensor of factors that slow rotary frequencies down."""
 
@@ -79,7 +81,7 @@ def stores_tied_apart(header: GgufHeader) -> bool:
     """Whether a file stores the embedding table twice, the second time as the output layer, which
     is often kept with more bits: a few rows of both are alike but for rounding. Raises
     `PairError`."""
-    embedding = header.tensors.get("token_embd.weight")
+    embedding = header.tensors.get(EMBEDDING)
     output = header.tensors.get("output.weight")
     if embedding is None or output is None or embedding.shape != output.shape:
         return False
@@ -91,6 +93,17 @@ def stores_tied_apart(header: GgufHeader) -> bool:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
     lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
     return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
+
+
+def bytes_in_five_bits(header: GgufHeader) -> int:
+    """Bytes of the weights of a draft whose matrices get five bits, but for its embedding table."""
+    table = header.tensors[EMBEDDING]
+    rows, width = table.shape
+    size = rows * row_bytes(width) if header.tied else 0
+    for name, tensor in header.tensors.items():
+        is_kept = len(tensor.shape) == 1 or name == EMBEDDING
+        size += tensor.bytes if is_kept else tensor.shape[0] * row_bytes(tensor.shape[1])
+    return size
 
 
 def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:

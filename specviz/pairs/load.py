@@ -66,7 +66,8 @@ def load_pair(
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
     where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
     quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of
-    32 that compiled passes read.
+    32 that compiled passes read. A draft on a CPU may have "5bit" too, whose products round their
+    inputs and are the fastest.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
     on_progress: called with each new `Progress`, in this thread or in one that reads.

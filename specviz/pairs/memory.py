@@ -22,16 +22,21 @@ PRECISIONS: dict[str, float] = {
     "bfloat16": 2,
     "float16": 2,
     "8bit": 1,
+    "5bit": 5 / 8 + 2 / 32,  # each 32 weights share a scale in fp16
     "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
 }
-"""Bytes of a weight. 8 and 4 bits apply to linear layers; the other weights then have 16 bits."""
+"""Bytes of a weight. 8, 5 and 4 bits apply to linear layers; others then have 16 bits."""
 
 QUANTIZED = ("8bit", "4bit")
+"""Precisions of few bits that any model may be loaded in."""
+
+DRAFT_QUANTIZED = ("8bit", "5bit", "4bit")
+"""The same of a draft: products with weights of 5 bits, on a processor, round their inputs."""
 
 STORED = "stored"
 """The precision of a model that is kept as its file holds it."""
 
-DTYPES = tuple(name for name in PRECISIONS if name not in QUANTIZED)
+DTYPES = tuple(name for name in PRECISIONS if name not in DRAFT_QUANTIZED)
 
 LANES = 4
 """Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
@@ -76,9 +81,9 @@ class MemoryNeed:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
         if precision == STORED:
             return (self.stored or 0) + self.cached(precision, tokens)
-        if precision in QUANTIZED and self.smaller is not None:
+        if precision in DRAFT_QUANTIZED and self.smaller is not None:
             return self.smaller + self.cached(precision, tokens)
-        small = self.quantizable if precision in QUANTIZED else self.parameters
+        small = self.quantizable if precision in DRAFT_QUANTIZED else self.parameters
         weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
         return weights + self.cached(precision, tokens)
 

@@ -13,6 +13,8 @@ from ..core.model_facts import logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
+from ..sides.fast_cpu.kind import FIVE_BIT
+from .gguf_layout import bytes_in_five_bits
 from .load import LoadRequest
 from .memory import (
     DRAFTING_LANES,
@@ -31,18 +33,22 @@ from .packed_weights import ReadAhead
 from .pair_files import PairFile, PairFiles, pair_files
 from .progress import Watcher
 from .spec import ModelsSpec, NamedSpec, local_file
-from .weights import DTYPES, LoadOptions, load_model
+from .weights import DTYPES, LoadOptions, check_bits, load_model
 
 
 def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadAhead) -> Pair:
     """The pair of a row of the table, or of two models. ahead: what may read their weights already.
     Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
-    files = pair_files(spec, ahead, on_cpu=devices[0].device.type == "cpu")
+    on_cpu = devices[0].device.type == "cpu"
+    files = pair_files(spec, ahead, on_cpu=on_cpu)
+    if len(files.models) > 1 and on_cpu:
+        both = with_draft_bits(request.options, files.models[1].bits)
+        request = request._replace(options=both)
     for file, options in zip(files.models, request.options, strict=False):
         if file.header is not None:  # unless that has been begun
             dtype = _dtype_name(_kept_dtype(options, file.dtype))
-            ahead.begin(file.header, file.shown, dtype, request.on_progress)
+            ahead.begin(file.header, file.shown, dtype, options.quantize, request.on_progress)
     return _planned_and_loaded(spec, files, request, devices, ahead)
 
 
@@ -118,6 +124,16 @@ def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
     return options.dtype or (DTYPES[dtype] if dtype else None)
 
 
+def with_draft_bits(options: Sequence[LoadOptions], bits: str | None) -> Sequence[LoadOptions]:
+    """The options of a target and a draft on a processor, where the table gives the draft these
+    bits, unless somebody asks for others."""
+    target, draft = options
+    is_told = draft.dtype is not None or draft.quantize is not None
+    if bits is None or is_told or not has_numba():
+        return options
+    return (target, replace(draft, quantize=bits))
+
+
 def _dtype_name(dtype: torch.dtype | None) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
@@ -183,11 +199,16 @@ def _planned_load(
             precision = STORED
     if options.quantize is not None:
         precision = options.quantize
+        check_bits(precision, device)
         if device.type == "cpu":
             from .quantize import check_quantizable, quantized_bytes
 
             check_quantizable(model.model, model.source.shown)
-            need = replace(need, smaller=quantized_bytes(model.model, options.quantize))
+            if precision == FIVE_BIT and model.packed is not None:
+                smaller = bytes_in_five_bits(model.packed)
+            else:
+                smaller = quantized_bytes(model.model, precision)
+            need = replace(need, smaller=smaller)
     return PlannedLoad(model.source.shown, need, precision)
 
 
@@ -219,10 +240,11 @@ def _loaded_model(
 
     dtype = _kept_dtype(options, None)
     name = model.source.name
-    weights = ahead.weights(model.packed, name, _dtype_name(dtype), on_progress)
+    bits = options.quantize
+    weights = ahead.weights(model.packed, name, _dtype_name(dtype), bits, on_progress)
     loaded = load_packed(model, weights, dtype)
-    if options.quantize is not None:
+    if bits is not None:
         from .quantize import quantize_on_processor
 
-        quantize_on_processor(loaded, model.source.name, options.quantize, on_progress)
+        quantize_on_processor(loaded, name, bits, on_progress)
     return loaded

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from transformers import AutoConfig
 
 from ..errors import PairError
+from ..sides.fast_cpu.kind import FIVE_BIT
+from .few_bits import PIECE, unpacked
 from .gguf import GgufHeader, unreadable
 from .gguf_layout import FREQUENCIES, named_tensors, stores_tied_apart
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 from .metadata import ModelMetadata, meta_model
-from .packed_weights import PIECE, HeldTensor, PackedWeights, unpacked
+from .packed_weights import HeldTensor, PackedWeights
 from .source import ModelSource
 
 
@@ -43,6 +45,11 @@ class PackedLinear(nn.Module):
     def numbers(self) -> int:
         """How many weights it has."""
         return self.in_features * self.out_features
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether a pass makes numbers of its weights, and multiplies those."""
+        return self.packed_as != FIVE_BIT
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)

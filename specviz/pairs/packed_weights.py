@@ -15,7 +15,9 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
 
 from ..errors import PairError
+from ..sides.fast_cpu.kind import FIVE_BIT
 from .gguf import GgufHeader, GgufTensor, checked_gguf
+from .gguf_layout import EMBEDDING
 from .memory import shown_bytes
 from .model_files import digest_of
 from .progress import Progress, Watcher
@@ -32,7 +34,6 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 LINE = 64  # bytes of a line of a processor's cache
 
-PIECE = 1 << 22  # weights that are unpacked at a time
 NO_NUMBERS = "the file holds weights that are no numbers: download it again."
 
 SCALES = {
@@ -94,7 +95,12 @@ class ReadAhead:
         return self._headers[path]
 
     def begin(
-        self, header: GgufHeader, name: str, dtype: str | None, on_progress: Watcher | None
+        self,
+        header: GgufHeader,
+        name: str,
+        dtype: str | None,
+        bits: str | None,
+        on_progress: Watcher | None,
     ) -> None:
         """Read a file that fits into memory, as `read_weights` does; another one waits until it is
         known whether there is room for it."""
@@ -103,16 +109,21 @@ class ReadAhead:
             return
         self._free -= need
         self._reading[header.path] = self._pool.submit(
-            read_weights, header, name, dtype, on_progress, self._ended
+            read_weights, header, name, dtype, bits, on_progress, self._ended
         )
 
     def weights(
-        self, header: GgufHeader, name: str, dtype: str | None, on_progress: Watcher | None
+        self,
+        header: GgufHeader,
+        name: str,
+        dtype: str | None,
+        bits: str | None,
+        on_progress: Watcher | None,
     ) -> PackedWeights:
-        """What `read_weights` gives for a file, with the dtype that it was begun with."""
+        """What `read_weights` gives for a file, with the dtype and bits that it was begun with."""
         reading = self._reading.pop(header.path, None)
         if reading is None:
-            return read_weights(header, name, dtype, on_progress)
+            return read_weights(header, name, dtype, bits, on_progress)
         return reading.result()
 
 
@@ -120,15 +131,17 @@ def read_weights(
     header: GgufHeader,
     name: str,
     dtype: str | None = None,
+    bits: str | None = None,
     on_progress: Watcher | None = None,
     ended: threading.Event | None = None,
 ) -> PackedWeights:
     """The weights of a file.
 
     name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
-    are, but for a kind that passes read faster in another one. ended: once it is set, nobody waits
-    for the weights, and `CancelledError` is raised. Raises `PairError` if the file cannot be read
-    or holds weights that are no numbers.
+    are, but for a kind that passes read faster in another one. bits: the few that the model is to
+    have: of `FIVE_BIT` all matrices have them already, but for the embedding table. ended: once it
+    is set, nobody waits for the weights, and `CancelledError` is raised. Raises `PairError` if the
+    file cannot be read or holds weights that are no numbers.
     """
 
     def check_ended(_: int = 0) -> None:
@@ -141,7 +154,7 @@ def read_weights(
         for key, data in _arrays(header, name, on_progress):
             arrays[key] = _checked(header, key, data)
             check_ended()
-        tensors = {key: _held(header, key, arrays.pop(key), dtype) for key in [*arrays]}
+        tensors = {key: _held(header, key, arrays.pop(key), dtype, bits) for key in [*arrays]}
         return PackedWeights(tensors, digest.result())
 
 
@@ -188,43 +201,43 @@ def _checked(header: GgufHeader, name: str, data: NDArray[np.uint8]) -> NDArray[
     return data
 
 
-def _held(header: GgufHeader, name: str, data: NDArray[Any], dtype: str | None) -> HeldTensor:
+def _held(
+    header: GgufHeader, name: str, data: NDArray[Any], dtype: str | None, bits: str | None
+) -> HeldTensor:
     """A tensor as it is kept. data: as `_checked` gives it."""
     import torch  # which another thread may import meanwhile
 
+    from .few_bits import repacked
+
     tensor = header.tensors[name]
+    in_five_bits = bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
     kept = None if dtype is None else getattr(torch, dtype)
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
         if tensor.kind == "BF16":
             numbers = numbers.view(torch.bfloat16)
+        if in_five_bits:
+            return HeldTensor(FIVE_BIT, repacked(numbers, None, tensor.shape[1], FIVE_BIT))
         if len(tensor.shape) == 1:
             kept = torch.float32
         return HeldTensor(None, numbers if kept is None else numbers.to(kept))
+    if in_five_bits:
+        blocks = torch.from_numpy(data)
+        return HeldTensor(FIVE_BIT, repacked(blocks, tensor.kind, tensor.shape[1], FIVE_BIT))
     if kept is not None:
         return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], kept))
-    if tensor.kind == "Q5_0":  # passes read Q8_0 in half of the time
+    is_multiplied = name != EMBEDDING or (header.tied and bits != FIVE_BIT)
+    if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from ..sides.fast_cpu.products import as_q8_0  # which imports numba
 
         return HeldTensor("Q8_0", torch.from_numpy(as_q8_0(data)))
     return HeldTensor(tensor.kind, torch.from_numpy(data))
 
 
-def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
-    """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
-    package `gguf` computes."""
-    import torch
-
-    from ..sides.fast_cpu.products import unpack  # which imports numba
-
-    # Transformers changes torch's default dtype, of all threads, while it makes a model.
-    weights = torch.empty(len(blocks), width, dtype=torch.float32)
-    unpack(kind, blocks.detach().contiguous().numpy(), weights.numpy())
-    return weights
-
-
 def _unpacked_as(data: NDArray[np.uint8], kind: str, width: int, dtype: torch.dtype) -> Tensor:
     import torch
+
+    from .few_bits import PIECE, unpacked
 
     blocks = torch.from_numpy(data)
     weights = torch.empty(len(data), width, dtype=dtype)

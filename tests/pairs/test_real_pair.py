@@ -32,9 +32,9 @@ from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
 from specviz.core.threads import use_threads
 from specviz.pairs.doctor import examine
+from specviz.pairs.few_bits import unpacked
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
-from specviz.pairs.packed_weights import unpacked
 from specviz.pairs.unpack import plain_weights
 
 pytestmark = pytest.mark.real

@@ -21,9 +21,11 @@ from ...core.stopping import check_stop
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...settings import Settings
-from .blocks import KINDS
+from .blocks import FIVE_BITS, KINDS
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
+from .five_bits import five_bit_product_code
 from .forward import compiled_pass
+from .kind import FIVE_BIT
 from .products import product_code
 from .rows import Layer, Plan, Weight
 from .support import forget_stale_code
@@ -221,6 +223,8 @@ def bias_of(module: Any) -> Weight:
 def _weight(tensor: Tensor | None, packed_as: str | None = None) -> Weight:
     if tensor is None:
         return Weight()
+    if packed_as == FIVE_BIT:
+        return Weight(tensor.data_ptr(), FIVE_BITS, five_bit_product_code())
     kind = KINDS[packed_as or DTYPE_KINDS[tensor.dtype]]
     product = product_code(kind) if tensor.dim() == 2 else 0
     return Weight(tensor.data_ptr(), kind, product)

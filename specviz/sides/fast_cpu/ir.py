@@ -84,8 +84,8 @@ def load(b: ir.IRBuilder, address: Any, lanes: int = LANES) -> Any:
     return loaded
 
 
-def store(b: ir.IRBuilder, value: Any, address: Any) -> None:
-    b.store(value, b.inttoptr(address, value.type.as_pointer())).align = 4
+def store(b: ir.IRBuilder, value: Any, address: Any, align: int = 4) -> None:
+    b.store(value, b.inttoptr(address, value.type.as_pointer())).align = align
 
 
 def broadcast(b: ir.IRBuilder, address: Any) -> Any:
@@ -103,7 +103,7 @@ def spread(b: ir.IRBuilder, value: Any) -> Any:
 
 def fold(b: ir.IRBuilder, vector: Any, combine: Callable[[Any, Any], Any]) -> Any:
     """The lanes of a vector combined by a tree of fixed shape."""
-    count = LANES
+    count = vector.type.count
     while count > 1:
         count //= 2
         halves = (list(range(count)), list(range(count, 2 * count)))

@@ -11,6 +11,30 @@ if TYPE_CHECKING:
     from ...core.states import DraftHead, StateReader
 
 
+FIVE_BIT = "5bit"
+"""What weights in five bits are called (`five_bits`): drafts alone have them, and no file."""
+
+GROUP = 96  # weights
+SCALES = 16  # that are read together
+
+
+def groups_of(width: int) -> int:
+    """Groups of three blocks in a row of so many weights in five bits."""
+    return -(-width // GROUP)
+
+
+def scales_of(width: int) -> int:
+    """Scales in such a row, with those that fill it up."""
+    groups = -(-width // GROUP)
+    return -(-3 * groups // SCALES) * SCALES
+
+
+def row_bytes(width: int) -> int:
+    """Bytes of such a row, a multiple of 32 weights."""
+    groups = -(-width // GROUP)
+    return 64 * groups + 2 * (-(-3 * groups // SCALES) * SCALES)
+
+
 def make_engine(model: Any, vocab: int) -> StateEngine | None:
     """As `support.compiled_engine`."""
     from .support import compiled_engine

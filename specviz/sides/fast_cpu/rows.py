@@ -8,7 +8,8 @@ from ctypes import Structure, c_float, c_int64
 import numpy as np
 from numba import carray, njit
 
-from .blocks import BFLOAT16, FLOAT32, STEP
+from .blocks import BFLOAT16, FIVE_BITS, FLOAT32, STEP
+from .five_bits import row_bytes
 from .ir import LANES, arrive, call_product, pointer, read_shared, yield_processor
 from .products import bytes_of
 from .vector import multiply, widen
@@ -166,7 +167,7 @@ def product(plan, inputs, weight, bias, begin, end, y):
         n,
         x.ctypes.data,
         x.strides[0],
-        weight.address + bytes_of(weight.kind, begin * width),
+        weight.address + begin * _row_bytes(weight.kind, width),
         width,
         end - begin,
         y.ctypes.data + 4 * begin,
@@ -179,6 +180,12 @@ def product(plan, inputs, weight, bias, begin, end, y):
         for row in range(n):
             for i in range(end - begin):
                 y[row, begin + i] += line[i]
+
+
+@njit(nogil=True, cache=True)
+def _row_bytes(kind, width):
+    """Bytes of the weights of one output."""
+    return row_bytes(width) if kind == FIVE_BITS else bytes_of(kind, width)
 
 
 @njit(nogil=True, cache=True)

@@ -293,10 +293,10 @@ def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
 def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
     """Fetch what lies so many bytes behind the weights of one step."""
     for line in range(0, layout.bytes, LINE):
-        _prefetch(b, b.add(address, i64(line + ahead)))
+        prefetch(b, b.add(address, i64(line + ahead)))
 
 
-def _prefetch(b: ir.IRBuilder, address: Any) -> None:
+def prefetch(b: ir.IRBuilder, address: Any) -> None:
     # The outputs of a tile are separate streams, which the processor's own prefetcher misses. Into
     # the second level of cache: the first has too few open accesses for the memory's bandwidth.
     kinds = [I8.as_pointer(), I32, I32, I32]

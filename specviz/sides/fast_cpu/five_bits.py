@@ -1,0 +1,321 @@
+"""Weights of a draft in five bits, and their products with inputs that are rounded to 16 bits.
+
+A draft may be inexact, since its target judges what it drafts. Here its codes are multiplied as
+integers, and a block's sum becomes one fp32: a fraction of the work of making each weight fp32, so
+that a pass waits for memory only.
+
+A row of weights lies in blocks of 32 that share a scale, as in the kind Q5_0 of GGUF files: a
+weight is scale * code, with codes from -16 to 15. Three blocks lie together in 32 integers of 16
+bits, a code in bits 0 to 4, 5 to 9 and 11 to 15 of each; behind all of them come the scales, fp16.
+Both are filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.core import cgutils
+from numpy.typing import NDArray
+
+from . import kind
+from .ir import (
+    F32,
+    I16,
+    I32,
+    INTEGERS,
+    LANES,
+    VECTOR,
+    Loop,
+    broadcast,
+    call_intrinsic,
+    cut,
+    fma,
+    fold,
+    i64,
+    load,
+    operation,
+    splat,
+    spread,
+    store,
+)
+from .vector import AHEAD, prefetch
+
+BLOCK = 32
+"""Weights, and inputs, that share a scale."""
+
+TOGETHER = 3
+"""Blocks in a group of words."""
+
+GROUP_BYTES = 2 * BLOCK
+SHIFTS = (11, 6, 0)
+"""By which a word is shifted to the left, so that its upper five bits are a block's code."""
+
+CODE_SHIFT = 11
+MOST_TOGETHER = 4
+"""Rows of inputs that are multiplied together: more of them leave no registers for weights."""
+
+LINES = 16
+"""Outputs of many rows of inputs whose weights stay in the processor's cache for all rows."""
+
+LARGEST = 32767.0  # code of an input
+TINY = 1e-30  # inputs below it are rounded to 0
+
+PAIRS = LANES // 2
+SHORTS = ir.VectorType(I16, LANES)
+PAIR_SUMS = ir.VectorType(I32, PAIRS)
+SUMS = ir.VectorType(F32, PAIRS)
+HALFS = ir.VectorType(ir.HalfType(), LANES)
+
+
+groups_of = njit(kind.groups_of)
+scales_of = njit(kind.scales_of)
+row_bytes = njit(kind.row_bytes)
+
+
+@operation()
+def round_inputs(b, x, count, codes, scales):
+    """Round `count` fp32 numbers, a multiple of `BLOCK`, to codes, int16, and a scale, fp32, of
+    each block; it is NaN where a number is NaN or infinite."""
+    loop = Loop(b, count, BLOCK, [codes, scales])
+    codes_here, scale_here = loop.carried
+    here = b.add(x, b.mul(loop.index, i64(4)))
+    numbers = [load(b, here), load(b, b.add(here, i64(4 * LANES)))]
+    sizes = [call_intrinsic(b, "fabs", vector) for vector in numbers]
+    larger = call_intrinsic(b, "maxnum", *sizes)
+    size = _chosen(b, ">", fold(b, larger, partial(_chosen, b, ">")), F32(TINY))
+    factors = spread(b, b.fdiv(F32(LARGEST), size))
+    for index, vector in enumerate(numbers):
+        nearest = call_intrinsic(b, "roundeven", b.fmul(vector, factors))
+        integers = b.trunc(b.fptosi(nearest, INTEGERS), SHORTS)
+        store(b, integers, b.add(codes_here, i64(2 * LANES * index)))
+    nan_or_zero = fold(b, b.fmul(b.fadd(*numbers), splat(0.0)), b.fadd)
+    scale = b.fadd(b.fdiv(size, F32(LARGEST)), nan_or_zero)
+    store(b, scale, scale_here)
+    loop.end([b.add(codes_here, i64(2 * BLOCK)), b.add(scale_here, i64(4))])
+
+
+@operation(rows=range(1, MOST_TOGETHER + 1))
+def multiply_codes(b, rows, x, x_step, scales, scales_step, w, width, outputs, y, y_step, factors):
+    """y[r, o] = x[r] . w[o] for these rows and all outputs.
+
+    x, scales: as `round_inputs` gives them, filled up like the scales of a row of `width` weights.
+    factors: memory for so many fp32 numbers for each row, twice.
+    """
+    groups = _rounded_up(b, width, BLOCK * TOGETHER)
+    scale_count = b.mul(_rounded_up(b, b.mul(groups, i64(TOGETHER)), LANES), i64(LANES))
+    words = b.mul(groups, i64(GROUP_BYTES))
+    w_step = b.add(words, b.mul(scale_count, i64(2)))
+    row = _Row(groups, words, w_step, scale_count)
+    xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
+    x_scales = [b.add(scales, b.mul(scales_step, i64(r))) for r in range(rows)]
+    together = 2 if rows <= 2 else 1  # outputs
+    whole = b.and_(outputs, i64(-together))
+    _all_outputs(b, together, xs, x_scales, w, row, whole, y, y_step, factors)
+    if together > 1:
+        rest = b.sub(outputs, whole)
+        w_rest = b.add(w, b.mul(w_step, whole))
+        y_rest = b.add(y, b.mul(whole, i64(4)))
+        _all_outputs(b, 1, xs, x_scales, w_rest, row, rest, y_rest, y_step, factors)
+
+
+class _Row(NamedTuple):
+    """A row of weights: its groups, the bytes of their words, those of the row, and its scales."""
+
+    groups: Any
+    words: Any
+    bytes: Any
+    scales: Any
+
+
+def _all_outputs(b, together, xs, x_scales, w, row, outputs, y, y_step, factors):
+    """All outputs, a multiple of `together`, so many side by side."""
+    with b.if_then(b.icmp_signed(">", outputs, i64(0))):
+        loop = Loop(b, outputs, together, [w])
+        ws = [b.add(loop.carried[0], b.mul(row.bytes, i64(o))) for o in range(together)]
+        pairs = [(o, r) for o in range(together) for r in range(len(xs))]
+        of_pairs = [b.add(factors, b.mul(row.scales, i64(4 * i))) for i in range(len(pairs))]
+        for (o, r), address in zip(pairs, of_pairs, strict=True):
+            _multiply_scales(b, b.add(ws[o], row.words), x_scales[r], row.scales, address)
+        totals = _sums_of_codes(b, xs, ws, row.groups, of_pairs)
+        out = b.add(y, b.mul(loop.index, i64(4)))
+        for (o, r), total in zip(pairs, totals, strict=True):
+            place = b.add(b.add(out, b.mul(y_step, i64(r))), i64(4 * o))
+            store(b, fold(b, total, b.fadd), place)
+        loop.end([b.add(loop.carried[0], b.mul(row.bytes, i64(together)))])
+
+
+def _multiply_scales(b, of_weights, of_inputs, count, products):
+    """Scales of weights, fp16, times those of inputs, fp32."""
+    loop = Loop(b, count, LANES, [])
+    halfs = b.load(b.inttoptr(b.add(of_weights, b.mul(loop.index, i64(2))), HALFS.as_pointer()))
+    halfs.align = 2
+    offset = b.mul(loop.index, i64(4))
+    product = b.fmul(b.fpext(halfs, VECTOR), load(b, b.add(of_inputs, offset)))
+    store(b, product, b.add(products, offset))
+    loop.end([])
+
+
+def _sums_of_codes(b, xs, ws, groups, factors):
+    """For each row of weights and row of inputs the `SUMS` that make their product.
+
+    factors: addresses of the products of their scales.
+    """
+    zeros = [ir.Constant(SUMS, [0.0] * PAIRS)] * len(factors)
+    loop = Loop(b, groups, 1, zeros)
+    sums = list(loop.carried)
+    begin = b.mul(loop.index, i64(GROUP_BYTES))
+    halves = []
+    for address in ws:
+        here = b.add(address, begin)
+        prefetch(b, b.add(here, i64(AHEAD)))
+        halves.append([_load_shorts(b, b.add(here, i64(offset))) for offset in (0, BLOCK)])
+    first_factor = b.mul(loop.index, i64(4 * TOGETHER))
+    for block, left in enumerate(SHIFTS):
+        codes = [[_codes(b, words, left) for words in both] for both in halves]
+        at = b.add(b.mul(begin, i64(TOGETHER)), i64(GROUP_BYTES * block))
+        for r, x in enumerate(xs):
+            inputs = [_load_shorts(b, b.add(b.add(x, at), i64(offset))) for offset in (0, BLOCK)]
+            for o, weights in enumerate(codes):
+                i = o * len(xs) + r
+                total = b.add(*map(partial(_pair_sums, b), weights, inputs))
+                factor_at = b.add(b.add(factors[i], first_factor), i64(4 * block))
+                factor = cut(b, broadcast(b, factor_at), PAIRS, 0)
+                sums[i] = fma(b, b.sitofp(total, SUMS), factor, sums[i])
+    loop.end(sums)
+    return loop.carried_out
+
+
+def _codes(b, words, left):
+    shifted = b.shl(words, _shorts(left)) if left else words
+    return b.ashr(shifted, _shorts(CODE_SHIFT))
+
+
+def _pair_sums(b, first, second):
+    """first[2 i] * second[2 i] + first[2 i + 1] * second[2 i + 1]."""
+    if llvm.get_host_cpu_features().get("avx2"):
+        multiply = ir.FunctionType(PAIR_SUMS, [SHORTS, SHORTS])
+        name = "llvm.x86.avx2.pmadd.wd"
+        return b.call(cgutils.get_or_insert_function(b.module, multiply, name), [first, second])
+    products = b.mul(b.sext(first, INTEGERS), b.sext(second, INTEGERS))
+    even, odd = (
+        b.shuffle_vector(products, products, ir.Constant(PAIR_SUMS, list(range(begin, LANES, 2))))
+        for begin in (0, 1)
+    )
+    return b.add(even, odd)
+
+
+def _load_shorts(b, address):
+    loaded = b.load(b.inttoptr(address, SHORTS.as_pointer()))
+    loaded.align = 2
+    return loaded
+
+
+def _shorts(value):
+    return ir.Constant(SHORTS, [value] * LANES)
+
+
+def _rounded_up(b, count, unit):
+    """How many units of this size hold `count`."""
+    return b.sdiv(b.add(count, i64(unit - 1)), i64(unit))
+
+
+@cache
+def five_bit_product_code() -> int:
+    """As `products.product_code`, for weights in five bits."""
+    signature = types.void(*[types.int64] * 8)
+    address: int = cfunc(signature, cache=True)(_multiply_rows).address
+    return address
+
+
+def _multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
+    scale_count = scales_of(width)
+    codes = np.zeros((rows, groups_of(width) * TOGETHER * BLOCK), np.int16)
+    scales = np.zeros((rows, scale_count), np.float32)
+    factors = np.empty(2 * MOST_TOGETHER * scale_count, np.float32)
+    for row in range(rows):
+        codes_at = codes.ctypes.data + row * codes.strides[0]
+        scales_at = scales.ctypes.data + row * scales.strides[0]
+        round_inputs(x + row * x_step, width, codes_at, scales_at)
+    each = outputs if rows <= MOST_TOGETHER else LINES
+    for first in range(0, outputs, each):
+        for row in range(0, rows, MOST_TOGETHER):
+            multiply_codes(
+                min(MOST_TOGETHER, rows - row),
+                codes.ctypes.data + row * codes.strides[0],
+                codes.strides[0],
+                scales.ctypes.data + row * scales.strides[0],
+                scales.strides[0],
+                w + first * row_bytes(width),
+                width,
+                min(each, outputs - first),
+                y + row * y_step + 4 * first,
+                y_step,
+                factors.ctypes.data,
+            )
+
+
+def pack(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Weights [rows, width] in five bits: [rows, bytes]. A scale is the largest weight of its block
+    divided by -16, as in Q5_0, whose blocks thus keep their weights."""
+    rows, width = weights.shape
+    packed = np.zeros((rows, row_bytes(width)), np.uint8)
+    _pack_rows(np.ascontiguousarray(weights), packed)
+    return packed
+
+
+@njit(nogil=True, cache=True)
+def _pack_rows(weights, packed):
+    rows, width = weights.shape
+    blocks = width // BLOCK
+    for row in range(rows):
+        source = weights.ctypes.data + row * weights.strides[0]
+        words = packed.ctypes.data + row * packed.strides[0]
+        scales = words + groups_of(width) * GROUP_BYTES
+        for place in range(min(TOGETHER, blocks)):
+            pack_blocks(place, source, blocks, words, scales)
+
+
+@operation(place=range(TOGETHER))
+def pack_blocks(b, place, weights, blocks, words, scales):
+    """Write the codes and the scale of every third block of a row, from `place` on. The bits of the
+    codes must be 0."""
+    loop = Loop(b, b.sub(blocks, i64(place)), TOGETHER, [words])
+    block = b.add(loop.index, i64(place))
+    here = b.add(weights, b.mul(block, i64(4 * BLOCK)))
+    numbers = [load(b, here), load(b, b.add(here, i64(4 * LANES)))]
+    highest = fold(b, call_intrinsic(b, "maxnum", *numbers), partial(_chosen, b, ">"))
+    lowest = fold(b, call_intrinsic(b, "minnum", *numbers), partial(_chosen, b, "<"))
+    is_low = b.fcmp_ordered(">=", b.fneg(lowest), highest)
+    scale = b.fptrunc(b.fmul(b.select(is_low, lowest, highest), F32(-1 / 16)), ir.HalfType())
+    store(b, scale, b.add(scales, b.mul(block, i64(2))), align=2)
+    step = b.fpext(scale, F32)
+    is_zero = b.fcmp_ordered("==", step, F32(0))
+    inverse = spread(b, b.select(is_zero, F32(0), b.fdiv(F32(1), step)))
+    for index, vector in enumerate(numbers):
+        nearest = call_intrinsic(b, "roundeven", b.fmul(vector, inverse))
+        code = b.fptosi(call_intrinsic(b, "minnum", nearest, splat(15.0)), INTEGERS)
+        bits = b.and_(b.trunc(code, SHORTS), _shorts(31))
+        address = b.add(loop.carried[0], i64(2 * LANES * index))
+        moved = b.shl(bits, _shorts(CODE_SHIFT - SHIFTS[place]))
+        store(b, b.or_(_load_shorts(b, address), moved), address)
+    loop.end([b.add(loop.carried[0], i64(GROUP_BYTES))])
+
+
+def _chosen(b, comparison, first, second):
+    return b.select(b.fcmp_ordered(comparison, first, second), first, second)
+
+
+def unpack(rows: NDArray[np.uint8], width: int) -> NDArray[np.float32]:
+    """The weights of rows in five bits: [rows, width]."""
+    words = groups_of(width) * GROUP_BYTES
+    scales = rows[:, words:].view(np.float16)[:, : width // BLOCK].astype(np.float32)
+    groups = rows[:, :words].view(np.int16).reshape(len(rows), -1, 1, BLOCK)
+    shifts = np.array(SHIFTS, np.int16)[:, None]
+    codes = (groups << shifts >> CODE_SHIFT).reshape(len(rows), -1, BLOCK)[:, : width // BLOCK]
+    weights: NDArray[np.float32] = (codes * scales[..., None]).reshape(len(rows), width)
+    return weights
