@@ -66,10 +66,8 @@ def title_of(pair: NamedPair) -> str:
         return "Built-in pair"
     beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
     names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
-    if pair.files:  # of which each says how many bits it has
-        names[-1] = pair.draft_name or pair.target_name
-        if pair.target_dtype is not None:
-            names[0] = pair.target_name
+    if pair.files:  # each says how many bits it has
+        names = [name for name in (pair.target_name, pair.draft_name) if name is not None]
     return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
 
 
