@@ -91,8 +91,9 @@ class MemoryNeed:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         most = min(tokens, self.context or tokens)
         numbers = sum(layer.numbers * min(most, layer.window or most) for layer in self.layers)
-        bytes_each = 4 if precision in ("float32", STORED) else 2
-        return self.copies * numbers * bytes_each
+        few_bits_here = precision in DRAFT_QUANTIZED and self.smaller is not None
+        in_fp32 = few_bits_here or precision in ("float32", STORED)
+        return self.copies * numbers * (4 if in_fp32 else 2)
 
 
 def shown_bytes(count: float) -> str:
