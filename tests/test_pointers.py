@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
     ROOT,
@@ -71,13 +69,19 @@ def prose_of(path: Path) -> Iterator[str]:
 
 
 @cache
+def trees() -> dict[Path, ast.AST]:
+    paths = [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    return {path: ast.parse(path.read_text("utf-8")) for path in paths}
+
+
+@cache
 def definitions() -> dict[str, set[str]]:
     """The names that are bound in each module, at any depth, by the last part of its name."""
     found: dict[str, set[str]] = {}
-    for path in [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+    for path, tree in trees().items():
         name = path.parent.name if path.stem == "__init__" else path.stem
         names = found.setdefault(name, set())
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
                 names.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -91,8 +95,8 @@ def definitions() -> dict[str, set[str]]:
 def members() -> dict[str, set[str]]:
     """The attributes and methods of each class."""
     found: dict[str, set[str]] = {}
-    for path in [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for tree in trees().values():
+        for node in ast.walk(tree):
             if not isinstance(node, ast.ClassDef):
                 continue
             names = found.setdefault(node.name, set())
@@ -140,8 +144,11 @@ def is_there(name: str, source: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_text_names_is_there(path: Path) -> None:
-    named = {name for prose in prose_of(path) for name in NAMED.findall(prose)}
-    named |= {name for prose in prose_of(path) for name in FILE.findall(prose)}
-    assert {name for name in named if not is_there(name, path)} == set()
+def test_what_texts_name_is_there() -> None:
+    missing = {}
+    for path in sources():
+        prose = list(prose_of(path))
+        named = {name for text in prose for name in (*NAMED.findall(text), *FILE.findall(text))}
+        if absent := {name for name in named if not is_there(name, path)}:
+            missing[str(path.relative_to(ROOT))] = absent
+    assert missing == {}
