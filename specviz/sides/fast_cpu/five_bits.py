@@ -100,14 +100,15 @@ def round_inputs(b, x, count, codes, scales):
 
 
 @operation(rows=range(1, MOST_TOGETHER + 1))
-def multiply_codes(b, rows, x, x_step, scales, scales_step, w, width, outputs, y, y_step, factors):
+def multiply_codes(
+    b, rows, x, x_step, scales, scales_step, w, groups, scale_count, outputs, y, y_step, factors
+):
     """y[r, o] = x[r] . w[o] for these rows and all outputs.
 
-    x, scales: as `round_inputs` gives them, filled up like the scales of a row of `width` weights.
-    factors: memory for so many fp32 numbers for each row, twice.
+    x, scales: as `round_inputs` gives them, filled up like the scales of a row of weights.
+    groups, scale_count: of a row of weights. factors: memory for as many fp32 numbers as it has
+    scales, for each row, twice.
     """
-    groups = _rounded_up(b, width, BLOCK * TOGETHER)
-    scale_count = b.mul(_rounded_up(b, b.mul(groups, i64(TOGETHER)), LANES), i64(LANES))
     words = b.mul(groups, i64(GROUP_BYTES))
     w_step = b.add(words, b.mul(scale_count, i64(2)))
     row = _Row(groups, words, w_step, scale_count)
@@ -219,11 +220,6 @@ def _shorts(value):
     return ir.Constant(SHORTS, [value] * LANES)
 
 
-def _rounded_up(b, count, unit):
-    """How many units of this size hold `count`."""
-    return b.sdiv(b.add(count, i64(unit - 1)), i64(unit))
-
-
 @cache
 def five_bit_product_code() -> int:
     """As `products.product_code`, for weights in five bits."""
@@ -233,8 +229,9 @@ def five_bit_product_code() -> int:
 
 
 def _multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
+    groups = groups_of(width)
     scale_count = scales_of(width)
-    codes = np.zeros((rows, groups_of(width) * TOGETHER * BLOCK), np.int16)
+    codes = np.zeros((rows, groups * TOGETHER * BLOCK), np.int16)
     scales = np.zeros((rows, scale_count), np.float32)
     factors = np.empty(2 * MOST_TOGETHER * scale_count, np.float32)
     for row in range(rows):
@@ -251,7 +248,8 @@ def _multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
                 scales.ctypes.data + row * scales.strides[0],
                 scales.strides[0],
                 w + first * row_bytes(width),
-                width,
+                groups,
+                scale_count,
                 min(each, outputs - first),
                 y + row * y_step + 4 * first,
                 y_step,
