@@ -8,7 +8,8 @@ import torch
 
 
 def now(device: torch.device) -> float:
-    """Seconds of a monotonic clock, read after all work queued on `device` is done."""
+    """Seconds of a monotonic clock, read after all work that this thread queued on `device`."""
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        # Not the whole device: that is an error while another thread captures a graph.
+        torch.cuda.current_stream(device).synchronize()
     return time.perf_counter()

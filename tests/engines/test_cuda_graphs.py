@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from specviz.core import engine_choice
+from specviz.core.clock import now
+from specviz.core.engine_choice import make_engine
+from specviz.core.kinds import EngineKind
 from specviz.sides.fast_gpu import cache as module
 from specviz.sides.fast_gpu.cache import Program
 
@@ -30,8 +36,21 @@ def test_a_program_reads_and_writes_in_place():
     assert not program.graphed and program.seconds > 0
 
 
+class Stream:
+    """A stream that says for which other one it waits."""
+
+    def __init__(self, name: str, calls: list[Any]) -> None:
+        self.name = name
+        self._calls = calls
+
+    def wait_stream(self, other: Stream) -> None:
+        self._calls.append(f"{self.name} waits for {other.name}")
+
+
 class Graphs:
     """What `torch.cuda` is asked for while a program is captured, with no GPU behind it.
+
+    broken: whether nothing can be captured.
 
     Only the order of calls is tested with it; what they do, tests/engines/test_cuda.py tests on a
     GPU.
@@ -40,8 +59,10 @@ class Graphs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, broken: bool = False) -> None:
         self.calls: list[Any] = []
         self.broken = broken
+        self.capturing = False
         fakes = {
-            "Stream": lambda device: "stream",
+            "Stream": lambda device: Stream("side", self.calls),
+            "current_stream": lambda device: Stream("current", self.calls),
             "stream": lambda stream: nullcontext(),
             "graph_pool_handle": lambda: "pool",
             "CUDAGraph": lambda: self,
@@ -52,12 +73,23 @@ class Graphs:
         module._capture_resources.cache_clear()
 
     @contextmanager
-    def capture(self, graph: Any, *place: Any, **options: Any) -> Iterator[None]:
+    def capture(self, graph: Any, pool: str, stream: Stream, **options: Any) -> Iterator[None]:
         assert graph is self
-        self.calls.append((*place, options))
-        yield
-        self.calls.append("end")
-        if self.broken:
+        self.calls.append((pool, stream.name, options))
+        self.capturing = True
+        try:
+            yield
+        finally:
+            self.capturing = False
+            self.calls.append("end")
+            if self.broken:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    def run(self) -> None:
+        """A function to capture."""
+        assert not gc.isenabled(), "what a search for garbage frees would end the capture"
+        self.calls.append("run")
+        if self.capturing and self.broken:
             raise RuntimeError("operation not permitted when stream is capturing")
 
 
@@ -69,17 +101,48 @@ def no_stream_of_a_fake() -> Iterator[None]:
 
 def test_a_capture_follows_three_runs_on_its_stream(monkeypatch: pytest.MonkeyPatch):
     graphs = Graphs(monkeypatch)
-    found = module._captured(lambda: graphs.calls.append("run"), torch.device("cuda"))
+    found = module._captured(graphs.run, torch.device("cuda"))
     options = {"capture_error_mode": "thread_local"}
     assert found is graphs
-    assert graphs.calls == ["run", "run", "run", ("pool", "stream", options), "run", "end"]
+    assert graphs.calls == [
+        *("side waits for current", "run", "run", "run"),
+        *(("pool", "side", options), "run", "end"),
+    ]
 
 
-def test_a_capture_that_fails_leaves_a_program_that_runs(monkeypatch: pytest.MonkeyPatch):
-    program = Program(doubled, [torch.ones(2)])
+def test_a_capture_that_fails_is_told_and_leaves_the_next_one_other_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
     graphs = Graphs(monkeypatch, broken=True)
-    with pytest.warns(UserWarning, match="could not be captured"):
-        found = module._captured(program._run, torch.device("cuda"))
-    assert found is None and graphs.calls[-1] == "end"
-    assert not program.graphed
-    assert program(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    monkeypatch.setattr(module, "_failed", [])
+    with pytest.warns(UserWarning, match="operation not permitted when stream is capturing"):
+        found = module._captured(graphs.run, torch.device("cuda"))
+    assert found is None and module._failed == [graphs]
+    assert graphs.calls[-2:] == ["end", "current waits for side"]
+    assert module._capture_resources.cache_info().currsize == 0, "the next one has its own memory"
+
+
+def test_the_clock_waits_for_its_own_stream_while_others_capture(monkeypatch: pytest.MonkeyPatch):
+    waits: list[torch.device] = []
+
+    def current_stream(device: torch.device) -> Any:
+        return SimpleNamespace(synchronize=lambda: waits.append(device))
+
+    monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
+    monkeypatch.delattr(torch.cuda, "synchronize")
+    device = torch.device("cuda", 1)
+    assert now(device) <= now(device)
+    assert waits == [device, device]
+
+
+def test_attention_that_prepares_each_length_is_off_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    kind = EngineKind(name="any", label="any model", make=lambda model, vocab: model)
+    monkeypatch.setattr(engine_choice, "engines", lambda: [kind])
+    enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        for device in ("cpu", "cuda"):
+            torch.backends.cuda.enable_cudnn_sdp(True)
+            make_engine(SimpleNamespace(device=torch.device(device)), 4)
+            assert torch.backends.cuda.cudnn_sdp_enabled() == (device == "cpu")
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(enabled)

@@ -14,6 +14,7 @@ import runpy
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 import torch
@@ -41,6 +42,7 @@ def stand_in_for_cuda() -> Any:
         torch.Tensor.cuda = lambda self, **_: self.clone()  # type: ignore
         torch.Tensor.pin_memory = on_whole_pages  # type: ignore
         torch.tensor = lambda *args, device=None, **more: tensor(*args, **more)  # type: ignore
+        torch.cuda.current_stream = lambda _: SimpleNamespace(synchronize=bool)  # type: ignore
 
     emulated.unpatch = unpatch_and_stand_in
     return spaces

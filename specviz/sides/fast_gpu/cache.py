@@ -27,6 +27,7 @@ from transformers.cache_utils import StaticLayer
 
 from ...core.model_facts import context_length
 from ...core.truncated import truncated_model
+from ...environment import collector_paused
 
 SMALLEST = 256  # places of the shortest buffers
 
@@ -35,6 +36,10 @@ Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocated in them
 
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
+
+# A capture that failed goes on claiming memory in torch's allocator, which asks it about later
+# allocations: it must stay, and the captures after it need other memory.
+_failed: list[Any] = []
 
 
 def capacity_for(length: int) -> int:
@@ -85,23 +90,37 @@ class Program:
 
 def _captured(run: Callable[[], None], device: torch.device) -> Any:
     """A CUDA graph of `run`, or None with a warning."""
-    stream, pool = _capture_resources(device)
+    current = torch.cuda.current_stream(device)
     graph = torch.cuda.CUDAGraph()
-    with _one_at_a_time, torch.cuda.stream(stream):  # which a failed capture would leave current
-        for _ in range(WARM_UPS):
-            run()
-        try:
-            # Other threads may continue their own work meanwhile.
-            with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
+    # A capture fails if this thread frees another graph meanwhile, as a search for garbage may.
+    with _one_at_a_time, collector_paused():
+        stream, pool = _capture_resources(device)
+        with torch.cuda.stream(stream):  # which a failed capture would leave current
+            stream.wait_stream(current)  # which may still be filling the inputs
+            for _ in range(WARM_UPS):
                 run()
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            warnings.warn(
-                f"a CUDA graph could not be captured ({reason}); its steps run one by one",
-                stacklevel=5,
-            )
-            return None
+            try:
+                # Other threads may continue their own work meanwhile.
+                with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
+                    run()
+            except RuntimeError as error:
+                _failed.append(graph)
+                _capture_resources.cache_clear()
+                current.wait_stream(stream)
+                warnings.warn(
+                    f"a CUDA graph could not be captured ({_first_reason(error)}); "
+                    "its steps run one by one",
+                    stacklevel=5,
+                )
+                return None
     return graph
+
+
+def _first_reason(error: BaseException) -> str:
+    """What went wrong first: the end of a failed capture raises an error of its own."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).splitlines()[0]
 
 
 @cache
