@@ -31,8 +31,8 @@ WHOLE = 24 * 60.0  # seconds for all steps
 SHORTEST = 10.0  # seconds: a step is not begun with less
 TAIL = 6000  # characters of a log that the file keeps
 FORMS = {
-    "eager": {FORM.name: "fastest"},
-    "static": {FORM.name: "static"},
+    "eager": {FORM.name: "eager"},
+    "static": {FORM.name: "fastest"},
 }
 PAIRS = ("smollm2-1.7b-135m", "qwen3-8b-0.6b")  # no licence to accept
 SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")

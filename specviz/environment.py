@@ -138,10 +138,12 @@ THREADS: Variable[int | None] = Variable(
     None,
     "what makes rounds fastest; half of the processors where torch runs the models",
 )
+PLAINEST = "eager"
 FORM = Variable(
     "SPECVIZ_FORM",
-    "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
-    "them; no effect on ZeroGPU.",
-    one_of("fastest", "static"),
+    "How models run: fastest is CUDA graphs on a GPU and compiled passes on a processor, where a "
+    "model supports them; eager is transformers' own modules, as always on ZeroGPU; static is "
+    "what CUDA graphs are made of, on any device.",
+    one_of("fastest", PLAINEST, "static"),
     "fastest",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from ..environment import FORM, on_zerogpu
+from ..environment import FORM, PLAINEST, on_zerogpu
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
 from .engine import ModelElsewhere
@@ -42,6 +42,9 @@ def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> En
     """
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab, states)
+    if model.device.type == "cuda":
+        # torch prefers cuDNN's attention on Hopper, which takes 30 ms to prepare each new length.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     for kind in usable_engines():
         if kind.make is not None and (kind.states or not states):
             engine = kind.make(model, vocab)
@@ -76,10 +79,9 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 def usable_engines() -> Iterator[EngineKind]:
     """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
     few runs: too few to prepare another form than the plainest."""
-    plainest = on_zerogpu() or _eager_only.get()
+    plainest = on_zerogpu() or _eager_only.get() or FORM.read() == PLAINEST
     for kind in engines():
-        is_chosen = not kind.asked or (not plainest and FORM.read() == kind.name)
-        if is_chosen and (kind.anywhere or not plainest) and _installed(kind.package):
+        if (kind.anywhere or not plainest) and _installed(kind.package):
             yield kind
 
 

@@ -155,13 +155,14 @@ class EngineKind:
     """A form in which a model's passes run.
 
     name: the form in headers. label: in words. make: (model, vocab) -> `Engine`, or None if it
-    cannot run this model exactly. asked: whether it runs only if SPECVIZ_FORM names it. package: a
-    module that must be installed. states: whether it hands out hidden states. anywhere: whether it
-    runs every model, so that nothing must be tried. make_head: (head, vocab, target) -> an engine
-    of a head, or None. threads: (target, draft, vocab, width) -> how many threads suit such rounds.
-    call_on_cpu, call_elsewhere: bytes that could be read during the call of one module, right to
-        about half an order of magnitude: a static form makes fewer and cheaper calls, and in
-        compiled passes only the work itself is left.
+    cannot run this model exactly. package: a module that must be installed. states: whether it
+    hands out hidden states. anywhere: whether it runs every model, so that nothing must be tried.
+    make_head: (head, vocab, target) -> an engine of a head, or None. threads: (target, draft,
+    vocab, width) -> how many threads suit such rounds.
+    call_on_cpu, call_elsewhere: bytes that could be read during the call of one module: a static
+        form makes fewer and cheaper calls, and in compiled passes only the work itself is left.
+        On a processor they are right to about half an order of magnitude. Elsewhere they are those
+        of an H100, with models of 14 million, 1.2 and 8 billion parameters.
     extra_token: what each further token adds to a pass of a small model on a processor, in passes
         of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
         an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled
@@ -174,14 +175,13 @@ class EngineKind:
     name: str
     label: str
     make: Callable[[Any, int], Engine | None] | None = None
-    asked: bool = False
     package: str | None = None
     states: bool = False
     anywhere: bool = False
     make_head: Callable[[DraftHead, int, StateEngine], StateReader | None] | None = None
     threads: Callable[[LanguageModel, LanguageModel | None, int, int], int] | None = None
     call_on_cpu: int = 2**17
-    call_elsewhere: int = 2**23
+    call_elsewhere: int = 2**25
     extra_token: float = 0.14
     arithmetic: Arithmetic | None = None
     warms_once: bool = False

@@ -56,5 +56,5 @@ EAGER = EngineKind(
     states=True,
     anywhere=True,
     call_on_cpu=2**18,
-    call_elsewhere=2**26,
+    call_elsewhere=2**27,
 )

@@ -351,6 +351,8 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("SPACES_ZERO_GPU")
     with eager_only():
         assert make_engine(model, VOCAB).name == "eager"
+    monkeypatch.setenv("SPECVIZ_FORM", "eager")
+    assert make_engine(model, VOCAB).name == "eager"
     monkeypatch.setenv("SPECVIZ_FORM", "statik")
     with pytest.raises(SettingsError, match="statik"):
         make_engine(model, VOCAB)
