@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_costs import break_even_of, explain
@@ -22,6 +23,7 @@ from specviz.core.policy import (
     OptimalGamma,
     Policy,
     best_gamma,
+    expected_tau,
     predicted_tau,
 )
 from specviz.core.registry import drafter_names
@@ -95,7 +97,6 @@ def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: fl
         estimates.append(policy.alpha)
     if best_gamma(alpha, c, 0.05)[0]:
         assert sum(estimates) / 600 == pytest.approx(alpha, abs=0.1)
-    assert policy.gamma == best_gamma(policy.alpha, c, 0.05)[0]
 
     def speed(gamma: int) -> float:
         return predicted_tau(alpha, gamma) / (gamma * c + 1 + 0.05 * gamma)
@@ -115,6 +116,33 @@ def test_optimal_begins_as_if_drafts_paid_and_soon_knows_better():
         chosen.append(hard.gamma)
         hard.observe(hard.gamma, 0)
     assert chosen[0] == 4 and max(chosen[3:]) <= 1
+
+
+@pytest.mark.parametrize("accepted, rejected", [(0.7, 0.3), (5.0, 1.6), (20.0, 30.0)])
+@pytest.mark.parametrize("gamma", [0, 1, 4, 16])
+def test_expected_tau_is_the_mean_over_what_alpha_may_be(
+    accepted: float, rejected: float, gamma: int
+):
+    torch.manual_seed(0)
+    likely = torch.distributions.Beta(torch.tensor(accepted), torch.tensor(rejected))
+    alphas = likely.sample((200_000,)).double().clamp(max=1 - 1e-9)
+    taus = (1 - alphas ** (gamma + 1)) / (1 - alphas)  # equation 1
+    error = float(taus.std() / len(taus) ** 0.5)
+    assert expected_tau(accepted, rejected, gamma) == pytest.approx(
+        float(taus.mean()), abs=5 * error + 1e-9
+    )
+
+
+def test_one_unlucky_round_does_not_shorten_the_drafts_of_a_good_pair():
+    """At the estimate of alpha itself three tokens would be best, but it rests on few verdicts."""
+    policy = OptimalGamma(8, 0.13, 0.1)
+    policy.gamma = 4
+    policy.observe(4, 0)
+    assert best_gamma(policy.alpha, 0.13, 0.1)[0] == 3
+    assert policy.gamma == 4
+    for _ in range(3):
+        policy.observe(policy.gamma, 0)
+    assert policy.gamma <= 1
 
 
 def test_a_round_that_drafted_nothing_tells_the_heuristic_nothing():

@@ -30,7 +30,7 @@ EXTRA_TOKEN_ELSEWHERE = 0.02
 
 # Bytes that could be read of a large model while a packed weight is unpacked and multiplied with,
 # whatever its bits are, in compiled passes on two cores of an AMD EPYC.
-UNPACKING = 1.3
+UNPACKING = 1.15
 LARGE = 200_000_000  # bytes of a model that no cache of a processor holds
 
 

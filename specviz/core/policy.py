@@ -54,10 +54,10 @@ class HeuristicGamma(Policy):
 
 
 class OptimalGamma(Policy):
-    """The number from 0 to `most` with the highest predicted speed-up (`best_gamma`).
+    """The number from 0 to `most` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it judges, both in one-token target passes. alpha is estimated as accepted / judged over
+    that it judges, both in one-token target passes. What is known of alpha are the verdicts of
     recent rounds, with a prior, and hopefully at first: short texts would end before a careful
     estimate has come to the number that pays. If no draft would pay, the number is 0. The estimate
     then returns slowly to the prior, and after `PROBE` rounds without drafts one token is drafted
@@ -91,7 +91,13 @@ class OptimalGamma(Policy):
             self.gamma = max(1, self.gamma)
 
     def _best(self) -> int:
-        return best_gamma(self.alpha, self._c, self._extra_token, most=self._most)[0]
+        accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
+        rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
+        costs = {
+            gamma: gamma * self._c + 1 + gamma * self._extra_token
+            for gamma in range(self._most + 1)
+        }
+        return max(costs, key=lambda gamma: expected_tau(accepted, rejected, gamma) / costs[gamma])
 
 
 def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) -> Policy:
@@ -109,6 +115,21 @@ def predicted_tau(alpha: float, gamma: int) -> float:
     if alpha == 1.0:
         return gamma + 1.0
     return (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def expected_tau(accepted: float, rejected: float, gamma: int) -> float:
+    """The mean of `predicted_tau` where of alpha only verdicts are known: these many (> 0) of each.
+
+    alpha then has the Beta distribution of these weights, whose k-th moment is the product over
+    i < k of (accepted + i) / (accepted + rejected + i). tau is convex in alpha, so this is more
+    than tau at the mean: what is not known yet speaks for longer drafts.
+    """
+    tau = 1.0
+    all_accepted = 1.0  # the probability that the first drafts are
+    for judged in range(gamma):
+        all_accepted *= (accepted + judged) / (accepted + rejected + judged)
+        tau += all_accepted
+    return tau
 
 
 def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float) -> float:

@@ -135,6 +135,8 @@ MUTANTS = [
     Mutant("policy", "OptimalGamma.__init__", "self._judged = FIRST_ACCEPTED", "self._judged = 0.0", "policy"),
     Mutant("policy", "predicted_tau", "alpha ** (gamma + 1)", "alpha ** gamma", "policy metrics"),
     Mutant("policy", "best_gamma", "1 + gamma * extra_token", "1.0", "policy"),
+    Mutant("policy", "expected_tau", "(accepted + judged) /", "accepted /", "policy"),
+    Mutant("policy", "OptimalGamma._best", "+ gamma * self._extra_token", "", "policy"),
     # Rounds as tokens with text
     Mutant("tokens", "tokens_of", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
     Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),
