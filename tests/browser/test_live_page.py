@@ -14,6 +14,12 @@ OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data
 IS_DARK = "document.body.classList.contains('dark')"
 FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
   return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
+# Labels of the legend and of the small charts that are wider than their place.
+CUT = """() => {
+  const places = ".sv-legend, .sv-legend > *, .sv-minis figure, .sv-minis figcaption";
+  return [...document.querySelectorAll(places)]
+    .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent);
+}"""
 
 
 def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
@@ -261,3 +267,13 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
     visitor.page.keyboard.press("Enter")
     wait_for(visitor.page, "window.specviz.trace?.header.prompt === 'the mat'")
     visitor.state("ended")
+
+
+def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
+    """A busy server answers too late for fonts that a first visit does not wait for."""
+    page = visit().page
+    page.route("**/fonts/**", lambda route: None)
+    page.reload(wait_until="commit")
+    expect(page.locator("[data-player][data-ready]")).to_be_visible()
+    assert page.evaluate("""document.fonts.check('16px "Source Sans Pro"', "a")""") is False
+    assert page.evaluate(CUT) == []
