@@ -127,6 +127,16 @@ MUTANTS = [
     Mutant("drafters", "shared_tokens", "target_end not in pairs and", "False and", "translation"),
     Mutant("drafters", "Spelling.ids", "ids[text] in self.byte_ids", "False", "translation"),
     Mutant("drafters", "TextDrafter._encoded", "if token_id < self._run.vocab", "if token_id < self._run.vocab - 40", "translation"),
+    # Captures on a GPU
+    Mutant("captures", "_captured", "stream.wait_stream(current)", "pass", "cuda_graphs"),
+    Mutant("captures", "_captured", "with _one_at_a_time, collector_paused():", "with _one_at_a_time:", "cuda_graphs"),
+    Mutant("captures", "_captured", "_capture_resources.cache_clear()", "pass", "cuda_graphs"),
+    Mutant("captures", "_captured", "_failed.append(graph)", "pass", "cuda_graphs"),
+    Mutant("captures", "_captured", "current.wait_stream(stream)", "pass", "cuda_graphs"),
+    Mutant("captures", "_first_reason", "while error.__context__ is not None:", "while False:", "cuda_graphs"),
+    Mutant("captures", "now", "torch.cuda.current_stream(device).synchronize()", "torch.cuda.synchronize(device)", "cuda_graphs"),
+    Mutant("captures", "make_engine", "torch.backends.cuda.enable_cudnn_sdp(False)", "pass", "cuda_graphs"),
+    Mutant("captures", "usable_engines", "FORM.read() == PLAINEST", "False", "static"),
     # How many tokens a round drafts
     Mutant("policy", "HeuristicGamma.observe", "if not drafted:", "if False:", "policy loop"),
     Mutant("policy", "HeuristicGamma.observe", "2 if accepted == drafted else -1", "2 if accepted else -1", "policy"),
