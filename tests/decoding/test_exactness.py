@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 import torch
 from all_pairs import all_pairs
-from reference_distribution import chain_p_value, continuation_distribution, p_value
+from reference_distribution import (
+    chain_p_value,
+    continuation_distribution,
+    p_value,
+    text_p_value,
+)
 from torch import Tensor
 from toy_models import llama, mini, pair_of
 
@@ -30,6 +35,8 @@ PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested
 SAMPLES = 600  # the mildest of the wrong verifiers below needs most of them
 RUN = 500  # tokens of the one long run of a chain
+TEXT = 1000  # tokens of the one long text that depends on all of itself
+ROOM = {"max_position_embeddings": 3500}  # for such runs
 PARTS = (200, 300, 400, 1000)  # samples, or tokens of the long run, when the fit is looked at
 LUCK = 1e-4  # how often a right sampler would fail at a look; seeds are fixed, so it never does
 
@@ -42,17 +49,17 @@ def history_pair(**config: Any) -> Pair:
 
 
 def llama_pair() -> Pair:
-    return pair_of(llama(4, seed=0), llama(4, seed=1))
+    return pair_of(*(llama(4, seed=seed, **ROOM) for seed in (0, 1)))
 
 
 def chain_pair() -> Pair:
     """Two Markov chains: each token of one long run is a sample of a known law."""
-    return history_pair(decay=0.0, max_position_embeddings=7 * RUN)
+    return history_pair(decay=0.0, **ROOM)
 
 
 def deep_pair() -> Pair:
     """A target of two layers, whose first agrees with both now and then."""
-    target = llama(4, seed=0, num_hidden_layers=2)
+    target = llama(4, seed=0, num_hidden_layers=2, **ROOM)
     with torch.no_grad():
         for weight in target.model.layers[1].parameters():
             weight *= 1.5
@@ -65,7 +72,6 @@ def deep_chain() -> Pair:
     with torch.no_grad():
         for block in pair.target.model.layers:
             block.self_attn.o_proj.weight.zero_()
-    pair.target.config.max_position_embeddings = 7 * RUN
     return pair
 
 
@@ -94,6 +100,15 @@ def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> f
     return p_value(seen, law)
 
 
+def text_fits(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
+    """How well the tokens of one long text fit the target's law after all that stands before
+    them."""
+    rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=TEXT))
+    ids = [token.id for r in rounds for token in r.emitted]
+    assert len(ids) == TEXT
+    return text_p_value(pair.target, PROMPT, ids, settings, pair.draft)
+
+
 def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
     """How well one long run of a chain fits the target's law; told early as above."""
     pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
@@ -116,28 +131,21 @@ def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0)
     return Settings(gamma=gamma, temperature=temperature, top_k=top_k, top_p=top_p)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        sampling(1, 1.0),
-        sampling(5, 1.0, top_k=3, top_p=0.8),
-    ],
-    ids=named,
-)
-def test_whole_sequences_follow_the_target(settings: Settings):
-    assert sequences_fit(history_pair(), settings) > LUCK
+def test_whole_sequences_follow_the_target():
+    assert sequences_fit(history_pair(), sampling(3, 1.0, top_k=3, top_p=0.8)) > LUCK
 
 
-def test_whole_sequences_of_a_llama_follow_the_target():
-    assert sequences_fit(llama_pair(), sampling(3, 1.0)) > LUCK
+def test_a_text_of_a_llama_follows_the_target():
+    assert text_fits(llama_pair(), sampling(3, 1.0)) > LUCK
 
 
 def test_whole_sequences_that_may_end_early_follow_the_target():
     assert sequences_fit(history_pair(eos_token_id=1), sampling(3, 1.0)) > LUCK
 
 
-def test_whole_sequences_of_the_baseline_follow_the_target():
-    assert sequences_fit(history_pair(), sampling(5, 0.7, top_k=3, top_p=0.8), baseline) > LUCK
+def test_a_text_of_the_baseline_follows_the_target():
+    pair = history_pair(**ROOM)
+    assert text_fits(pair, sampling(5, 0.7, top_k=3, top_p=0.8), baseline) > LUCK
 
 
 @pytest.mark.parametrize(
@@ -183,9 +191,9 @@ def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: S
 
 @pytest.mark.usefixtures("cheap_drafts")
 @pytest.mark.parametrize("settings", ADAPTIVE[::4], ids=in_words)  # each of both once
-def test_whole_sequences_with_every_drafter_and_policy_follow_the_target(settings: Settings):
-    pair = deep_pair() if settings.drafter == "early-exit" else history_pair()
-    assert sequences_fit(pair, settings) > LUCK
+def test_a_text_with_every_drafter_and_policy_follows_the_target(settings: Settings):
+    pair = deep_pair() if settings.drafter == "early-exit" else history_pair(**ROOM)
+    assert text_fits(pair, settings) > LUCK
 
 
 # From here on: verifiers that are wrong on purpose.
@@ -222,10 +230,15 @@ def residual_of_the_last_row(
 WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 
-@pytest.mark.parametrize("verifier", WRONG)
-def test_a_wrong_verifier_fails_on_whole_sequences(verifier: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
+def test_a_wrong_verifier_fails_on_whole_sequences(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: lenient)
     assert sequences_fit(history_pair(), sampling(3, 1.0)) < LUCK
+
+
+@pytest.mark.parametrize("pair_with", [llama_pair, lambda: history_pair(**ROOM)])
+def test_a_wrong_verifier_fails_on_a_text(pair_with: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
+    assert text_fits(pair_with(), sampling(3, 1.0)) < LUCK
 
 
 @pytest.mark.parametrize("verifier", [decide, *WRONG])

@@ -22,10 +22,10 @@ Ids = tuple[int, ...]
 Distribution = dict[Ids, float]  # a sequence of ids -> its probability
 
 
-def processed_distribution(logits: Sequence[float], settings: Settings) -> np.ndarray:
+def processed_distribution(logits: Sequence[float] | np.ndarray, settings: Settings) -> np.ndarray:
     """The probabilities after temperature, top-k and top-p, computed by their definitions."""
     scores = np.asarray(logits, dtype=np.float64)
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    order = np.argsort(-scores, kind="stable")
     if settings.temperature == 0.0:
         order = order[:1]
         weights = np.ones_like(scores)
@@ -33,14 +33,12 @@ def processed_distribution(logits: Sequence[float], settings: Settings) -> np.nd
         weights = np.exp((scores - scores.max()) / settings.temperature)
     if settings.top_k:
         order = order[: settings.top_k]
-    whole, so_far, kept = sum(weights[i] for i in order), 0.0, []
-    for i in order:
-        if settings.top_p < 1.0 and so_far >= settings.top_p * whole:
-            break
-        kept.append(i)
-        so_far += weights[i]
+    if settings.top_p < 1.0:
+        so_far = np.cumsum(weights[order])
+        before = np.concatenate([[0.0], so_far[:-1]])
+        order = order[before < settings.top_p * so_far[-1]]
     probabilities = np.zeros_like(scores)
-    probabilities[kept] = weights[kept] / so_far
+    probabilities[order] = weights[order] / weights[order].sum()
     return probabilities
 
 
@@ -82,6 +80,58 @@ def chain_p_value(model: Any, ids: Sequence[int], settings: Settings) -> float:
         chi_square(samples, continuation_distribution(model, [i], 1, settings))
         for i, samples in followers.items()
     )
+
+
+SLICES = 6  # of the vocabulary at a token, of about the same probability
+
+
+def text_p_value(
+    model: Any, prompt: Sequence[int], text: Sequence[int], settings: Settings, draft: Any = None
+) -> float:
+    """The p-value of one long text of any model. The vocabulary is brought into an order at every
+    token and cut into slices: how often a token of the first was written, how often one of the
+    second, and so on, is held against the chances that each slice had.
+
+    The order is the model's own, likeliest first, or with a draft by q / p: whatever judges drafts
+    wrongly writes too many or too few tokens of which the draft thinks more than the target.
+    Chances differ from token to token, so that the counts' own covariance takes the place of that
+    of Pearson's test. Slices with fewer than 5 expected tokens are pooled.
+    """
+    p = laws_along(model, prompt, text, settings)
+    tokens = np.arange(len(text))
+    if not p[tokens, text].all():
+        return 0.0
+    if draft is None:
+        scores = p
+    else:
+        scores = laws_along(draft, prompt, text, settings) / np.maximum(p, 1e-12)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    sorted_p = np.take_along_axis(p, order, axis=1)
+    if p.shape[1] <= SLICES:
+        slices = np.broadcast_to(np.arange(p.shape[1]), p.shape)  # one for each word
+    else:
+        before = sorted_p.cumsum(1) - sorted_p
+        slices = np.clip(before * SLICES, 0, SLICES - 1).astype(int)
+    chances = np.stack([(sorted_p * (slices == n)).sum(1) for n in range(SLICES)], axis=1)
+    place = (order == np.array(text)[:, None]).argmax(1)
+    written = slices[tokens, place][:, None] == np.arange(SLICES)
+    often = chances.sum(0) >= 5
+    often[np.flatnonzero(often)[-1]] = False  # what is left is one slice, and known from the others
+    off = (written - chances)[:, often].sum(0)
+    chances = chances[:, often]
+    covariance = np.diag(chances.sum(0)) - chances.T @ chances
+    return combined_p_value([(float(off @ np.linalg.solve(covariance, off)), len(off))])
+
+
+def laws_along(
+    model: Any, prompt: Sequence[int], text: Sequence[int], settings: Settings
+) -> np.ndarray:
+    """The probabilities at every token of a text, [tokens, vocab], from one pass without a
+    cache."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*prompt, *text]]), use_cache=False).logits[0]
+    rows = logits[len(prompt) - 1 : -1].double().numpy()
+    return np.array([processed_distribution(row, settings) for row in rows])
 
 
 def chi_square(samples: Sequence[Ids], distribution: Distribution) -> tuple[float, int]:
