@@ -91,8 +91,8 @@ def forms(pair: Pair) -> set[str]:
 @pytest.mark.parametrize("gamma", [1, 5, 7])
 def test_greedy_text_is_that_of_generate_across_windows(pair: Pair, gamma: int):
     assert forms(pair) == {"static"}
-    settings = Settings(gamma=gamma, max_new_tokens=220)
-    wanted = generated(pair.target, PROMPT, 220)
+    settings = Settings(gamma=gamma, max_new_tokens=120)
+    wanted = generated(pair.target, PROMPT, 120)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == wanted
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
@@ -412,7 +412,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     """What takes long is done before any clock runs."""
     for gamma, policy in ((1, "fixed"), (5, "fixed"), (7, "fixed"), (7, "optimal")):
-        settings = Settings(gamma=gamma, max_new_tokens=100, gamma_policy=policy)
+        settings = Settings(gamma=gamma, max_new_tokens=60, gamma_policy=policy)
         run = start_lane(pair, PROMPT, settings, "speculative")
         run.prefill()
         with monkeypatch.context() as late:
