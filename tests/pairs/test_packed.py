@@ -3,6 +3,7 @@ transformers with the same numbers, and a sentence for each that is damaged."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 import time
@@ -67,12 +68,28 @@ def in_words(case: object) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def draft_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], TinyFile]:
+    """The draft's file of a kind and an architecture: to write one takes up to a second."""
+
+    @functools.cache
+    def written(kind: str, architecture: str) -> TinyFile:
+        folder = tmp_path_factory.mktemp("draft")
+        return tiny_file(folder, kind, architecture, name="draft", seed=1)
+
+    return written
+
+
 @pytest.mark.parametrize(("kind", "architecture", "tied"), sorted(set(FILES)), ids=in_words)
 def test_a_file_writes_what_transformers_writes_with_its_numbers(
-    kind: str, architecture: str, tied: bool, tmp_path: Path
+    kind: str,
+    architecture: str,
+    tied: bool,
+    tmp_path: Path,
+    draft_of: Callable[[str, str], TinyFile],
 ) -> None:
     target = tiny_file(tmp_path, kind, architecture, tie_word_embeddings=tied)
-    draft = tiny_file(tmp_path, kind, architecture, name="draft", seed=1)
+    draft = draft_of(kind, architecture)
     pair = load_pair(f"{target.path}+{draft.path}")
     assert weights_form(pair.target) == kind and weights_form(pair.draft_model) == kind
     assert pair.shared is None and pair.target.config.gguf_digest.startswith("sha256:")
