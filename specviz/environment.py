@@ -55,19 +55,24 @@ def may_have_gpu() -> bool:
     return True
 
 
+MANY_OBJECTS = 10_000
+"""A search through fewer takes about a millisecond."""
+
+
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Without Python's search for cycles of garbage. What imports and loading make lives on, and
     looking through all of it again and again takes a second of the eight of a large pair. Behind it
-    all that was made counts as old: else the next two searches, one of them in a race, would look
-    through it, for a quarter of a second each."""
+    all that was made counts as old, if it is much: else the next two searches, one of them in a
+    race, would look through it, for a quarter of a second each."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():  # nobody else keeps objects out of all searches
+            made_many = gc.get_count()[0] > MANY_OBJECTS
+            if made_many and not gc.get_freeze_count():  # nobody else keeps objects out of searches
                 gc.freeze()
                 gc.unfreeze()  # they go on as old ones
             gc.enable()

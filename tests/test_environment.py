@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from specviz import variables
 from specviz.__main__ import main
 from specviz.core.threads import spare_threads
-from specviz.environment import Variable
+from specviz.environment import MANY_OBJECTS, Variable, collector_paused
 from specviz.errors import SettingsError
 from specviz.variables import AUTH, VARIABLES, check_variables, variables_table
 
@@ -158,3 +159,11 @@ def test_threads_are_as_many_as_were_asked_for(monkeypatch: pytest.MonkeyPatch):
         assert spare_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_others_keep_out_of_searches_for_garbage_stays_out():
+    kept = gc.get_freeze_count()
+    assert kept > MANY_OBJECTS  # tests/conftest.py has done so
+    with collector_paused():
+        made = [[number] for number in range(2 * MANY_OBJECTS)]
+    assert gc.get_freeze_count() >= kept - 100 and made
