@@ -12,6 +12,7 @@ cost of a draft step. Every cost is in one-token target passes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..settings import Settings
 
@@ -93,11 +94,8 @@ class OptimalGamma(Policy):
     def _best(self) -> int:
         accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
         rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
-        costs = {
-            gamma: gamma * self._c + 1 + gamma * self._extra_token
-            for gamma in range(self._most + 1)
-        }
-        return max(costs, key=lambda gamma: expected_tau(accepted, rejected, gamma) / costs[gamma])
+        tau = partial(expected_tau, accepted, rejected)
+        return _fastest(tau, self._c, self._extra_token, range(self._most + 1))[0]
 
 
 def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) -> Policy:
@@ -153,9 +151,13 @@ def best_gamma(
     It is tau(gamma) / (gamma c + 1 + gamma extra_token): theorem 3.8, but with a target pass whose
     cost grows by `extra_token` for each drafted token that it judges.
     """
-    speeds = {
-        gamma: speedup_at(alpha, gamma, step=c, one=1.0, wide=1 + gamma * extra_token)
-        for gamma in range(least, most + 1)
-    }
+    return _fastest(partial(predicted_tau, alpha), c, extra_token, range(least, most + 1))
+
+
+def _fastest(
+    tau: Callable[[int], float], c: float, extra_token: float, gammas: range
+) -> tuple[int, float]:
+    """The gamma with the highest speed-up, and that speed-up. tau: tokens per round, by gamma."""
+    speeds = {gamma: tau(gamma) / (gamma * c + (1 + gamma * extra_token)) for gamma in gammas}
     best = max(speeds, key=speeds.__getitem__)
     return best, speeds[best]

@@ -144,9 +144,9 @@ MUTANTS = [
     Mutant("policy", "OptimalGamma.observe", "self._idle >= PROBE", "False", "policy"),
     Mutant("policy", "OptimalGamma.__init__", "self._judged = FIRST_ACCEPTED", "self._judged = 0.0", "policy"),
     Mutant("policy", "predicted_tau", "alpha ** (gamma + 1)", "alpha ** gamma", "policy metrics"),
-    Mutant("policy", "best_gamma", "1 + gamma * extra_token", "1.0", "policy"),
+    Mutant("policy", "_fastest", "1 + gamma * extra_token", "1.0", "policy"),
     Mutant("policy", "expected_tau", "(accepted + judged) /", "accepted /", "policy"),
-    Mutant("policy", "OptimalGamma._best", "+ gamma * self._extra_token", "", "policy"),
+    Mutant("policy", "OptimalGamma._best", "self._extra_token", "0.0", "policy"),
     # Rounds as tokens with text
     Mutant("tokens", "tokens_of", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
     Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),

@@ -25,5 +25,4 @@ STATIC = EngineKind(
     name="static",
     label="CUDA graphs over caches of a fixed length",
     make=make_engine,
-    call_elsewhere=2**25,
 )
