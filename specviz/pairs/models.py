@@ -29,7 +29,7 @@ from .memory import (
     shortage_sentence,
 )
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
-from .packed_weights import ReadAhead
+from .packed_weights import ReadAhead, Reading
 from .pair_files import PairFile, PairFiles, pair_files
 from .progress import Watcher
 from .spec import ModelsSpec, NamedSpec, local_file
@@ -48,7 +48,8 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
     for file, options in zip(files.models, request.options, strict=False):
         if file.header is not None:  # unless that has been begun
             dtype = _dtype_name(_kept_dtype(options, file.dtype))
-            ahead.begin(file.header, file.shown, dtype, options.quantize, request.on_progress)
+            bits = options.quantize
+            ahead.begin(Reading(file.header, file.shown, dtype, bits, request.on_progress))
     return _planned_and_loaded(spec, files, request, devices, ahead)
 
 
@@ -241,7 +242,7 @@ def _loaded_model(
     dtype = _kept_dtype(options, None)
     name = model.source.name
     bits = options.quantize
-    weights = ahead.weights(model.packed, name, _dtype_name(dtype), bits, on_progress)
+    weights = ahead.weights(Reading(model.packed, name, _dtype_name(dtype), bits, on_progress))
     loaded = load_packed(model, weights, dtype)
     if bits is not None:
         from .quantize import quantize_on_processor

@@ -67,6 +67,21 @@ class PackedWeights(NamedTuple):
     digest: str
 
 
+class Reading(NamedTuple):
+    """A file whose weights are read, and as what.
+
+    name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
+    are, but for a kind that passes read faster in another one. bits: the few that the model is to
+    have: of `FIVE_BIT` all matrices have them once they are read, but for the embedding table.
+    """
+
+    header: GgufHeader
+    name: str
+    dtype: str | None = None
+    bits: str | None = None
+    on_progress: Watcher | None = None
+
+
 class ReadAhead:
     """Reads the weights of files in a thread of its own, one file after the other, while this one
     imports the modules of their models.
@@ -77,7 +92,7 @@ class ReadAhead:
     def __init__(self, free: int) -> None:
         self._free = free
         self._pool = ThreadPoolExecutor(1, "weights")
-        self._reading: dict[Path, Future[PackedWeights]] = {}
+        self._begun: dict[Path, Future[PackedWeights]] = {}
         self._headers: dict[Path, GgufHeader] = {}
         self._ended = threading.Event()
 
@@ -94,75 +109,48 @@ class ReadAhead:
             self._headers[path] = checked_gguf(path)
         return self._headers[path]
 
-    def begin(
-        self,
-        header: GgufHeader,
-        name: str,
-        dtype: str | None,
-        bits: str | None,
-        on_progress: Watcher | None,
-    ) -> None:
+    def begin(self, reading: Reading) -> None:
         """Read a file that fits into memory, as `read_weights` does; another one waits until it is
         known whether there is room for it."""
+        header, dtype = reading.header, reading.dtype
         need = header.stored if dtype is None else WIDTHS[dtype] * header.parameters
-        if need > self._free or header.path in self._reading:
+        if need > self._free or header.path in self._begun:
             return
         self._free -= need
-        self._reading[header.path] = self._pool.submit(
-            read_weights, header, name, dtype, bits, on_progress, self._ended
-        )
+        self._begun[header.path] = self._pool.submit(read_weights, reading, self._ended)
 
-    def weights(
-        self,
-        header: GgufHeader,
-        name: str,
-        dtype: str | None,
-        bits: str | None,
-        on_progress: Watcher | None,
-    ) -> PackedWeights:
+    def weights(self, reading: Reading) -> PackedWeights:
         """What `read_weights` gives for a file, with the dtype and bits that it was begun with."""
-        reading = self._reading.pop(header.path, None)
-        if reading is None:
-            return read_weights(header, name, dtype, bits, on_progress)
-        return reading.result()
+        begun = self._begun.pop(reading.header.path, None)
+        return read_weights(reading) if begun is None else begun.result()
 
 
-def read_weights(
-    header: GgufHeader,
-    name: str,
-    dtype: str | None = None,
-    bits: str | None = None,
-    on_progress: Watcher | None = None,
-    ended: threading.Event | None = None,
-) -> PackedWeights:
+def read_weights(reading: Reading, ended: threading.Event | None = None) -> PackedWeights:
     """The weights of a file.
 
-    name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
-    are, but for a kind that passes read faster in another one. bits: the few that the model is to
-    have: of `FIVE_BIT` all matrices have them already, but for the embedding table. ended: once it
-    is set, nobody waits for the weights, and `CancelledError` is raised. Raises `PairError` if the
-    file cannot be read or holds weights that are no numbers.
+    ended: once it is set, nobody waits for the weights, and `CancelledError` is raised. Raises
+    `PairError` if the file cannot be read or holds weights that are no numbers.
     """
 
     def check_ended(_: int = 0) -> None:
         if ended is not None and ended.is_set():
             raise CancelledError
 
+    header = reading.header
     arrays: dict[str, NDArray[Any]] = {}
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(digest_of, header.path, check_ended)
-        for key, data in _arrays(header, name, on_progress):
+        for key, data in _arrays(reading):
             arrays[key] = _checked(header, key, data)
             check_ended()
-        tensors = {key: _held(header, key, arrays.pop(key), dtype, bits) for key in [*arrays]}
+        tensors = {key: _held(reading, key, arrays.pop(key)) for key in [*arrays]}
         return PackedWeights(tensors, digest.result())
 
 
-def _arrays(
-    header: GgufHeader, name: str, on_progress: Watcher | None
-) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+def _arrays(reading: Reading) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
-    sentence = f"reading {name} ({shown_bytes(header.stored)})"
+    header = reading.header
+    sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
     done = 0
     try:
         with header.path.open("rb") as file:
@@ -173,8 +161,8 @@ def _arrays(
                     raise PairError(f"{header.path.name} is cut off: download it again.")
                 yield key, data.reshape(tensor.shape[0], -1)
                 done += tensor.bytes
-                if on_progress is not None:
-                    on_progress(Progress(sentence, done / header.stored))
+                if reading.on_progress is not None:
+                    reading.on_progress(Progress(sentence, done / header.stored))
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
 
@@ -201,17 +189,16 @@ def _checked(header: GgufHeader, name: str, data: NDArray[np.uint8]) -> NDArray[
     return data
 
 
-def _held(
-    header: GgufHeader, name: str, data: NDArray[Any], dtype: str | None, bits: str | None
-) -> HeldTensor:
+def _held(reading: Reading, name: str, data: NDArray[Any]) -> HeldTensor:
     """A tensor as it is kept. data: as `_checked` gives it."""
     import torch  # which another thread may import meanwhile
 
     from .few_bits import repacked
 
+    header, bits = reading.header, reading.bits
     tensor = header.tensors[name]
     in_five_bits = bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
-    kept = None if dtype is None else getattr(torch, dtype)
+    kept = None if reading.dtype is None else getattr(torch, reading.dtype)
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
         if tensor.kind == "BF16":

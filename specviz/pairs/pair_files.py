@@ -11,7 +11,7 @@ from ..errors import PairError
 from .closed import closed_sentence
 from .gguf_layout import can_stay_packed
 from .memory import DTYPES, Processor, device_memory
-from .packed_weights import ReadAhead
+from .packed_weights import ReadAhead, Reading
 from .spec import ModelsSpec, NamedSpec, local_file
 from .table import Facts, NamedPair, named_files
 
@@ -112,4 +112,4 @@ def _begin(
         if bits is not None:
             dtype = None
         if file.header is not None and dtype in (None, *DTYPES):
-            ahead.begin(file.header, file.shown, dtype, bits, on_progress)
+            ahead.begin(Reading(file.header, file.shown, dtype, bits, on_progress))

@@ -20,8 +20,8 @@ from tiny_files import tiny_file
 from specviz import load_pair
 from specviz.errors import PairError
 from specviz.pairs import memory, packed_weights
-from specviz.pairs.gguf import GgufHeader, read_gguf
-from specviz.pairs.packed_weights import PackedWeights, ReadAhead, read_weights
+from specviz.pairs.gguf import read_gguf
+from specviz.pairs.packed_weights import PackedWeights, ReadAhead, Reading, read_weights
 from specviz.pairs.progress import Progress
 
 
@@ -44,10 +44,11 @@ def test_weights_are_the_same_whatever_is_made_meanwhile(
     tmp_path: Path, kind: str, kept: str | None, bits: str | None
 ) -> None:
     header = read_gguf(tiny_file(tmp_path, kind).path)
-    alone = read_weights(header, "it", kept, bits)
+    reading = Reading(header, "it", kept, bits)
+    alone = read_weights(reading)
     with default_dtype(torch.bfloat16), ReadAhead(free=10**9) as ahead:
-        ahead.begin(header, "it", kept, bits, None)
-        beside = ahead.weights(header, "it", kept, bits, None)
+        ahead.begin(reading)
+        beside = ahead.weights(reading)
     assert beside.digest == alone.digest
     for name, (packed_as, data) in alone.tensors.items():
         assert beside.tensors[name].packed_as == packed_as
@@ -74,9 +75,9 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
         for header, name, watcher in zip(
             headers, names, (reading_first, reading_second), strict=True
         ):
-            ahead.begin(header, name, None, None, watcher)
+            ahead.begin(Reading(header, name, on_progress=watcher))
         for header, name in zip(headers, names, strict=True):
-            ahead.weights(header, name, None, None, None)
+            ahead.weights(Reading(header, name))
     assert set(order) == {*names} and order == sorted(order)
 
 
@@ -90,7 +91,7 @@ def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -
         ended.set()
 
     with pytest.raises(CancelledError):
-        read_weights(header, "it", None, None, on_progress, ended)
+        read_weights(Reading(header, "it", on_progress=on_progress), ended)
     assert len(seen) <= 2
 
 
@@ -100,9 +101,9 @@ def test_no_weight_is_read_before_there_is_known_to_be_room(
     path = tiny_file(tmp_path, "Q4_0").path
     read: list[Path] = []
 
-    def noted(header: GgufHeader, *rest: Any) -> PackedWeights:
-        read.append(header.path)
-        return read_weights(header, *rest)
+    def noted(reading: Reading, *rest: Any) -> PackedWeights:
+        read.append(reading.header.path)
+        return read_weights(reading, *rest)
 
     monkeypatch.setattr(packed_weights, "read_weights", noted)
     load_pair(f"{path}+{path}")
