@@ -112,8 +112,10 @@ class ReadAhead:
     def begin(self, reading: Reading) -> None:
         """Read a file that fits into memory, as `read_weights` does; another one waits until it is
         known whether there is room for it."""
-        header, dtype = reading.header, reading.dtype
-        need = header.stored if dtype is None else WIDTHS[dtype] * header.parameters
+        header = reading.header
+        need = header.stored
+        if reading.dtype is not None:
+            need = WIDTHS[reading.dtype] * header.parameters
         if need > self._free or header.path in self._begun:
             return
         self._free -= need
@@ -195,9 +197,9 @@ def _held(reading: Reading, name: str, data: NDArray[Any]) -> HeldTensor:
 
     from .few_bits import repacked
 
-    header, bits = reading.header, reading.bits
+    header = reading.header
     tensor = header.tensors[name]
-    in_five_bits = bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
+    in_five_bits = reading.bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
     kept = None if reading.dtype is None else getattr(torch, reading.dtype)
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
@@ -213,7 +215,7 @@ def _held(reading: Reading, name: str, data: NDArray[Any]) -> HeldTensor:
         return HeldTensor(FIVE_BIT, repacked(blocks, tensor.kind, tensor.shape[1], FIVE_BIT))
     if kept is not None:
         return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], kept))
-    is_multiplied = name != EMBEDDING or (header.tied and bits != FIVE_BIT)
+    is_multiplied = name != EMBEDDING or (header.tied and reading.bits != FIVE_BIT)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from ..sides.fast_cpu.products import as_q8_0  # which imports numba
 
