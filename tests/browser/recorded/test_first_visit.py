@@ -1,0 +1,25 @@
+"""What a browser that has nothing of the page fetches for it."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser
+from visitor import Visitor
+
+MOST_RESPONSES = 50
+MOST_BYTES = 450_000  # as they are sent: compressed, with their heads
+
+FETCHED = """() => ["navigation", "resource"].flatMap((type) =>
+    performance.getEntriesByType(type).map((entry) => [entry.name, entry.transferSize]))"""
+
+
+def test_a_first_visit_fetches_little_and_nothing_twice(browser: Browser, url: str) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    visitor = Visitor(context.new_page())
+    visitor.page.goto(url)
+    visitor.ready()
+    fetched = visitor.page.evaluate(FETCHED)
+    context.close()
+    addresses = [address for address, _ in fetched]
+    assert len(addresses) == len(set(addresses)) <= MOST_RESPONSES
+    assert 100_000 < sum(size for _, size in fetched) <= MOST_BYTES
+    assert visitor.problems == []
