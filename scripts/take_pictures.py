@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,9 @@ SEEK = """([share]) => {
   scrub.value = Math.round(share * scrub.max);
   scrub.dispatchEvent(new Event("input", { bubbles: true }));
 }"""
+
+WORD = re.compile(r"[^\W\d_]{3}")
+"""A rejected token that is one says more than a sign."""
 
 CLOSE_UPS = {
     "drafter-model": ("preset=easy", "accepted"),
@@ -85,7 +89,8 @@ def take_stills(page: Any, out: Path) -> None:
 
 def take_round(page: Any, out: Path) -> None:
     """Take a picture of a round with a rejected token, slowly, where that token is judged."""
-    page.locator("[data-lane=speculative] [data-outcome=rejected]").first.focus()
+    rejected = page.locator("[data-lane=speculative] [data-outcome=rejected]")
+    rejected.filter(has_text=WORD).first.focus()
     page.keyboard.press("e")
     refused = page.locator("dialog [data-chapter=Correct]")
     while refused.get_attribute("aria-current") != "step":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # What trim() takes off in a browser; strip() without a list takes off other characters as well.
 BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
 BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
@@ -20,7 +22,18 @@ def chance(value: float) -> str:
 
 def visible(text: str) -> str:
     """A token as a word."""
-    return text.replace("\n", "¶").strip(BLANKS) or ("␣" if text else "◌")
+    if not text:
+        return "◌"
+    marked = text.replace("\n", "¶")
+    if text.strip(BLANKS):
+        return marked.strip(BLANKS)
+    runs = re.split(r"([¶\t]+)", marked)
+    return "".join(spaces(run) if run.strip("¶\t") else run for run in runs).replace("\t", "⇥")
+
+
+def spaces(run: str) -> str:
+    """Spaces in a row."""
+    return f"␣×{len(run)}" if len(run) > 4 else "␣" * len(run)
 
 
 def milliseconds(seconds: float) -> str:

@@ -373,14 +373,26 @@ export function momentOf(round, ms) {
 }
 
 /**
- * The round that tells most: one with an accepted guess, a rejected and an ignored one.
+ * The round that tells most: one with an accepted guess, a rejected and an ignored one, where the
+ * rejected one and the target's own are words if there is such a round.
  * @param {Round[]} rounds  of one lane
  */
 export function tellingRound(rounds) {
   const has = (/** @type {Round} */ { drafted }, /** @type {Outcome[]} */ ...outcomes) =>
     outcomes.every((outcome) => drafted.some((token) => token.outcome === outcome));
   const written = rounds.slice(2); // with some text before it
-  return written.find((round) => has(round, "accepted", "rejected", "ignored"))
+  const telling = written.filter((round) => has(round, "accepted", "rejected", "ignored"));
+  return telling.find(partsAtWords)
+    ?? telling[0]
     ?? written.find((round) => has(round, "accepted"))
     ?? rounds[0];
+}
+
+const LETTER = /\p{L}/u;
+
+/** @param {Round} round  with a rejected guess */
+function partsAtWords({ drafted, emitted }) {
+  const rejected = drafted.find((token) => token.outcome === "rejected");
+  const own = emitted[emitted.length - 1];
+  return [rejected, own].every((token) => token && LETTER.test(token.text));
 }

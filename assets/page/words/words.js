@@ -21,10 +21,22 @@ export function perSecond(rate) {
 /** @param {number | null} value */
 export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
 
-/** A token as a word in a sentence: blanks would not be seen. @param {string} text */
+/** Spaces in a row that are shown one by one. */
+const FEW_SPACES = 4;
+
+/** @param {string} run  of spaces */
+const spaces = (run) => (run.length > FEW_SPACES ? `␣×${run.length}` : "␣".repeat(run.length));
+
+/**
+ * A token as a word in a sentence. Blanks would not be seen: of one that has nothing else each counts,
+ * as indentations of different depth are different tokens.
+ * @param {string} text
+ */
 export function visible(text) {
   if (text === "") return "◌";
-  return text.replaceAll("\n", "¶").trim() || "␣";
+  const marked = text.replaceAll("\n", "¶");
+  if (text.trim() !== "") return marked.trim();
+  return marked.replaceAll("\t", "⇥").replace(/\s+/g, spaces);
 }
 
 /**
