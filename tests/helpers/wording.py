@@ -27,13 +27,13 @@ def visible(text: str) -> str:
     marked = text.replace("\n", "¶")
     if text.strip(BLANKS):
         return marked.strip(BLANKS)
-    runs = re.split(r"([¶\t]+)", marked)
-    return "".join(spaces(run) if run.strip("¶\t") else run for run in runs).replace("\t", "⇥")
+    return re.sub(f"[{BLANKS}]+", spaces, marked.replace("\t", "⇥"))
 
 
-def spaces(run: str) -> str:
+def spaces(run: re.Match[str]) -> str:
     """Spaces in a row."""
-    return f"␣×{len(run)}" if len(run) > 4 else "␣" * len(run)
+    count = len(run[0])
+    return f"␣×{count}" if count > 4 else "␣" * count
 
 
 def milliseconds(seconds: float) -> str:

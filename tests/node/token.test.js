@@ -32,7 +32,9 @@ test("the round that tells most is one whose models part at words", () => {
     emitted: [{ text: "a", outcome: "accepted" }, { text: own, outcome: "corrected" }],
   });
   const first = [round(" test", " verify"), round(" test", " verify")]; // nothing stands before these
-  const blank = round("\n", "  "), half = round("(", " that"), words = round(" word", " string");
+  const blank = round("\n", "  ");
+  const half = round("(", " that");
+  const words = round(" word", " string");
   assert.equal(tellingRound([...first, blank, half, words, words]), words);
   assert.equal(tellingRound([...first, blank, half]), blank);
 });
