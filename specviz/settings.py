@@ -15,9 +15,9 @@ from .core.registry import (
 )
 from .errors import SettingsError
 
-GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
-"""How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
-many as the predicted speed-up makes best."""
+GAMMA_POLICIES = ("fixed", "heuristic", "optimal", "confidence")
+"""How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; as many
+as the predicted speed-up makes best; or up to gamma, as long as the draft is sure of them."""
 
 CHATS = ("auto", "on", "off", "literal")
 """Whether a prompt goes through the chat template: if the model is tuned for it, always, never, or

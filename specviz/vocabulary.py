@@ -21,6 +21,7 @@ POLICIES = {
     "fixed": {"choice": "Fixed", "label": "fixed"},
     "heuristic": {"choice": "Heuristic", "label": "heuristic"},
     "optimal": {"choice": "Optimal", "label": "optimal"},
+    "confidence": {"choice": "Confidence", "label": "confident"},
 }
 """How many tokens a round drafts."""
 

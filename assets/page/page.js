@@ -81,7 +81,8 @@ function connectControls(page) {
     // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
     if (name === "prompt" && chosen && !address.preset) {
       const pair = String(controls.record.pair);
-      write({ gamma: config.defaults.gamma, drafter: config.drafters[pair]?.[0] ?? null });
+      const { gamma, gamma_policy: policy } = config.defaults;
+      write({ gamma, gamma_policy: policy, drafter: config.drafters[pair]?.[0] ?? null });
     }
     if (name === "pair" || name === "weights") examine(true);
   }

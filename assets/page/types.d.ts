@@ -288,6 +288,7 @@ interface DrafterWords {
   unguessed: string; // why a round has none
   needs: string | null; // what a pair must have for it
   certain: boolean; // whether q is 1 for each guess
+  has_model: boolean; // whether a model guesses
 }
 
 interface VerdictWords {

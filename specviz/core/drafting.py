@@ -28,11 +28,13 @@ class Drafter:
     """A source of drafts for one run. A subclass drafts; most need nothing else of this.
 
     engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
-    first layers draft, if they do.
+    first layers draft, if they do. least_chance: of the policy, for the next round; see
+    `policy.Policy`. A drafter that estimates no such probability does not look at it.
     """
 
     engine_name: str | None = None
     layers: int | None = None
+    least_chance: float = 0.0
 
     def prefill(self, ids: Sequence[int]) -> float:
         """Read the prompt but for its last token; returns synchronised seconds."""
@@ -45,7 +47,8 @@ class Drafter:
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         """Up to `count` tokens (at least 1) to follow the committed `ids`; None if there are none.
 
-        How many are drafted may depend on `ids`, but not on what is drawn.
+        Whether a token is drafted may depend on the tokens before it, but not on what is drawn for
+        it.
         """
         raise NotImplementedError
 

@@ -3,7 +3,8 @@
 One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}; the baseline is the
 same with gamma = 0, so that nothing is drafted:
 
-1. the drafter proposes d_1 .. d_g, g fixed beforehand, each with the q that it was drawn from;
+1. the drafter proposes d_1 .. d_g, each with the q that it was drawn from; whether one is proposed
+   is settled before it is drawn;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
 3. the verdict (`verdict.decided`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
@@ -173,6 +174,8 @@ class LaneRun:
 
     def _round(self) -> Round:
         gamma = self.gamma()
+        if self.policy:
+            self.drafter.least_chance = self.policy.least_chance
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
@@ -206,7 +209,8 @@ class LaneRun:
         """The ids that this round emits; both caches rolled back to what is committed."""
         accepted, next_id, _ = judged.verdict
         if self.policy:
-            self.policy.observe(len(judged.ids), accepted)
+            confidences = judged.draft.confidences if judged.draft else ()
+            self.policy.observe(len(judged.ids), accepted, confidences)
         emitted = [*judged.ids[:accepted], next_id]
         if not self.settings.ignore_eos:
             ends = [i for i, token_id in enumerate(emitted) if token_id in self.pair.eos_ids]

@@ -13,6 +13,7 @@ import torch
 
 from .draws import Distributions, HostDraws
 from .engine import host_ids
+from .sampling import DraftEnd
 from .types import Draft, JudgedRound, RunContext, Verdict
 from .verdict import decided, decided_greedily
 
@@ -41,20 +42,30 @@ class NumpyPath:
         distributions = self._drafted if task == "draft" else self._judged
         distributions.reserve(self._run.settings.gamma + 1)
 
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+    def draft(
+        self,
+        ids: Sequence[int],
+        count: int,
+        layers: int | None = None,
+        least_chance: float = 0.0,
+    ) -> Draft:
         q = self._drafted
         uniforms = self._source.numbers(count)
         unread = np.array(ids[self.engine.length :], np.int64)
         if self._at_once is not None:
-            return self._at_once(unread, uniforms, q, layers)
+            return self._at_once(unread, uniforms, q, layers, least_chance)
         q.reserve(count)
         feed = torch.from_numpy(unread)
-        step_logits = []
+        step_logits: list[torch.Tensor] = []
+        end = DraftEnd(least_chance, self._run.settings)
         for step, uniform in enumerate(uniforms.tolist()):
             logits = self.engine.forward(feed, keep=1, layers=layers, temperature=q.temperature)
             step_logits.append(logits)
             feed = q.draw(step, logits, uniform)
-        return Draft(q.ids[count], q.p[count], step_logits)
+            if end.is_behind(logits, q.p[step + 1][step:]):
+                break
+        drafted = len(step_logits)
+        return Draft(q.ids[drafted], q.p[drafted], step_logits, confidences=end.confidences)
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         drafted = [] if draft is None else draft.ids.tolist()

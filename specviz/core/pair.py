@@ -44,8 +44,8 @@ class Pair:
         only the other drafters can be used. tokenizer: the target's. draft_tokenizer: the draft's
         own, if it has one; if it differs from the target's, drafts are translated (see `shared`).
     name: shown to the user. head: what reads the target's states, for the drafter "head": a
-        `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma: its defaults, if not the usual
-        ones.
+        `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma, gamma_policy: its defaults, if
+        not the usual ones.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -60,6 +60,7 @@ class Pair:
     head: DraftHead | None = None
     drafter: str | None = None
     gamma: int | None = None
+    gamma_policy: str | None = None
 
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
@@ -115,12 +116,14 @@ class Pair:
 
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless they are among them, the first of `drafters` and
-        the pair's own gamma. Raises `SettingsError`."""
+        the pair's own gamma, with its policy. Raises `SettingsError`."""
         # With a draft model that is the drafter of `Settings` by default: no list must be made.
         if self.draft is None or self.drafter is not None:
             values.setdefault("drafter", self.drafters[0])
-        if self.gamma is not None:
-            values.setdefault("gamma", self.gamma)
+        if self.gamma is not None and "gamma" not in values:
+            values["gamma"] = self.gamma
+            if self.gamma_policy is not None:
+                values.setdefault("gamma_policy", self.gamma_policy)
         return Settings(**values)
 
     @cached_property

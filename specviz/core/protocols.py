@@ -133,9 +133,11 @@ class StateEngine(Engine, Protocol):
         ...
 
 
-DraftAtOnce: TypeAlias = Callable[[NDArray[np.int64], Doubles, Distributions, int | None], Draft]
+DraftAtOnce: TypeAlias = Callable[
+    [NDArray[np.int64], Doubles, Distributions, int | None, float], Draft
+]
 """What an engine may offer: feed ids [m], and draft a token with each of the uniforms [n], into the
-distributions, perhaps with the first layers only."""
+distributions, perhaps with the first layers only, and with an end by `least_chance`."""
 
 
 class DecodingPath(Protocol):
@@ -153,9 +155,19 @@ class DecodingPath(Protocol):
         """Make ready, before any clock runs, what a run from `length` to `most` tokens needs."""
         ...
 
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+    def draft(
+        self,
+        ids: Sequence[int],
+        count: int,
+        layers: int | None = None,
+        least_chance: float = 0.0,
+    ) -> Draft:
         """`count` tokens (at least 1) to follow the committed `ids`, drawn one after another from
-        the engine's model, or from its first `layers`."""
+        the engine's model, or from its first `layers`.
+
+        They are fewer if the product of their confidences (`sampling.DraftEnd`) falls below
+        `least_chance`: the token with which it does is the last. As many uniforms are drawn.
+        """
         ...
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:

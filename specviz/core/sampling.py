@@ -36,6 +36,32 @@ class PremadeDraws:
         return taken
 
 
+class DraftEnd:
+    """Where a draft run ends by `DecodingPath.draft`'s `least_chance`: behind the token with which
+    the product of the confidences falls below it.
+
+    The confidence of a token is the probability that the draft gives to the likeliest one in its
+    place: in q, or at temperature 1 in greedy runs, where q is one-hot. confidences: of the tokens
+    so far, none if there is no least chance.
+    """
+
+    def __init__(self, least_chance: float, settings: Settings) -> None:
+        self._least_chance = least_chance
+        self._greedy = settings.greedy
+        self._chance = 1.0
+        self.confidences: list[float] = []
+
+    def is_behind(self, logits: Tensor, q: Tensor) -> bool:
+        """Whether the next token of the run, from `logits` and `q` [1, vocab], is its last one. The
+        host waits for it, unless there is no least chance."""
+        if not self._least_chance:
+            return False
+        row = torch.softmax(logits.float(), -1) if self._greedy else q
+        self.confidences.append(row.max().item())
+        self._chance *= self.confidences[-1]
+        return self._chance < self._least_chance
+
+
 def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
 

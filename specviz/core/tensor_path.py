@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from .engine import host_ids
-from .sampling import probabilities, sample, uniforms
+from .sampling import DraftEnd, probabilities, sample, uniforms
 from .types import Draft, JudgedRound, RunContext, Verdict
 from .verdicts import decide
 
@@ -28,7 +28,13 @@ class TensorPath:
     ) -> None:
         pass  # nothing is made beforehand
 
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+    def draft(
+        self,
+        ids: Sequence[int],
+        count: int,
+        layers: int | None = None,
+        least_chance: float = 0.0,
+    ) -> Draft:
         engine = self.engine
         run = self._run
         draws = uniforms(count, run.source).to(engine.device)
@@ -36,13 +42,21 @@ class TensorPath:
         drafted = []
         q = []
         step_logits = []
+        end = DraftEnd(least_chance, run.settings)
         for step in range(count):
             logits = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
             distribution, feed = sample(logits, run.settings, draws[step : step + 1])
             drafted.append(feed)
             q.append(distribution)
             step_logits.append(logits)
-        return Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
+            if end.is_behind(logits, distribution):
+                break
+        return Draft(
+            torch.cat(drafted).to(run.device),
+            torch.cat(q).to(run.device),
+            step_logits,
+            confidences=end.confidences,
+        )
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         engine = self.engine

@@ -33,12 +33,14 @@ class Draft:
         fp32 [.., vocab] with n rows in all; None if neither a model nor counts drafted.
     seen: for drafts from counts, how often the run before each of the n tokens was followed by
         anything.
+    confidences: of the n tokens, where the policy wants to know (`sampling.DraftEnd`).
     """
 
     ids: Tensor
     q: Tensor
     step_logits: Sequence[Tensor] | None = None
     seen: Sequence[int] | None = None
+    confidences: Sequence[float] = ()
 
     @classmethod
     def certain(cls, ids: Sequence[int], run: RunContext) -> Draft:

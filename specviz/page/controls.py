@@ -47,7 +47,7 @@ OFFERED = {
     ),
     "gamma_policy": Setting(
         "γ policy",
-        "Fixed, or adapted up to γ after each round.",
+        "Fixed, or adapted up to γ: by verdicts, or by how sure the draft is.",
         choices={words["choice"]: name for name, words in POLICIES.items()},
     ),
     "gamma": Setting(
@@ -92,7 +92,8 @@ MAX_LENGTH = int(LIMITS["max_new_tokens"][1])  # tokens
 
 def defaults_of(pair: str) -> dict[str, Any]:
     """The settings with which a page of this pair begins: with a drafter that the pair offers,
-    with room for an answer if its target was tuned for chat, and with the gamma that suits it."""
+    with room for an answer if its target was tuned for chat, and with the gamma and the policy that
+    suit it."""
     offered = listed_drafters(pair)
     row = named_pair(pair)
     usual = dict(DEFAULTS)
@@ -102,6 +103,8 @@ def defaults_of(pair: str) -> dict[str, Any]:
         usual["max_new_tokens"] = CHAT_LENGTH
     if row is not None and row.gamma is not None:
         usual["gamma"] = row.gamma
+    if row is not None and row.gamma_policy is not None:
+        usual["gamma_policy"] = row.gamma_policy
     return usual
 
 

@@ -94,7 +94,8 @@ class Rerun:
         if self._agrees_behind():
             return "Behind it both agree again, as no model does: the recording was edited."
         header = self.recorded.header
-        if any(header.settings_of(lane).gamma_policy == "optimal" for lane in header.speculative):
+        policies = {header.settings_of(lane).gamma_policy for lane in header.speculative}
+        if not policies.isdisjoint(("optimal", "confidence")):
             return (
                 "Its policy drafts by costs that are measured on each machine: lengths may differ."
             )

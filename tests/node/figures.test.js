@@ -85,6 +85,24 @@ test("what checking costs is said by the measured times of this very round", () 
   }
 });
 
+test("a guess that ends because the draft is not sure says so", () => {
+  const ends = (drafted, changes = {}) => {
+    const settings = { ...short.header.settings, gamma_policy: "confidence", ...changes };
+    const rounds = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 3);
+    const told = asRound({ ...rounds[2], drafted: rounds[2].drafted.slice(0, drafted) });
+    const all = [rounds[0], rounds[1], told];
+    return /as the draft sees it/.test(stepsOf(told, { ...short, header: { ...short.header, settings }, rounds: all })[0].sentence);
+  };
+  const { gamma } = short.header.settings;
+  const before = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 2).flatMap(({ emitted }) => emitted).length;
+  assert.ok(ends(gamma - 1));
+  assert.ok(!ends(gamma), "it drafted all that it may");
+  assert.ok(!ends(gamma - 1, { gamma_policy: "optimal" }));
+  assert.ok(!ends(gamma - 1, { drafter: "ngram" }), "copies are never unsure");
+  assert.ok(!ends(gamma - 1, { max_new_tokens: before + gamma }), "there was no room for more");
+  assert.ok(ends(gamma - 1, { max_new_tokens: before + gamma + 1 }));
+});
+
 test("the time at the end of a line lies over no dot and over no other time", () => {
   const width = 388, text = "1.53 s";
   const boxOf = ({ x, y }, { box }) => {

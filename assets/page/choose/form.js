@@ -10,7 +10,7 @@ const READ_AFTER = 500; // ms without another key
 const LISTS = [
   ["drafters", "Drafters", "Where guesses come from."],
   ["gammas", "γ, guesses per round", "One run predicts all smaller γ; only promising ones are measured."],
-  ["policies", "γ policy", "Fixed, or adapted up to γ after each round."],
+  ["policies", "γ policy", "Fixed, or adapted up to γ: by verdicts, or by how sure the draft is."],
   ["temperatures", "Temperature", "0 is greedy. Each has a best row of its own."],
 ];
 

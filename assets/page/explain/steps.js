@@ -1,6 +1,6 @@
 // One round as a sequence of steps: what each says, and what it draws.
 
-import { ruleOf } from "specviz/facts/lanes.js";
+import { ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/numbers.js";
 import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
 import { element } from "specviz/dom/dom.js";
@@ -45,6 +45,8 @@ const SAME_LAW = "Blue was accepted, pink is made up for here. Together they are
 const BY_REJECTION = "The server draws from p until a draw y is accepted, each with probability "
   + "max(0, 1 − q(y)/p(y)). What is accepted follows exactly what p has above q, and nobody has to know all "
   + "of p.";
+const UNSURE = "Behind the last one it ends: the chance that all of them hold, as the draft sees it, has "
+  + "become too small for one more guess to pay.";
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own "
   + "softmax at temperature 1.";
 
@@ -77,12 +79,23 @@ function guess({ round, trace, isGreedy }) {
   const count = plural(drafted.length, "token");
   return {
     chapter: "Guess",
-    sentence: guessed(trace.header, count, isGreedy),
+    sentence: guessed(trace.header, count, isGreedy) + (endedUnsure(round, trace) ? ` ${UNSURE}` : ""),
     note: isGreedy ? GREEDY : AS_USED,
     tokens: upTo(drafted, 0),
     until: "draft",
     picture: () => [columns(round, false)],
   };
+}
+
+// Whether the draft went no further because it was not sure. A round that only tries a draft again, after
+// some without any, says nothing of it.
+/** @type {(round: Round, trace: Trace) => boolean} */
+function endedUnsure({ drafted, lane, index }, { header: { settings }, rounds }) {
+  const { drafter, gamma, gamma_policy: policy, max_new_tokens: most } = settings;
+  if (policy !== "confidence" || !drafterKind(drafter).has_model || drafted.length >= gamma) return false;
+  const before = rounds.filter((other) => other.lane === lane && other.index < index);
+  if (before.length && !before[before.length - 1].drafted.length) return false;
+  return writtenBy(before, lane).length + drafted.length + 1 < most;
 }
 
 // How a round's guesses came about, in a sentence; how many they were comes in words.

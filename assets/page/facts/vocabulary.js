@@ -10,6 +10,7 @@ const UNKNOWN = {
   guessed_greedy: "",
   needs: null,
   certain: false,
+  has_model: false,
   exact: true,
   warning: "",
   law: "",

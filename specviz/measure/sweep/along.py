@@ -117,7 +117,10 @@ def known_text(pair: Pair, trace: Trace) -> KnownText:
 def is_predictable(settings: Settings, pair: Pair) -> bool:
     """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
     whose verdicts at different places are independent given the text, and a drafter whose q along
-    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
+    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states. How sure
+    a draft is of tokens that the text does not hold is not known."""
+    if settings.adapts and settings.gamma_policy == "confidence":
+        return False
     kind = drafter_kind(settings.drafter)
     if kind.predicted == "chained":
         return settings.greedy and (pair.head is None or pair.head.kind == EAGLE)

@@ -51,7 +51,12 @@ SOURCES = {
         address="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
     ),
 }
-HAS_POLICIES = "transformers"
+HAVE_POLICY = {
+    "heuristic": ("transformers",),
+    "optimal": ("transformers",),
+    "confidence": ("transformers", "llama.cpp"),
+}
+"""Engines with a policy that is like one of ours, or near to it."""
 
 
 def recommendations(
@@ -271,7 +276,7 @@ def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, st
     else:
         text = ""
         note = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
-    if text and row.policy != "fixed" and engine != HAS_POLICIES:
+    if text and row.policy != "fixed" and engine not in HAVE_POLICY[row.policy]:
         note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
     return text, note
 

@@ -68,7 +68,7 @@ class EarlyExitDrafter(Drafter):
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
         begin = self._path.engine.length
-        draft = self._path.draft(ids, count, self.layers)
+        draft = self._path.draft(ids, count, self.layers, self.least_chance)
         self._path.engine.rollback(begin)  # the other layers have not seen these tokens
         return draft
 

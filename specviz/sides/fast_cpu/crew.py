@@ -77,16 +77,24 @@ def greedy_id(logits, tie):
 
 
 @njit(nogil=True, cache=True)
-def _draw(logits, uniform, scratch, q):
-    """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
-
-    logits, q: fp32 [vocab]. scratch: fp32, `vocab` rounded up to a multiple of `LANES`. uniform:
-    fp64 in [0, 1), so the whole sum is above the threshold: no id of weight 0 is drawn.
-    """
+def _softmax_into(scratch, logits):
+    """Write softmax(logits) to scratch, and 0 behind it. logits: fp32 [vocab]. scratch: fp32,
+    `vocab` rounded up to a multiple of `LANES`."""
     vocab = len(logits)
     for i in range(len(scratch)):
         scratch[i] = logits[i] if i < vocab else -np.inf
     softmax(scratch.ctypes.data, len(scratch))
+
+
+@njit(nogil=True, cache=True)
+def _draw(logits, uniform, scratch, q):
+    """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
+
+    logits, q: fp32 [vocab]. scratch: as in `_softmax_into`, which leaves the same there. uniform:
+    fp64 in [0, 1), so the whole sum is above the threshold: no id of weight 0 is drawn.
+    """
+    vocab = len(logits)
+    _softmax_into(scratch, logits)
     total = 0.0
     for i in range(vocab):
         q[i] = scratch[i]
@@ -101,14 +109,19 @@ def _draw(logits, uniform, scratch, q):
 
 
 @njit(nogil=True, cache=True)
-def run_draft(boxes, first, following, greedy, tie, uniforms, ids, logits, q):
-    """Draft as many tokens as there are uniforms, with the threads of these boxes.
+def run_draft(
+    boxes, first, following, greedy, tie, least_chance, uniforms, ids, logits, q, confidences
+):
+    """Draft as many tokens as there are uniforms, with the threads of these boxes, or fewer by
+    `least_chance`; returns how many.
 
     first: where the plan of the first pass lies, which feeds all that is not cached. following:
     that of the other passes, each of which feeds the token before. ids: int64 [n], and logits:
-    fp32 [n, vocab], are written; so are the distributions q, fp32 [n, vocab], unless `greedy`.
+    fp32 [n, vocab], are written; so are the distributions q, fp32 [n, vocab], unless `greedy`, and
+    the confidences, fp64 [n], if there is a least chance.
     """
-    scratch = np.empty(0 if greedy else -(-logits.shape[1] // LANES) * LANES, np.float32)
+    scratch = np.empty(-(-logits.shape[1] // LANES) * LANES, np.float32)
+    chance = 1.0
     for step in range(len(uniforms)):
         address = first if step == 0 else following
         plan = plan_at(address)
@@ -122,6 +135,14 @@ def run_draft(boxes, first, following, greedy, tie, uniforms, ids, logits, q):
             ids[step] = greedy_id(logits[step], tie)
         else:
             ids[step] = _draw(logits[step], uniforms[step], scratch, q[step])
+        if least_chance > 0.0:
+            if greedy:
+                _softmax_into(scratch, logits[step])
+            confidences[step] = scratch.max()
+            chance *= confidences[step]
+            if chance < least_chance:
+                return step + 1
+    return len(uniforms)
 
 
 Integers = NDArray[np.int64]

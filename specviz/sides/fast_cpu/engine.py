@@ -319,33 +319,47 @@ class CompiledEngine(OwnEngine):
         return threads
 
     def draft(
-        self, ids: Integers, uniforms: Doubles, rows: Distributions, layers: int | None = None
+        self,
+        ids: Integers,
+        uniforms: Doubles,
+        rows: Distributions,
+        layers: int | None = None,
+        least_chance: float = 0.0,
     ) -> Draft:
-        """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them;
-        all but the last are appended too. rows: written."""
+        """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them,
+        or fewer by `least_chance`; all but the last are appended too. rows: written."""
         n = len(uniforms)
         end = self.length + len(ids)
         passes = self._passes
         passes.reserve(end + n - 1, self.length)
         drafted = np.empty(n, np.int64)
         logits = np.empty((n, self.vocab), np.float32)
+        confidences = np.empty(n if least_chance else 0)
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
         with gathered(self.threads) as boxes:
-            run_draft(
+            count = run_draft(
                 boxes,
                 addressof(first),
                 addressof(following),
                 rows.greedy,
                 np.float32(TIE),
+                least_chance,
                 uniforms,
                 drafted,
                 logits,
                 rows.rows(n),
+                confidences,
             )
-        self.length = end + n - 1
-        rows.take(drafted)
-        return Draft(rows.ids[n], rows.p[n], torch.from_numpy(logits).split(1))
+        self.length = end + count - 1
+        rows.take(drafted[:count])
+        step_logits = torch.from_numpy(logits[:count]).split(1)
+        return Draft(
+            rows.ids[count],
+            rows.p[count],
+            step_logits,
+            confidences=confidences[:count].tolist(),
+        )
 
 
 def drafts_at_once(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core.engine import host_ids
-from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
+from ...core.sampling import DraftEnd, PremadeDraws, probabilities, sample, uniforms
 from ...core.types import Draft, JudgedRound, RunContext, Verdict
 from ...core.verdicts import decide
 from .engine import StaticEngine
@@ -59,7 +59,13 @@ class GraphPath:
         return ids, places, draws
 
     @torch.inference_mode()
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+    def draft(
+        self,
+        ids: Sequence[int],
+        count: int,
+        layers: int | None = None,
+        least_chance: float = 0.0,
+    ) -> Draft:
         engine = self.engine
         run = self._run
         engine.reserve(len(ids) + count)
@@ -71,6 +77,7 @@ class GraphPath:
         drafted = []
         q = []
         step_logits = []
+        end = DraftEnd(least_chance, run.settings)
         for step in range(count):
             outputs = self._step(feed, places, draws[step : step + 1], layers)
             # Copies: the next step writes over its outputs.
@@ -79,8 +86,15 @@ class GraphPath:
             drafted.append(feed)
             q.append(distribution)
             step_logits.append(logits)
-        engine.length = len(ids) + count - 1  # the last drafted token was not fed
-        return Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
+            if end.is_behind(logits, distribution):
+                break
+        engine.length = len(ids) + len(drafted) - 1  # the last drafted token was not fed
+        return Draft(
+            torch.cat(drafted).to(run.device),
+            torch.cat(q).to(run.device),
+            step_logits,
+            confidences=end.confidences,
+        )
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         decision, p, logits, u = self.launch(ids, draft)

@@ -18,26 +18,33 @@ from ...other_engines import (
     tokenizer_note,
 )
 
+UNSURE = 0.4
+"""Behind a token whose probability is lower a draft of transformers ends, unless it is told
+otherwise: the nearest to the policy "confidence" that it and llama.cpp have."""
+
 
 def deployed_model(row: Deployed, machine: Machine) -> EngineTexts:
     """As `DrafterKind.deployed`."""
     gamma = row.gamma
     target = machine.target_files
     draft = machine.draft_files
-    schedule = "constant" if row.policy == "fixed" else "heuristic"
+    schedule = "heuristic" if row.policy in ("heuristic", "optimal") else "constant"
+    least = UNSURE if row.policy == "confidence" else 0.0
     transformers_text = (
         f"assistant = AutoModelForCausalLM.from_pretrained({loaded(draft)})\n"
         f"assistant.generation_config.num_assistant_tokens = {gamma}\n"
         f'assistant.generation_config.num_assistant_tokens_schedule = "{schedule}"\n'
-        "assistant.generation_config.assistant_confidence_threshold = 0.0\n"
+        f"assistant.generation_config.assistant_confidence_threshold = {least}\n"
         f"{generate(row, 'assistant_model=assistant')}"
     )
-    policy_note = "Its own policy is the nearest to this one." if row.policy == "optimal" else ""
+    policy_note = ""
+    if row.policy in ("optimal", "confidence"):
+        policy_note = "Its own policy is the nearest to this one."
     vllm_config: dict[str, object] = {"method": "draft_model", "model": draft.name}
     llama_options = (
         "--spec-type draft-simple "
         f"--spec-draft-model {gguf_file(draft, 'draft.gguf')} "
-        f"--spec-draft-n-max {gamma} --spec-draft-p-min 0"
+        f"--spec-draft-n-max {gamma} --spec-draft-p-min {least:g}"
     )
     if row.temperature > 0.0:
         # By default vLLM's and llama.cpp's drafts are greedy also where the target samples.

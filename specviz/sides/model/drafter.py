@@ -39,7 +39,7 @@ class ModelDrafter(Drafter):
         return max(0, self._context - length + 1)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        return self._path.draft(ids, count)
+        return self._path.draft(ids, count, least_chance=self.least_chance)
 
     def rollback(self, length: int) -> None:
         self.engine.rollback(min(length, self.engine.length))

@@ -19,7 +19,7 @@ from ...core.engine import host_ids, prefill
 from ...core.engine_choice import make_engine
 from ...core.model_facts import context_length
 from ...core.pair import Pair
-from ...core.sampling import greedy_ids, sample, uniforms
+from ...core.sampling import DraftEnd, greedy_ids, sample, uniforms
 from ...core.shared_tokens import SharedTokens
 from ...core.types import Draft, RunContext
 
@@ -150,12 +150,15 @@ class TextDrafter(TranslatedDrafter):
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         proposed: list[int] = []
+        end = DraftEnd(self.least_chance, self._run.settings)
         while len(proposed) < count:
             logits = self.engine.forward(feed, keep=1)
             feed = greedy_ids(logits)
             proposed.append(int(feed))
             if proposed[-1] not in self._shared.draft.texts:
                 break  # a special token: what could follow it is no text
+            if end.is_behind(logits, logits):
+                break
         drafted = self._encoded(ids, proposed)[:count]
         draft = Draft.certain(drafted, self._run) if drafted else None
         return draft, torch.tensor(proposed)
@@ -212,6 +215,7 @@ class SharedTokensDrafter(TranslatedDrafter):
         q = []
         step_logits = []
         proposed = []
+        end = DraftEnd(self.least_chance, run.settings)
         for step in range(count):
             draft_logits = self.engine.forward(feed, keep=1)  # [1, draft's vocabulary]
             logits = torch.full((1, run.vocab), -torch.inf, device=device)
@@ -222,7 +226,14 @@ class SharedTokensDrafter(TranslatedDrafter):
             q.append(distribution)
             step_logits.append(logits)
             proposed.append(feed)
-        draft = Draft(torch.cat(drafted).to(run.device), torch.cat(q).to(run.device), step_logits)
+            if end.is_behind(logits, distribution):
+                break
+        draft = Draft(
+            torch.cat(drafted).to(run.device),
+            torch.cat(q).to(run.device),
+            step_logits,
+            confidences=end.confidences,
+        )
         return draft, torch.cat(proposed)
 
 
