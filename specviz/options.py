@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .core.registry import drafter_names
 from .environment import T, ValueType, number
 from .errors import SettingsError, TraceError
-from .settings import CHOICES, Settings
+from .settings import CHOICES, GAMMA_POLICIES, Settings
 
 if TYPE_CHECKING:
     from .core.pair import Pair
@@ -105,6 +105,13 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
                 default=defaults.get("gamma"),
                 help=f"default: the pair's own, which is {field.default} for most",
             )
+        elif field.name == "gamma_policy":
+            parser.add_argument(
+                flag,
+                choices=GAMMA_POLICIES,
+                default=defaults.get("gamma_policy"),
+                help="default: that of the pair's own gamma, else fixed",
+            )
         elif field.name in CHOICES:
             choices = CHOICES[field.name]()
             parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
@@ -116,13 +123,9 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
 def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
     """The settings that `add_settings` parsed. A drafter and a gamma that were not asked for are
     the pair's, or those of `Settings` as long as there is none. Raises `SettingsError`."""
-    values = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    usual = Settings()
-    if values["drafter"] is None:
-        values["drafter"] = pair.drafters[0] if pair else usual.drafter
-    if values["gamma"] is None:
-        values["gamma"] = getattr(pair, "gamma", None) or usual.gamma
-    return Settings(**values)
+    given = {field.name: getattr(options, field.name) for field in fields(Settings)}
+    values = {name: value for name, value in given.items() if value is not None}
+    return pair.settings(**values) if pair else Settings(**values)
 
 
 def check_writable(path: str | Path, *, folder: bool = False) -> None:

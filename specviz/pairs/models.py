@@ -70,7 +70,9 @@ def _planned_and_loaded(
         head = _head(draft.name, metadata)
         if head is None:
             models.append(_metadata(draft, on_progress))
-    defaults = {"drafter": row.drafter, "gamma": row.gamma} if row else {}
+    defaults: dict[str, Any] = {}
+    if row is not None:
+        defaults = {name: getattr(row, name) for name in ("drafter", "gamma", "gamma_policy")}
     pair = meta_pair(models, name=str(spec), **defaults)
     options = request.options
     if devices[0].device.type == "cpu":

@@ -97,8 +97,8 @@ class NamedPair:
     package on PyPI, and the GGUF file in it that holds the target, which is read instead of the
     hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
     as the file has it. draft_quantize: the bits of its draft there, one of
-    `memory.DRAFT_QUANTIZED`. drafter, gamma: its defaults, where others than the usual ones are
-    known to be faster.
+    `memory.DRAFT_QUANTIZED`. drafter, gamma, gamma_policy: its defaults, where others than the
+    usual ones are known to be faster.
     """
 
     name: str
@@ -114,6 +114,7 @@ class NamedPair:
     draft_quantize: str | None = None
     drafter: str | None = None
     gamma: int | None = None
+    gamma_policy: str | None = None
 
     @property
     def parts(self) -> tuple[Facts, ...]:
