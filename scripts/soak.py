@@ -41,6 +41,7 @@ class Plan:
     warmup, warmup_runs: seconds and runs before those; without such runs, nothing fills first what
     Gradio keeps of past visitors. still: counts in a row, a second apart, in which memory has not
     fallen. flat: the fraction by which the memory of a process may grow after the warm-up.
+    patience: seconds for which the page keeps what nobody reads.
     """
 
     visitors: int = 50
@@ -51,10 +52,21 @@ class Plan:
     runs: int = 2000
     still: int = 4
     flat: float = 0.05
+    patience: float = 15.0
 
 
 # After so short a warm-up, Python's allocator and Gradio's caches still grow.
-SHORT = Plan(6, 2, warmup=2.0, seconds=3.0, warmup_runs=0, runs=40, still=1, flat=0.2)
+SHORT = Plan(
+    visitors=6,
+    strangers=2,
+    warmup=2.0,
+    seconds=3.0,
+    warmup_runs=0,
+    runs=40,
+    still=1,
+    flat=0.1,
+    patience=4.0,
+)
 
 
 def main() -> int:
@@ -83,8 +95,10 @@ def main() -> int:
 
 def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     """Run both parts; returns their results, the counts before and after, and all problems."""
+    from specviz.page.security import sessions
     from specviz.page.server import SESSIONS
 
+    sessions.PATIENCE = plan.patience
     few: dict[str, Any] = {"url": url, "visitors": 6, "tokens": 4}
     many = {"url": url, "visitors": plan.visitors, "strangers": plan.strangers}
     if plan.warmup_runs:

@@ -9,6 +9,7 @@ from typing import Any
 
 import compile_passes
 import fetched_pair
+import forked_page
 import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
@@ -45,6 +46,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # The others first collect, which takes about as long.
     if hands_out(session.config):
         compile_passes.begin()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    # One process that has imported the libraries is enough for the tests of all.
+    node.workerinput["forks"] = forked_page.address_of_forks()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        forked_page.fork_from(config.workerinput["forks"])
 
 
 UNCOMPILED = {

@@ -11,7 +11,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
+from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # Most of what the start of a page takes. This package is not among them: it reads variables.
@@ -36,7 +38,8 @@ class ForkedPage:
         """Start it with these variables besides those of this process; it answers on return."""
         address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
         self._process = PROCESSES.Process(
-            target=_run, args=(self._command, {**os.environ, **address, **variables})
+            target=_run,
+            args=(self._command, {**os.environ, **address, **variables}, address_of_forks()),
         )
         self._process.start()
         deadline = time.monotonic() + SECONDS
@@ -66,7 +69,27 @@ def forked_page(script: Path, *arguments: str, **variables: str) -> Iterator[str
         page.kill()
 
 
-def _run(command: list[str], variables: dict[str, str]) -> None:
+def address_of_forks() -> str:
+    """Where the process listens that forks all others; it is started if there is none."""
+    forkserver.ensure_running()
+    address: str = forkserver._forkserver._forkserver_address  # type: ignore[attr-defined]
+    return address
+
+
+def fork_from(address: str) -> None:
+    """Have this process fork others from the one that listens there. By default it would start one
+    of its own, which would import the libraries again."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server._forkserver_address = address
+    if server._forkserver_alive_fd is None:
+        # Whoever started that process ends it; what this one holds does not count.
+        server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
+    server.ensure_running = resource_tracker.ensure_running
+    forkserver.ensure_running = server.ensure_running
+
+
+def _run(command: list[str], variables: dict[str, str], forks: str) -> None:
+    fork_from(forks)
     os.environ.clear()
     os.environ.update(variables)
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))

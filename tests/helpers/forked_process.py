@@ -11,7 +11,7 @@ from multiprocessing import reduction
 from tempfile import TemporaryFile
 from typing import Any
 
-from forked_page import PROCESSES, SECONDS
+from forked_page import PROCESSES, SECONDS, address_of_forks, fork_from
 
 
 class ForkedProcess:
@@ -46,13 +46,13 @@ class ForkedProcess:
 
 
 def run_forked(
-    command: Sequence[str], env: Mapping[str, str] | None = None
+    command: Sequence[str], env: Mapping[str, str] | None = None, seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run the code of a command to its end; what it returned and printed."""
+    """Run the code of a command to its end, within so many seconds; what it returned and printed."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
         files = (one.fileno() for one in (nothing, out, err))
         process = _started(command, env or os.environ, *files)
-        process.join(SECONDS)
+        process.join(seconds)
         assert process.exitcode is not None, "it does not end"
         for one in (out, err):
             one.seek(0)
@@ -63,7 +63,9 @@ def _started(command: Sequence[str], env: Mapping[str, str], *files: int) -> Any
     """A new process, whose stdin, stdout and perhaps stderr are these files."""
     argv = [*command[1:2], *command[3:]]
     given = [_Inherited(one) for one in files]
-    process = PROCESSES.Process(target=_run, args=(argv, command[2], given, dict(env)))
+    process = PROCESSES.Process(
+        target=_run, args=(argv, command[2], given, dict(env), address_of_forks())
+    )
     process.start()
     return process
 
@@ -83,7 +85,10 @@ def _number(duplicate: Any) -> int:
     return number
 
 
-def _run(argv: list[str], code: str, files: list[int], variables: dict[str, str]) -> None:
+def _run(
+    argv: list[str], code: str, files: list[int], variables: dict[str, str], forks: str
+) -> None:
+    fork_from(forks)
     os.environ.clear()
     os.environ.update(variables)
     for place, number in enumerate(files):
