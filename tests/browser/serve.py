@@ -30,7 +30,7 @@ from specviz.worker.client import LocalWorker  # noqa: E402
 SHAPE = {
     "hidden_size": 256,
     "intermediate_size": 768,
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 3,
     "max_position_embeddings": 2048,
 }
 PAUSE = 0.05  # seconds after each event of an unhurried run
