@@ -49,7 +49,7 @@ class ForkedProcess:
 def run_forked(
     command: Sequence[str], env: Mapping[str, str] | None = None, seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run the code of a command to its end, within so many seconds; what it returned and printed."""
+    """Run the code of a command to its end, for at most so long; what it returned and printed."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
         files = (one.fileno() for one in (nothing, out, err))
         process = _started(command, env or os.environ, *files)
