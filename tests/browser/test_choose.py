@@ -148,7 +148,7 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
     page.keyboard.press("d")
     visitor.button("Race with these settings").click()
     expect(page.locator("dialog.sv-choose")).to_be_hidden()
-    wait_for(page, "window.specviz.trace?.header")
+    wait_for(page, "Boolean(window.specviz.trace?.header)")
     visitor.state("ended")
     settings = page.evaluate("window.specviz.trace.header.settings")
     assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)

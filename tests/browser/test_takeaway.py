@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -151,7 +152,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
         offline.get_by_role("button", name="Play", exact=True).click()
     offline.wait_for_selector("[data-state=ended]")
 
-    assert offline.evaluate("window.specviz.trace") == data
+    assert json.loads(offline.evaluate("JSON.stringify(specviz.trace)")) == data
     for name, count in legend_counts(data["rounds"]).items():
         expect(offline.locator(f"[data-count={name}]")).to_have_text(str(count))
     headline = visitor.page.locator("[data-headline]").inner_text()

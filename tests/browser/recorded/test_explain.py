@@ -153,7 +153,7 @@ def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
 
 def to_the_end(visitor: Visitor) -> Trace:
     """What is on the page, shown as a whole."""
-    wait_for(visitor.page, "window.specviz.trace")
+    wait_for(visitor.page, "Boolean(window.specviz.trace)")
     visitor.page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )

@@ -87,7 +87,7 @@ def shown(visitor: Visitor, trace: Trace, tmp_path: Path) -> Trace:
     """Open a run, and go to its end."""
     raw = saved(trace, tmp_path)
     file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
-    wait_for(visitor.page, "window.specviz.trace")
+    wait_for(visitor.page, "Boolean(window.specviz.trace)")
     visitor.page.evaluate("window.specviz.trace.isOld = true")
     visitor.page.locator("[data-open]").set_input_files(file)
     wait_for(
