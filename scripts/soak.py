@@ -64,7 +64,7 @@ SHORT = Plan(
     warmup_runs=0,
     runs=40,
     still=1,
-    flat=0.1,
+    flat=0.08,
     patience=4.0,
 )
 

@@ -41,9 +41,8 @@ class ForkedProcess:
     def kill(self) -> None:
         self._process.kill()
 
-    def wait(self, timeout: float | None = None) -> int | None:
-        self._process.join(timeout)
-        return self.poll()
+    def wait(self) -> None:
+        self._process.join()
 
 
 def run_forked(
@@ -96,7 +95,6 @@ def _run(
         os.dup2(number, place)
         os.close(number)
     sys.stdin = os.fdopen(0, closefd=False)  # a forked process has none
-    sys.stdout = os.fdopen(1, "w", closefd=False)  # the one that it has knows another file
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = argv
     exec(code, {"__name__": "__main__"})

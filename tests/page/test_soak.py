@@ -6,22 +6,22 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_process import ForkedProcess, run_forked
+from forked_process import run_forked
 from machine_load import runs_in_parallel
 from places import ROOT
 
-from scripts.browsers import free_port
 from specviz.environment import ASSETS
 
 pytestmark = [
@@ -74,13 +74,24 @@ def first_in_a_namespace() -> list[str]:
 
 
 class Page:
-    """The page as a whole: where it answers, and the processes of its server and of its models."""
+    """The page as a whole, and the process that serves it."""
 
-    def __init__(self, url: str, server: int, models: int, wait: Callable[[], int | None]) -> None:
-        self.url = url
-        self.server = server
-        self.models = models
-        self._wait = wait  # for the program's end; returns its exit status
+    def __init__(self, front: list[str], **variables: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": port, **variables}
+        command = [*front, sys.executable, "app.py"]
+        self.popen = subprocess.Popen(command, cwd=ROOT, env=os.environ | address)
+        self.url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 120
+        while time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(self.url, timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        self.server = children(self.popen.pid)[0] if front else self.popen.pid
+        (self.models,) = children(self.server)
 
     def run(self, tokens: int) -> Any:
         """A run of the endpoint `race`, as a stream of lines that the server sends."""
@@ -104,9 +115,9 @@ class Page:
         pytest.fail("still ready 30 seconds after SIGTERM")
 
     def terminated(self) -> float:
-        """Wait until both processes have ended, the page with 0; returns the seconds since now."""
+        """Wait until both processes have ended; returns the seconds since now."""
         began = time.monotonic()
-        assert self._wait() == 0
+        self.popen.wait(timeout=60)
         while Path(f"/proc/{self.models}").exists() and time.monotonic() < began + 60:
             time.sleep(0.02)
         assert not Path(f"/proc/{self.models}").exists()
@@ -116,84 +127,19 @@ class Page:
 JSON = {"Content-Type": "application/json"}
 
 
-def free_address() -> tuple[str, dict[str, str]]:
-    """Where a page may answer, and the variables that tell it so."""
-    port = str(free_port())
-    variables = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": port}
-    return f"http://127.0.0.1:{port}", variables
-
-
-def wait_for_answer(url: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    pytest.fail("the page did not start")
-
-
 @contextmanager
-def page_as_first_process(front: list[str], **variables: str) -> Iterator[Page]:
-    """The page as users start it, as the first process of a namespace."""
-    url, address = free_address()
-    command = [*front, sys.executable, "app.py"]
-    popen = subprocess.Popen(command, cwd=ROOT, env=os.environ | address | variables)
-    server = popen.pid
+def racing(front: list[str], **variables: str) -> Iterator[tuple[Page, Any]]:
+    """A page in the middle of a run, and the rest of what that says."""
+    page = Page(front, **variables)
     try:
-        wait_for_answer(url)
-        (server,) = children(popen.pid)
-        (models,) = children(server)
-        yield Page(url, server, models, lambda: popen.wait(timeout=60))
+        with page.run(512) as stream:
+            next(line for line in stream if b'"rounds"' in line)
+            yield page, stream
     finally:
-        for process in {server, popen.pid}:
+        for process in {page.server, page.popen.pid}:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        popen.wait()
-
-
-# The page with its models, all forked from a process with the libraries. It prints the number of
-# the models' process.
-FORKED = """
-import sys
-from types import SimpleNamespace
-
-from forked_process import ForkedProcess
-from specviz.__main__ import main
-from specviz.worker import client
-
-
-def started(*arguments, **options):
-    process = ForkedProcess(*arguments)
-    print(process.pid, flush=True)
-    return process
-
-
-client.subprocess = SimpleNamespace(Popen=started, PIPE=None)
-sys.exit(main(["page"]))
-"""
-
-
-@contextmanager
-def forked_page(**variables: str) -> Iterator[Page]:
-    url, address = free_address()
-    process = ForkedProcess([sys.executable, "-c", FORKED], os.environ | address | variables)
-    try:
-        models = int(process.stdout.readline())
-        wait_for_answer(url)
-        yield Page(url, process.pid, models, lambda: process.wait(60))
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def racing(page: Page) -> Iterator[Any]:
-    """While the page is in the middle of a run: the rest of what that says."""
-    with page.run(512) as stream:
-        next(line for line in stream if b'"rounds"' in line)
-        yield stream
+        page.popen.wait()
 
 
 def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> None:
@@ -201,10 +147,7 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
     front = first_in_a_namespace()
     if not front:
         pytest.skip("needs the right to make a namespace of processes: run it as root")
-    with (
-        page_as_first_process(front, SPECVIZ_DRAIN_SECONDS="60") as page,
-        racing(page) as stream,
-    ):
+    with racing(front, SPECVIZ_DRAIN_SECONDS="60") as (page, stream):
         os.kill(page.server, signal.SIGTERM)
         os.kill(page.models, signal.SIGTERM)  # a supervisor may send it to all processes
         page.is_not_ready()
@@ -215,13 +158,17 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
         assert reasons == {"speculative": "length", "baseline": "length"}
         assert b"event: complete" in rest
         page.terminated()
+        assert page.popen.returncode == 0
 
 
 def test_sigterm_ends_a_stuck_pass_in_time() -> None:
-    with forked_page(SPECVIZ_DRAIN_SECONDS="0.2") as page, racing(page):
+    """The models' process is the page's own child here: one that is forked elsewhere may end by
+    itself with its page."""
+    with racing([], SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
         os.kill(page.models, signal.SIGSTOP)  # as deep in a pass as can be
-        os.kill(page.server, signal.SIGTERM)
+        page.popen.send_signal(signal.SIGTERM)
         took = page.terminated()
+        assert page.popen.returncode == 0
         assert took < 20 or runs_in_parallel()  # about 5 s if nothing else runs
 
 
