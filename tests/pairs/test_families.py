@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from all_pairs import all_pairs
 from model_families import (
     FAMILIES,
     RECURRENT,
@@ -30,8 +31,8 @@ from specviz.errors import PairError, SpecvizError
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 128, 36  # tokens to write
-REPEATED = 240  # of a text that comes to repeat itself
+LONG, SHORT = 104, 36  # tokens to write
+REPEATED = 120  # of a text that comes to repeat itself
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -123,10 +124,10 @@ def test_speculation_writes_what_generate_writes(case: Case, turn: int):
         assert judged["accepted"] >= 20 or drafter in ("ngram", "suffix")
 
 
-@pytest.mark.parametrize(("lane", "count"), [(baseline, LONG), (speculate, SHORT)])
-def test_no_drafts_write_what_generate_writes(case: Case, lane: Any, count: int):
-    rounds = list(lane(case.pair, PROMPT, greedy(3, "none", count)))
-    assert emitted_ids(rounds) == case.wanted[:count]
+@pytest.mark.parametrize("lane", [baseline, speculate])
+def test_no_drafts_write_what_generate_writes(case: Case, lane: Any):
+    rounds = list(lane(case.pair, PROMPT, greedy(3, "none", SHORT)))
+    assert emitted_ids(rounds) == case.wanted[:SHORT]
     assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
 
 
@@ -163,7 +164,7 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, tu
             torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 0), ("mistral, sliding", 1)])
+@pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 12), ("mistral, sliding", 1)])
 def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
     """Many rounds in a row accept all drafts, far beyond the window."""
     case = case_of(tmp_path, kind, seed=seed, count=REPEATED)
@@ -192,10 +193,10 @@ def test_models_with_a_running_state_are_rejected(tmp_path: Path, kind: str, rol
     plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
     names = (state, plain) if role == "target" else (plain, state)
     one_token, some = [1], [1, 2, 3]  # the prefill of a single token reads nothing
+    pair = load_pair(f"{names[0]}+{names[1]}")
     for drafter, prompt in [("model", one_token), *((d, some) for d in DRAFTING)]:
         if drafter == "model" or role == "target":
             with pytest.raises(SpecvizError, match="cannot be rolled back"):
-                pair = load_pair(f"{names[0]}+{names[1]}")
                 list(speculate(pair, prompt, Settings(gamma=2, drafter=drafter)))
 
 
@@ -219,12 +220,17 @@ def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[
     return ids[len(prompt) :], higher
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen 2"])  # packed and eager
-@pytest.mark.parametrize("tied", [False, True], ids=["own head", "tied head"])
-@pytest.mark.parametrize("extra", [(32, 0), (0, 32)], ids=["target wider", "draft wider"])
-def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(
-    tmp_path: Path, kind: str, tied: bool, extra: tuple[int, int]
-):
+@pytest.mark.parametrize(
+    "mix",
+    all_pairs(
+        kind=("llama", "qwen 2"),
+        tied=(False, True),
+        extra=((32, 0), (0, 32)),  # rows of target and draft that the tokenizer has no pieces for
+    ),
+    ids=str,
+)
+def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(tmp_path: Path, mix: dict[str, Any]):
+    kind, tied, extra = mix["kind"], mix["tied"], mix["extra"]
     tokenizer = small_tokenizer()
     vocab = len(tokenizer)
     folders = [

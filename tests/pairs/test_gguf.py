@@ -6,25 +6,24 @@ import importlib.util
 import struct
 import time
 import tracemalloc
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from reference_distribution import text_p_value
 from tiny_files import greedy_ids, tiny_file
 from transformers import LlamaConfig, StableLmConfig
 
-from specviz import Pair, Settings, generate, load_pair
+from specviz import Pair, Settings, generate, load_pair, speculate
 from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
 from specviz.core.model_facts import weights_form
 from specviz.environment import ASSETS
 from specviz.errors import PairError
-from specviz.inspect.equivalence import tail
-from specviz.inspect.prove import LUCK, chi_square, draw_continuations
-from specviz.lanes import SPECULATIVE
+from specviz.inspect.prove import LUCK
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import read_gguf
@@ -306,6 +305,14 @@ def real_pair(dtype: str | None = None) -> Pair:
     return load_pair(WHEEL, dtype=dtype)
 
 
+@torch.inference_mode()
+def likeliest_along(model: Any, prompt: list[int], text: list[int]) -> list[int]:
+    """What a model would write greedily in the place of each token of a text: the text itself, if
+    it is the model's own. One pass over all of it says so, where `generate` takes one a token."""
+    logits = model(torch.tensor([prompt + text])).logits[0, len(prompt) - 1 : -1]
+    return logits.argmax(-1).tolist()
+
+
 def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
     pair = real_pair()
     assert pair.target.dtype == torch.bfloat16 and model_name(pair.target).startswith("SmolLM2")
@@ -316,12 +323,11 @@ def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
         "Write a Python function that reverses a string.",
         "Rewrite politely: give me the book.",
     ):
-        ids = torch.tensor([pair.encode(question)])
-        wanted = plain.generate(ids, max_new_tokens=24, do_sample=False)[0, ids.shape[1] :]
         found = [one.id for each in baseline(pair, question, settings) for one in each.emitted]
-        assert found == wanted.tolist()
+        assert found == likeliest_along(plain, pair.encode(question), found)
+        assert len(found) == 24 or found[-1] in pair.eos_ids
         rounds = generate(pair, question, max_new_tokens=24, drafter="head", gamma=3).rounds
-        assert [one.id for each in rounds for one in each.emitted] == wanted.tolist()
+        assert [one.id for each in rounds for one in each.emitted] == found
         assert any(len(each.emitted) > 1 for each in rounds)
 
 
@@ -344,30 +350,17 @@ def test_the_real_model_is_read_without_a_folder_and_is_the_unpacked_one(
     assert found.eos_ids == known.eos_ids and found.is_chat == known.is_chat
 
 
-def test_texts_through_the_head_follow_the_real_model(wheel: Path) -> None:
-    """Of two tokens, each among the eight likeliest: the law is the modules', in fp32."""
-    pair, runs = real_pair(), 160
+def test_a_text_through_the_head_follows_the_real_model(wheel: Path) -> None:
+    """Of tokens that are each among the eight likeliest: the law is the modules', in fp32. That of
+    a lower temperature is another one, which so long a text tells from it."""
+    pair, plain = real_pair(), real_pair("float32").target
     settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
-    ids = pair.encode("Once upon", chat="off")  # each run reads it anew
-    drawn = draw_continuations(pair, ids, settings, runs, 2, SPECULATIVE)
-    seen = Counter(one.ids for one in drawn)
-    statistic, degrees = chi_square(seen, two_token_law(pair, ids, 8), runs)
-    assert degrees >= 8
-    assert (tail(statistic, degrees) or 0.0) > LUCK
-
-
-@torch.inference_mode()
-def two_token_law(pair: Pair, ids: list[int], most: int) -> dict[tuple[int, ...], float]:
-    target: Any = real_pair("float32").target
-    first = target(torch.tensor([ids])).logits[0, -1, : pair.vocab].double().topk(most)
-    both = torch.tensor([[*ids, one] for one in first.indices.tolist()])
-    then = target(both).logits[:, -1, : pair.vocab].double().topk(most)
-    chances = first.values.softmax(0)[:, None] * then.values.softmax(1)
-    return {
-        (one, other): chances[i, j].item()
-        for i, one in enumerate(first.indices.tolist())
-        for j, other in enumerate(then.indices[i].tolist())
-    }
+    ids = pair.encode("Once upon", chat="off")
+    rounds = list(speculate(pair, ids, settings, max_new_tokens=150, ignore_eos=True))
+    text = [one.id for each in rounds for one in each.emitted]
+    assert len(text) == 150 > len(rounds)
+    assert text_p_value(plain, ids, text, settings) > LUCK
+    assert text_p_value(plain, ids, text, replace(settings, temperature=0.7)) < LUCK
 
 
 def test_the_doctor_knows_the_real_model(wheel: Path) -> None:
@@ -434,7 +427,7 @@ def test_the_tokenizer_is_that_of_llama_cpp(wheel: Path) -> None:
 
 
 def test_a_recording_of_the_real_model_is_the_same_run_again(wheel: Path) -> None:
-    trace = read_recording((ASSETS / "recordings" / "rewrite.json.gz").read_bytes())
+    trace = read_recording((ASSETS / "recordings" / "function.json.gz").read_bytes())
     assert pair_named(trace.header) == WHEEL
     found = rerun(trace, real_pair())
     assert found.same or found.elsewhere, found.summary
