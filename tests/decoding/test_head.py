@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from reference_distribution import continuation_distribution, p_value
+from reference_distribution import text_p_value
+from torch import Tensor
 from toy_heads import ToyHead
 from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pair_of
 
@@ -17,7 +18,9 @@ import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_state_engine
+from specviz.core.sampling import draw, uniforms
 from specviz.core.states import make_head_engine
+from specviz.core.verdicts import decide
 from specviz.errors import PairError
 from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
@@ -137,25 +140,32 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
     assert torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[2])
 
 
+def corrects_from_p(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
+    """Wrong: draws what follows a rejection from the target instead of the residual."""
+    accepted = decide(p, q, drafted, u, source)[0]
+    return torch.stack([accepted, draw(p[accepted], uniforms(1, source)[0])])
+
+
 @pytest.mark.parametrize("drafter", ["head", "ngram-head"])
-def test_whole_sequences_follow_the_target(drafter: str, tmp_path: Path):
+@pytest.mark.parametrize("verifier", [decide, corrects_from_p])
+def test_a_text_tells_a_wrong_verifier_from_the_right_one(
+    verifier: Any, drafter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Its head cannot draft every token, so some are only ever drawn from the residual. The prompt
     repeats itself, so some drafts are copies if there are any."""
-    target = deep(4, 3)
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
+    target = deep(4, 3, max_position_embeddings=1500)
     head = ToyHead(target, (1, 2, 3), (0, 2, 3))
     pair = with_head(head, head.save_speculators(tmp_path / "head"))
     settings = replace(SAMPLED, gamma=2, temperature=1.5, top_k=3, drafter=drafter)
     prompt = [0, 1, 2, 3, 2, 0, 1, 2, 3]
-    short = replace(settings, max_new_tokens=3 + settings.gamma)
-    law = continuation_distribution(target, prompt, 3, short, pair.eos_ids)
-    drawn, drafted, copied = [], 0, 0
-    for seed in range(400):
-        rounds, _ = finish(pair, prompt, replace(short, seed=seed))
-        drawn.append(tuple(emitted_ids(rounds)[:3]))
-        drafted += outcome_counts(rounds)["accepted"]
-        copied += sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)
-    assert drafted > 150 and (copied >= 400) == (drafter == "ngram-head")
-    assert p_value(drawn, law) > LUCK
+    rounds, _ = finish(pair, prompt, replace(settings, max_new_tokens=900))
+    text = emitted_ids(rounds)
+    assert len(text) == 900 and outcome_counts(rounds)["accepted"] > 200
+    copied = sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)
+    assert (copied > 30) == (drafter == "ngram-head")
+    fit = text_p_value(target, prompt, text, settings)
+    assert fit > LUCK if verifier is decide else fit < LUCK
 
 
 def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: Path):
