@@ -161,7 +161,8 @@ def test_the_baseline_follows_the_target(temperature: float):
     assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK
 
 
-# With a fixed gamma the tests of wrong verifiers below run every drafter.
+# With a fixed gamma the tests of wrong verifiers below run every drafter; test_confidence.py runs
+# the draft model by its confidence.
 ADAPTIVE = [
     replace(sampling(gamma, temperature, top_k=top_k), drafter=drafter, gamma_policy=policy)
     for drafter in ("model", "ngram", "early-exit")
@@ -170,6 +171,7 @@ ADAPTIVE = [
         ("optimal", 5, 0.7, 0),
     )
 ]
+ADAPTIVE.append(replace(ADAPTIVE[-1], gamma_policy="confidence"))
 
 
 @pytest.fixture
@@ -270,8 +272,8 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
 
     whole_run = NumpyPath.draft
 
-    def drops_unlikely(*values: Any) -> Draft:
-        drawn = whole_run(*values)
+    def drops_unlikely(*values: Any, **options: Any) -> Draft:
+        drawn = whole_run(*values, **options)
         ids, q, rows = drawn.ids, drawn.q, drawn.step_logits
         chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
         kept = int((chances > 0.25).long().cumprod(0).sum())
