@@ -183,3 +183,4 @@ def test_one_that_leaves_out_an_unlikely_token_does_not(
 def test_only_a_run_tells_how_sure_a_draft_is(pair: Pair):
     assert is_predictable(Settings(gamma_policy="optimal"), pair)
     assert not is_predictable(Settings(gamma_policy="confidence"), pair)
+    assert is_predictable(Settings(gamma_policy="confidence", drafter="ngram"), pair), "has no say"

@@ -119,9 +119,9 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
     whose verdicts at different places are independent given the text, and a drafter whose q along
     the text is known. Of heads only those of EAGLE-3 read nothing but the target's states. How sure
     a draft is of tokens that the text does not hold is not known."""
-    if settings.adapts and settings.gamma_policy == "confidence":
-        return False
     kind = drafter_kind(settings.drafter)
+    if settings.gamma_policy == "confidence" and kind.has_model:
+        return False
     if kind.predicted == "chained":
         return settings.greedy and (pair.head is None or pair.head.kind == EAGLE)
     if settings.greedy:

@@ -224,16 +224,19 @@ class Sweep(Findings):
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         measured = self._row(piece.key)
-        settings = self._settings(piece)
-        is_predicted = piece.question in self.predicted.get(piece.key, {})
-        if is_predicted or not is_predictable(settings, pair):
-            return
-        chances = acceptance_along(pair, text, settings)
+        wanted: dict[str, Settings] = {}
         for row in self.rows:
-            if row.temperature == measured.temperature and row.drafter == measured.drafter:
-                settings_of_row = self._settings(Piece(row.key, piece.question))
-                rounds = predicted_rounds(pair, text, settings_of_row, chances)
-                self.predicted.setdefault(row.key, {})[piece.question] = rounds
+            is_alike = (row.drafter, row.temperature) == (measured.drafter, measured.temperature)
+            if is_alike and piece.question not in self.predicted.get(row.key, {}):
+                settings = self._settings(Piece(row.key, piece.question))
+                if is_predictable(settings, pair):
+                    wanted[row.key] = settings
+        if not wanted:
+            return
+        chances = acceptance_along(pair, text, self._settings(piece))
+        for key, settings in wanted.items():
+            rounds = predicted_rounds(pair, text, settings, chances)
+            self.predicted.setdefault(key, {})[piece.question] = rounds
 
 
 def raced(
