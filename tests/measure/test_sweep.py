@@ -294,6 +294,15 @@ def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTi
     assert {one.mark for one in result.rows if one.configuration.temperature == 1.0} >= {"best"}
 
 
+def test_drafts_that_end_by_confidence_are_measured_and_never_predicted(timed: VirtualTime):
+    policies = ("confidence", "fixed")
+    request = replace(REQUEST, drafters=("model",), gammas=(1, 4), policies=policies)
+    rows = result_of(list(sweep(scripted_pair(timed, cost=0.1, noise=0.05), request))).rows
+    by_policy = {row.configuration.policy: row for row in rows}
+    assert by_policy["confidence"].measured and not by_policy["confidence"].predicted
+    assert all(row.predicted for row in rows if row.configuration.policy == "fixed")
+
+
 def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
     timed: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ):
