@@ -29,7 +29,9 @@ MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so g
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
 PRIOR_ROUNDS = 5.0  # the weight of that estimate
 EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # that a `Calibration` may have
-LEAST_KNOWN, MOST_KNOWN = 1e-6, 1 - 1e-4  # confidences beyond count as these: none is certain
+# Confidences beyond these count as they do: no draft is certain.
+LEAST_KNOWN = 1e-6
+MOST_KNOWN = 1 - 1e-4
 PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 
 

@@ -51,12 +51,7 @@ class TensorPath:
             step_logits.append(logits)
             if end.is_behind(logits, distribution):
                 break
-        return Draft(
-            torch.cat(drafted).to(run.device),
-            torch.cat(q).to(run.device),
-            step_logits,
-            confidences=end.confidences,
-        )
+        return Draft.of_steps(drafted, q, step_logits, end.confidences, run)
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         engine = self.engine

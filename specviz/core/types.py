@@ -43,6 +43,24 @@ class Draft:
     confidences: Sequence[float] = ()
 
     @classmethod
+    def of_steps(
+        cls,
+        ids: list[Tensor],
+        q: list[Tensor],
+        step_logits: Sequence[Tensor],
+        confidences: Sequence[float],
+        run: RunContext,
+    ) -> Draft:
+        """Drafts that were drawn one after another: of each step the id, int64 [1], and the row it
+        was drawn from, [1, vocab]. They come to where p and q are compared."""
+        return cls(
+            torch.cat(ids).to(run.device),
+            torch.cat(q).to(run.device),
+            step_logits,
+            confidences=confidences,
+        )
+
+    @classmethod
     def certain(cls, ids: Sequence[int], run: RunContext) -> Draft:
         """Drafts that are made without chance: each row of q is 1 at its token."""
         drafted = torch.tensor(ids, device=run.device)

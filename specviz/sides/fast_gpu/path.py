@@ -89,12 +89,7 @@ class GraphPath:
             if end.is_behind(logits, distribution):
                 break
         engine.length = len(ids) + len(drafted) - 1  # the last drafted token was not fed
-        return Draft(
-            torch.cat(drafted).to(run.device),
-            torch.cat(q).to(run.device),
-            step_logits,
-            confidences=end.confidences,
-        )
+        return Draft.of_steps(drafted, q, step_logits, end.confidences, run)
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         decision, p, logits, u = self.launch(ids, draft)

@@ -228,12 +228,7 @@ class SharedTokensDrafter(TranslatedDrafter):
             proposed.append(feed)
             if end.is_behind(logits, distribution):
                 break
-        draft = Draft(
-            torch.cat(drafted).to(run.device),
-            torch.cat(q).to(run.device),
-            step_logits,
-            confidences=end.confidences,
-        )
+        draft = Draft.of_steps(drafted, q, step_logits, end.confidences, run)
         return draft, torch.cat(proposed)
 
 
