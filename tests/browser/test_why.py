@@ -9,7 +9,7 @@ import pytest
 from filed import emitted
 from playwright.sync_api import expect
 from reference_costs import explain
-from visitor import PATIENCE, Visit, Visitor, headline_of, wait_for
+from visitor import PATIENCE, Visit, Visitor, headline_of, two_places, wait_for
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
@@ -162,7 +162,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     row = drawer.locator("tr:has(> th:text-is('measured')) td").all_inner_texts()
     tau = sum(len(emitted(r)) for r in data["rounds"] if r["lane"] == "speculative")
     rounds = sum(r["lane"] == "speculative" for r in data["rounds"])
-    assert row == [f"{tau / rounds:.2f}", f"{why.costs.price:.2f}", f"{why.speedup:.2f}"]
+    assert row == [two_places(number) for number in (tau / rounds, why.costs.price, why.speedup)]
     assert page.locator("[data-headline]").inner_text() == headline_of(trace)
     lead = drawer.locator(".sv-lead").inner_text()
     assert re.search(r"times as fast|good as even|loses|no acceptance rate", lead)
@@ -170,7 +170,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
         expect(drawer).to_contain_text(f"break-even of {why.break_even:.2f}")
     m = compute_metrics(Trace.from_dict(data))
     assert m.alpha is not None and m.c is not None
-    expect(drawer).to_contain_text(f"accepted over drafted is {m.efficiency:.2f}.")
+    expect(drawer).to_contain_text(f"accepted over drafted is {two_places(m.efficiency)}.")
     bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
     assert len(bars) == MOST_GAMMA
     if why.best_gamma:

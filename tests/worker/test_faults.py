@@ -171,9 +171,9 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
 
 
 def test_an_early_stop_keeps_the_process_and_its_pair(worker: ProcessWorker) -> None:
-    """Lanes warm up in eight passes of the target, and tell nothing meanwhile."""
+    """Lanes warm up in eight passes of 0.3 s, and tell nothing meanwhile."""
     (process,) = results(worker, "tell_process")
-    queue = queue_over(worker)
+    queue = queue_over(worker, Limits(stop_seconds=1.2))
     run = run_of(task=FaultyRace("very slow", 0, LONG))
     stream = pulled(queue, run, lambda delta: delta.get("status") == READING)
     queue.stop("one")

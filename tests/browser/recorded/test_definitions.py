@@ -48,10 +48,12 @@ def test_a_caption_says_what_it_means_to_the_pointer_and_the_keyboard(visitor: V
 
 
 def test_a_tap_on_a_phone_says_it_too(visit: Visit) -> None:
-    page = visit(width=390, height=844).page
+    visitor = visit(width=390, height=844)
+    page = visitor.page
     for place, said in SAID.items():
-        # As a finger does it: no pointer hovers before.
+        # As a finger does it: no pointer hovers before, and what was scrolled stands still.
         caption(page, place).scroll_into_view_if_needed()
+        visitor.drawn()
         caption(page, place).dispatch_event("click")
         expect(sentence(page)).to_contain_text(said)
         expect(sentence(page)).to_be_in_viewport(ratio=1)
