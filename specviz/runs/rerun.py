@@ -96,9 +96,7 @@ class Rerun:
         header = self.recorded.header
         policies = {header.settings_of(lane).gamma_policy for lane in header.speculative}
         if not policies.isdisjoint(("optimal", "confidence")):
-            return (
-                "Its policy drafts by costs that are measured on each machine: lengths may differ."
-            )
+            return "Its policy drafts by what a pass should cost here: lengths may differ."
         if not self.elsewhere:
             return "Versions and processor are the same: the weights are others, or it was edited."
         machine = "; ".join(self.elsewhere)

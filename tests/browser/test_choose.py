@@ -61,7 +61,7 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
     for offered in ("n-grams", "Head on the target"):
         expect(chips.filter(has_text=offered)).to_be_visible()
     expect(chips.filter(has_text="Draft model")).to_be_hidden()
-    expect(page.locator(".sc-start p")).to_contain_text("25 rows")
+    expect(page.locator(".sc-start p")).to_contain_text("28 rows")
     # Its target was tuned for chat: it gets questions, also from a page of another pair.
     expect(page.locator("dialog label:has([name=kinds])").first).to_have_text("code 3")
     expect(page.locator(".sc-start p")).to_contain_text("24 prompts")
@@ -73,7 +73,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     head = page.locator(".sc-head").bounding_box()  # over the whole width, what follows below it
     assert head and head["width"] == page.evaluate("document.documentElement.clientWidth")
     small(visitor, 5)
-    expect(page.locator(".sc-start p")).to_have_text("4 rows, 3 prompts")
+    expect(page.locator(".sc-start p")).to_have_text("5 rows, 3 prompts")
     visitor.button("Start").click()
     page.wait_for_selector(OVER, timeout=PATIENCE)
     expect(page.locator("tbody [data-mark=best]")).to_have_count(1)
@@ -86,14 +86,16 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
 
     found: dict[str, Any] = json.loads(saved(visitor, "json"))
     measured = [row for row in found["rows"] if row["measured"] and row["measured"]["speedup"]]
-    assert found["schema"] == 1 and len(found["rows"]) == 4 and measured
+    assert found["schema"] == 1 and len(found["rows"]) == 5 and measured
     assert any(row["predicted"] for row in found["rows"])
     for row in measured:
         key = "{drafter} g{gamma} {policy} t{temperature:g}".format(**row["configuration"])
         shown = page.locator(f"tr[data-key='{key}'] [data-column=speedup] b")
         expect(shown).to_have_text(f"{row['measured']['speedup']['value']:.2f}×")
     table = list(csv.DictReader(saved(visitor, "csv").splitlines()))
-    assert [row["gamma"] for row in table] == ["1", "3", "1", "3"]
+    fixed = [row for row in table if row["policy"] == "fixed"]
+    assert [row["gamma"] for row in fixed] == ["1", "3", "1", "3"]
+    assert [row["drafter"] for row in table if row["policy"] == "confidence"] == ["model"]
 
     texts = page.locator("tbody [data-column=speedup]").all_inner_texts()
     speeds = [float(text.split("×")[0]) for text in texts if "×" in text]
@@ -101,10 +103,10 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     expect(page.locator("th[data-column=speedup]")).to_have_attribute("aria-sort", "descending")
     page.get_by_role("button", name="Speed-up").click()
     gammas = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.key)")
-    assert gammas == ["{drafter} g{gamma} fixed t0".format(**row) for row in table]
+    assert gammas == ["{drafter} g{gamma} {policy} t0".format(**row) for row in table]
     page.reload()
     page.wait_for_selector(OVER)
-    expect(page.locator("tbody tr")).to_have_count(4)
+    expect(page.locator("tbody tr")).to_have_count(5)
     page.keyboard.press("Escape")
     wait_for(page, "!location.search.includes('view=choose')")
     page.keyboard.press("d")
@@ -164,7 +166,7 @@ def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:
     expect(page.locator(".sc-found")).to_contain_text("has no text")
     expect(visitor.button("Start")).to_be_disabled()
     own.fill("The first prompt\nThe second prompt")
-    expect(page.locator(".sc-start p")).to_have_text("4 rows, 2 prompts")
+    expect(page.locator(".sc-start p")).to_have_text("5 rows, 2 prompts")
     visitor.button("Start").click()
     page.wait_for_selector(f"{RUNNING} [data-status=measured]")
     visitor.button("Stop").click()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from specviz.measure.sweep.agenda import SETTLED_REPEATS, Standing, due, pieces_left
+from specviz.measure.sweep.table import without_hopeless
 from specviz.measure.sweep.types import Configuration, Predicted, Row
 
 GAMMAS = (1, 2, 4)
@@ -97,6 +98,21 @@ def test_what_is_predicted_to_be_far_behind_is_not_measured():
     table = rows(1.0, 1.9, 2.0)
     assert KEYS[0] not in {key for key, _ in keys(standing(table, scouted(table[2:])))}
     assert KEYS[0] in {key for key, _ in keys(standing(rows(None, 1.9, 2.0), scouted(table[2:])))}
+
+
+@pytest.mark.parametrize(("speeds", "is_due"), [((1.0, 1.5, 1.4), True), ((0.9, 1.0, 0.8), False)])
+def test_what_nobody_can_predict_is_measured_unless_its_drafter_is_slow(
+    speeds: tuple[float, ...], is_due: bool
+):
+    unknown = Row(Configuration("model", 4, "confidence", 0.0), "planned", None, None)
+    best = replace(rows(1.0, 1.5, 1.6)[2], configuration=Configuration("ngram", 4, "fixed", 0.0))
+    table = [*rows(*speeds), replace(best, mark="best"), unknown]
+    ran = [(row.configuration.key, question) for row in table[:-1] for question in range(4)]
+    judged = without_hopeless(table)
+    found = {key for key, _ in keys(standing(judged, ran))}
+    assert (found == {unknown.configuration.key}) == is_due and found
+    assert ("model is far behind" in judged[-1].note) == (not is_due)
+    assert without_hopeless([*rows(), unknown])[-1] == unknown, "nothing is predicted yet"
 
 
 def test_one_row_that_is_left_needs_few_repeats():

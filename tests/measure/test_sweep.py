@@ -122,8 +122,8 @@ def test_no_answer_contradicts_a_prediction_that_was_never_measured(
     monkeypatch.setattr("specviz.measure.sweep.sweep.time", timed)
     pair = scripted_pair(timed, cost=0.3, noise=0.35)  # the smallest gamma is the best one
     seconds = pieces * 24 * 2 * PASS
-    request = replace(REQUEST, drafters=("model",), gammas=(1, 2, 3, 8), seconds=seconds)
-    result = result_of(list(sweep(pair, request)))
+    request = replace(REQUEST, drafters=("model",), gammas=(1, 2, 3, 8), policies=("fixed",))
+    result = result_of(list(sweep(pair, replace(request, seconds=seconds))))
     (advice,) = result.recommendations
     best = next(one for one in result.rows if one.mark == "best")
     assert best.measured.speedup is not None
@@ -294,6 +294,16 @@ def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTi
     assert {one.mark for one in result.rows if one.configuration.temperature == 1.0} >= {"best"}
 
 
+def test_where_no_model_drafts_there_is_no_row_by_confidence():
+    request = replace(REQUEST, policies=("fixed", "confidence"))
+    assert [row.key for row in request.configurations()] == [
+        *("model g1 fixed t0", "model g2 fixed t0", "model g4 fixed t0", "model g4 confidence t0"),
+        *("ngram g1 fixed t0", "ngram g2 fixed t0", "ngram g4 fixed t0"),
+    ]
+    alone = replace(request, drafters=("ngram",), policies=("confidence",))
+    assert [row.key for row in alone.configurations()] == ["ngram g4 optimal t0"]
+
+
 def test_drafts_that_end_by_confidence_are_measured_and_never_predicted(timed: VirtualTime):
     policies = ("confidence", "fixed")
     request = replace(REQUEST, drafters=("model",), gammas=(1, 4), policies=policies)
@@ -419,4 +429,5 @@ def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.Mo
     request = replace(REQUEST, drafters=("early-exit",), gammas=(1, 2), prompts=QUESTIONS[:3])
     result = result_of(list(sweep(pair, request)))
     assert result.machine.exit_layers in (1, 2)
-    assert all(one.predicted is not None and one.predicted.exact for one in result.rows)
+    fixed = [one for one in result.rows if one.configuration.policy == "fixed"]
+    assert all(one.predicted is not None and one.predicted.exact for one in fixed)

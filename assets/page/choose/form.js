@@ -1,6 +1,7 @@
 // What to sweep: chips for everything that is tried, and the prompts.
 
 import { element, find, findAll } from "specviz/dom/dom.js";
+import { drafterKind } from "specviz/facts/vocabulary.js";
 
 const NO_PROMPTS = "Write at least one prompt, or choose a file.";
 const NOT_SENT = "The prompts did not reach the server: try again.";
@@ -53,11 +54,16 @@ export class Form {
 
   /** The number of rows that would be tried. */
   get rows() {
-    const count = (/** @type {string} */ name) => this.#chosen(name).length;
-    // An adaptive policy has one row, up to the largest gamma.
-    const adaptive = this.#chosen("policies").filter((policy) => policy !== "fixed").length;
-    const sizes = count("gammas") ? count("gammas") * (count("policies") - adaptive) + adaptive : 0;
-    return count("drafters") * count("temperatures") * sizes;
+    const [gammas, temperatures] = ["gammas", "temperatures"].map((name) => this.#chosen(name).length);
+    const policies = this.#chosen("policies");
+    if (!gammas || !policies.length) return 0;
+    const rowsOf = (/** @type {string} */ drafter) => {
+      const usable = policies.filter((policy) => policy !== "confidence" || drafterKind(drafter).has_model);
+      // An adaptive policy has one row, up to the largest gamma, and so has what is left where none is usable.
+      const rows = usable.reduce((sum, policy) => sum + (policy === "fixed" ? gammas : 1), 0);
+      return temperatures * (rows || 1);
+    };
+    return this.#chosen("drafters").reduce((sum, drafter) => sum + rowsOf(drafter), 0);
   }
 
   /** The number of prompts. */

@@ -18,14 +18,13 @@ from ...core.race import race
 from ...core.registry import swept_drafters
 from ...errors import PairError, SettingsError
 from ...settings import GAMMA_POLICIES, RANGES, Settings
-from .table import ENOUGH
+from .table import ENOUGH, KEEP
 from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
-KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 MOST_REPEATS = 12
 SETTLED_REPEATS = 2  # repeats after which a sweep with one row left for a temperature is done
 

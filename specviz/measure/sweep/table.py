@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ BUSY = ("price", "delay", "spread")  # doubts that mean that something else used
 FITS = 30  # turns of a fit, which has long settled by then
 FEWEST = 4  # prompts that two rows share before one of them is given up
 ENOUGH = 3  # prompts that two rows share before one may be called better or as good
+KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
 Values = Mapping[int, float]
 """Question -> the logarithm of a row's speed-up there, measured or predicted."""
@@ -196,7 +197,7 @@ class Findings:
                     note=self.missing.get(row.drafter, ""),
                 )
             )
-        return tuple(rows)
+        return without_hopeless(rows)
 
     def _predicted_values(self, row: Configuration) -> dict[int, float]:
         speeds = {
@@ -259,6 +260,29 @@ class Findings:
         for question, value in sorted(values.items()):
             by_kind[self.questions[question].kind].append(value)
         return {kind: geometric_mean(values_of_kind) for kind, values_of_kind in by_kind.items()}
+
+
+def without_hopeless(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows, those left out of which nothing can be predicted, by a drafter that is predicted to
+    be far behind with every gamma: an adapted one does not save it."""
+    drafters: dict[tuple[float, str], float] = defaultdict(float)
+    best: dict[float, float] = defaultdict(float)
+    for row in rows:
+        temperature, drafter = row.configuration.temperature, row.configuration.drafter
+        promise = row.promise or 0.0
+        drafters[temperature, drafter] = max(drafters[temperature, drafter], promise)
+        best[temperature] = max(best[temperature], promise)
+
+    def judged(row: Row) -> Row:
+        temperature, drafter = row.configuration.temperature, row.configuration.drafter
+        is_slow = 0.0 < drafters[temperature, drafter] < KEEP * best[temperature]
+        if row.status != "planned" or not is_slow:
+            return row
+        policy = row.configuration.policy
+        note = f"{drafter} is far behind at every gamma, so {policy} was not measured."
+        return replace(row, status="left out", note=note)
+
+    return tuple(map(judged, rows))
 
 
 def _measured_values(runs: Sequence[RaceFigures]) -> dict[int, float]:

@@ -6,10 +6,11 @@ browser. This module does not import torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from ...core.registry import swept_drafters
+from ...core.registry import drafter_kind, swept_drafters
 from ...prompts import Question
 from ...runs.uncertainty import Estimate, Spread
 from ...settings import Settings
@@ -74,22 +75,28 @@ class SweepRequest:
     prompts: tuple[Question, ...]
     drafters: tuple[str, ...] = field(default_factory=swept_drafters)
     gammas: tuple[int, ...] = (1, 2, 3, 5, 8)
-    policies: tuple[str, ...] = ("fixed",)
+    policies: tuple[str, ...] = ("fixed", "confidence")
     temperatures: tuple[float, ...] = (0.0,)
     seconds: float = 60.0
     base: Settings = field(default_factory=lambda: Settings(max_new_tokens=64, ignore_eos=True))
 
     def configurations(self) -> tuple[Configuration, ...]:
-        """Every row, in the order of the table. A policy that adapts gamma has one row, up to the
-        largest."""
+        """Every row, in the order of the table. A policy that adapts gamma has one row for each
+        drafter, up to the largest."""
         gammas = sorted(self.gammas)
         return tuple(
             Configuration(drafter, gamma, policy, temperature)
             for temperature in self.temperatures
             for drafter in self.drafters
-            for policy in self.policies
+            for policy in self._policies_of(drafter)
             for gamma in (gammas if policy == "fixed" else gammas[-1:])
         )
+
+    def _policies_of(self, drafter: str) -> Sequence[str]:
+        """Where no model drafts, nothing tells a confidence: that policy would be `optimal`."""
+        if drafter_kind(drafter).has_model:
+            return self.policies
+        return [policy for policy in self.policies if policy != "confidence"] or ["optimal"]
 
 
 @dataclass(frozen=True, slots=True)
