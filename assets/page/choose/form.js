@@ -54,12 +54,14 @@ export class Form {
 
   /** The number of rows that would be tried. */
   get rows() {
-    const [gammas, temperatures] = ["gammas", "temperatures"].map((name) => this.#chosen(name).length);
+    const gammas = this.#chosen("gammas").length;
+    const temperatures = this.#chosen("temperatures").length;
     const policies = this.#chosen("policies");
     if (!gammas || !policies.length) return 0;
     const rowsOf = (/** @type {string} */ drafter) => {
-      const usable = policies.filter((policy) => policy !== "confidence" || drafterKind(drafter).has_model);
-      // An adaptive policy has one row, up to the largest gamma, and so has what is left where none is usable.
+      const { has_model: isModel } = drafterKind(drafter);
+      const usable = policies.filter((policy) => policy !== "confidence" || isModel);
+      // An adaptive policy has one row, up to the largest gamma; so has a drafter that none suits.
       const rows = usable.reduce((sum, policy) => sum + (policy === "fixed" ? gammas : 1), 0);
       return temperatures * (rows || 1);
     };
