@@ -18,7 +18,7 @@ from ...core.race import race
 from ...core.registry import swept_drafters
 from ...errors import PairError, SettingsError
 from ...settings import GAMMA_POLICIES, RANGES, Settings
-from .table import ENOUGH, KEEP
+from .table import ENOUGH, KEEP, best_promise
 from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
@@ -217,7 +217,7 @@ def _in_the_race(now: Standing) -> list[list[str]]:
     groups: list[list[str]] = []
     for temperature in dict.fromkeys(row.configuration.temperature for row in now.rows):
         rows = [row for row in now.rows if row.configuration.temperature == temperature]
-        bar = KEEP * max(row.promise or 0.0 for row in rows)
+        bar = KEEP * best_promise(rows)
         rising = sorted(rows, key=lambda row: row.promise or 0.0)
         # The last one of a drafter stays.
         leaders = list({row.configuration.drafter: row for row in rising}.values())

@@ -265,24 +265,26 @@ class Findings:
 def without_hopeless(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows, those left out of which nothing can be predicted, by a drafter that is predicted to
     be far behind with every gamma: an adapted one does not save it."""
-    drafters: dict[tuple[float, str], float] = defaultdict(float)
-    best: dict[float, float] = defaultdict(float)
+    found = []
     for row in rows:
-        temperature, drafter = row.configuration.temperature, row.configuration.drafter
-        promise = row.promise or 0.0
-        drafters[temperature, drafter] = max(drafters[temperature, drafter], promise)
-        best[temperature] = max(best[temperature], promise)
+        if row.status == "planned" and _is_far_behind(row.configuration, rows):
+            drafter, policy = row.configuration.drafter, row.configuration.policy
+            note = f"{drafter} is far behind at every gamma, so {policy} was not measured."
+            row = replace(row, status="left out", note=note)
+        found.append(row)
+    return tuple(found)
 
-    def judged(row: Row) -> Row:
-        temperature, drafter = row.configuration.temperature, row.configuration.drafter
-        is_slow = 0.0 < drafters[temperature, drafter] < KEEP * best[temperature]
-        if row.status != "planned" or not is_slow:
-            return row
-        policy = row.configuration.policy
-        note = f"{drafter} is far behind at every gamma, so {policy} was not measured."
-        return replace(row, status="left out", note=note)
 
-    return tuple(map(judged, rows))
+def _is_far_behind(one: Configuration, rows: Sequence[Row]) -> bool:
+    """Whether all that is predicted of its drafter is, at its temperature."""
+    rivals = [row for row in rows if row.configuration.temperature == one.temperature]
+    own = [row for row in rivals if row.configuration.drafter == one.drafter]
+    return 0.0 < best_promise(own) < KEEP * best_promise(rivals)
+
+
+def best_promise(rows: Sequence[Row]) -> float:
+    """The highest predicted speed-up, 0 where none is predicted."""
+    return max((row.promise or 0.0 for row in rows), default=0.0)
 
 
 def _measured_values(runs: Sequence[RaceFigures]) -> dict[int, float]:
