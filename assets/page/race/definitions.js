@@ -46,6 +46,7 @@ export class Definitions {
   #root;
   #sentence = element("p", "sv-definition", { id: "sv-definition", role: "tooltip", hidden: true });
   #caption = /** @type {HTMLElement | null} */ (null); // whose sentence is shown
+  #top = 0; // px: of the caption in the window, when its sentence was put beside it
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -62,7 +63,8 @@ export class Definitions {
     root.addEventListener("focusin", (event) => this.#openAt(event));
     root.addEventListener("focusout", () => this.close());
     root.addEventListener("click", (event) => this.#openAt(event));
-    root.addEventListener("scroll", () => this.close(), { capture: true, passive: true });
+    // On a phone the window itself scrolls, of which no element hears.
+    document.addEventListener("scroll", () => this.#closeIfMoved(), { capture: true, passive: true });
   }
 
   /** Whether a sentence was shown. */
@@ -72,6 +74,11 @@ export class Definitions {
     this.#caption = null;
     this.#sentence.hidden = true;
     return wasOpen;
+  }
+
+  // A lane that follows its text scrolls too, and moves no caption.
+  #closeIfMoved() {
+    if (this.#caption && Math.abs(this.#caption.getBoundingClientRect().top - this.#top) >= 1) this.close();
   }
 
   /** @param {Event} event */
@@ -102,6 +109,7 @@ export class Definitions {
    */
   #putBeside(caption) {
     const { left, top, bottom } = caption.getBoundingClientRect();
+    this.#top = top;
     const { offsetWidth: width, offsetHeight: height } = this.#sentence;
     const x = Math.max(EDGE, Math.min(left, innerWidth - width - EDGE));
     const above = top - height - GAP;

@@ -51,14 +51,29 @@ def test_a_tap_on_a_phone_says_it_too(visit: Visit) -> None:
     visitor = visit(width=390, height=844)
     page = visitor.page
     for place, said in SAID.items():
-        # As a finger does it: no pointer hovers before, and what was scrolled stands still.
+        # As a finger does it: no pointer hovers before.
         caption(page, place).scroll_into_view_if_needed()
-        visitor.drawn()
         caption(page, place).dispatch_event("click")
         expect(sentence(page)).to_contain_text(said)
         expect(sentence(page)).to_be_in_viewport(ratio=1)
     page.locator("[data-headline]").dispatch_event("click")
     expect(sentence(page)).to_be_hidden()
+
+
+def test_a_sentence_stays_while_a_lane_scrolls_and_goes_when_its_caption_moves(
+    visit: Visit,
+) -> None:
+    visitor = visit(width=390, height=844)
+    page = visitor.page
+    said = sentence(page)
+    caption(page, "[data-lane=speculative] h2").dispatch_event("click")
+    expect(said).to_be_visible()
+    # A lane follows its text, all the time that it writes.
+    page.locator("[data-lane=speculative] [data-outcome]").first.dispatch_event("scroll")
+    visitor.drawn()
+    expect(said).to_be_visible()
+    page.evaluate("scrollBy(0, 120)")
+    expect(said).to_be_hidden()
 
 
 def test_the_help_opens_with_the_six_words(visitor: Visitor) -> None:
