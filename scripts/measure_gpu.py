@@ -25,6 +25,7 @@ import torch
 
 from specviz.environment import FORM
 from specviz.pairs.hub import hub_is_reachable
+from specviz.pairs.table import at_hand, named_pair
 
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = 24 * 60.0  # seconds for all steps
@@ -34,7 +35,8 @@ FORMS = {
     "eager": {FORM.name: "eager"},
     "static": {FORM.name: "fastest"},
 }
-PAIRS = ("smollm2-1.7b-135m", "qwen3-8b-0.6b")  # no licence to accept
+# None has a licence to accept.
+PAIRS = ("qwen2.5-coder-1.5b-bf16", "smollm2-1.7b-135m", "qwen3-8b-0.6b")
 SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")
 
 
@@ -77,9 +79,11 @@ def plan(options: argparse.Namespace) -> Iterator[Step]:
     for form in FORMS:
         shape = ("--shape", options.shape, "--acceptance", "0.7")
         yield bench(f"{options.shape}, {form}", 240, form, *shape)
-    if hub_is_reachable():
-        for pair in options.pairs:
-            yield bench(pair, 300, "static", "--pair", pair)
+    can_fetch = hub_is_reachable()
+    for name in options.pairs:
+        row = named_pair(name)
+        if can_fetch or (row is not None and at_hand(row)):
+            yield bench(name, 300, "static", "--pair", name)
 
 
 def run_step(step: Step, limit: float, folder: Path) -> Outcome:
@@ -158,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all steps; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", default="llama-3.1-8b+3.2-1b", help="as of bench")
-    parser.add_argument("--pairs", nargs="*", default=PAIRS, help="pairs of the hub")
+    parser.add_argument("--pairs", nargs="*", default=PAIRS, help="of the hub, or at hand")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu", help="folder")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():

@@ -85,6 +85,18 @@ def test_every_step_is_a_command_that_exists(tmp_path: Path, monkeypatch: pytest
     assert set(LANE_LABELS.values()) <= set(SPEEDS)
 
 
+@pytest.mark.parametrize("reachable", [False, True])
+def test_a_pair_runs_where_it_is_at_hand_or_can_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reachable: bool
+):
+    named = ["builtin", "qwen2.5-coder-1.5b-bf16", "a+b"]
+    monkeypatch.setattr("scripts.measure_gpu.hub_is_reachable", lambda: reachable)
+    monkeypatch.setattr("scripts.measure_gpu.at_hand", lambda row: row.name == named[1])
+    options = argparse.Namespace(shape="small", pairs=named, output=tmp_path)
+    steps = [step.name for step in plan(options)]
+    assert [name for name in steps if name in named] == (named if reachable else named[1:2])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture):
     assert main([]) == 1
