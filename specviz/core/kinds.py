@@ -162,7 +162,7 @@ class EngineKind:
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module: a static
         form makes fewer and cheaper calls, and in compiled passes only the work itself is left.
         On a processor they are right to about half an order of magnitude. Elsewhere they are those
-        of an H100, with models of 14 million, 1.2 and 8 billion parameters.
+        of an H100, with models of 14 million to 8 billion parameters.
     extra_token: what each further token adds to a pass of a small model on a processor, in passes
         of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
         an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...core.llama_family import has_known_layers, is_llama_family
 from ...core.model_facts import context_length
 from ...environment import has_numba
 
@@ -34,7 +35,6 @@ CODE = HERE / KEPT
 SOURCES = "compiled-from"
 """The name of the file there that says from which sources."""
 
-COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each call
 UNIT = 32  # widths must be multiples of it
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
@@ -43,8 +43,6 @@ HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to
 TRIED_OUTPUTS = 4096  # logits of each token that are compared
 READ = {torch.float32, torch.bfloat16, torch.float16, torch.uint8}
 """Dtypes that a pass reads; bytes are blocks of packed weights."""
-
-STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
@@ -97,46 +95,16 @@ def suits(model: Any) -> bool:
 def is_read_in_place(model: Any) -> bool:
     """Whether compiled passes read the weights of such a model as they are stored, computing in
     fp32; it may be on the `meta` device."""
-    known = model.config.model_type in COMPILED_TYPES
-    return known and _is_as_published(model) and _has_fitting_sizes(model)
-
-
-def _is_as_published(model: Any) -> bool:
-    """No subclass, hook or replaced method: a compiled pass would not run them."""
-    if not all(map(_is_plain, model.modules())):
-        return False
-    for layer in model.model.layers:
-        for block in (layer.self_attn, layer.mlp):
-            for name, child in block.named_children():
-                is_linear = type(child) is torch.nn.Linear or hasattr(child, "packed_as")
-                if name.endswith("_proj") and not is_linear:
-                    return False
-    return True
-
-
-def _is_plain(module: Any) -> bool:
-    """Whether a call of the module runs what its library wrote, and nothing else."""
-    library = type(module).__module__.startswith(("transformers.", "torch.nn."))
-    return (
-        (library or hasattr(module, "packed_as"))
-        and "forward" not in vars(module)
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-    )
+    return is_llama_family(model) and _has_fitting_sizes(model)
 
 
 def _has_fitting_sizes(model: Any) -> bool:
-    config = model.config
-    rotary = model.model.rotary_emb
-    limit = context_length(model)
     eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
-    window = getattr(config, "sliding_window", None)
     return (
-        _fits(model.parameters(), config, model.model.layers[0].self_attn.head_dim, rotary)
-        and bool(limit)
-        and (not window or not getattr(config, "use_sliding_window", True) or window >= limit)
+        _fits(model.parameters(), model.config, model.model.layers[0].self_attn.head_dim)
+        and bool(context_length(model))
         and len(eps) == 1
-        and rotary.inv_freq.dtype == torch.float32
+        and model.model.rotary_emb.inv_freq.dtype == torch.float32
     )
 
 
@@ -149,7 +117,8 @@ def _suits_as_head(head: Any) -> bool:
     tensors = [*head.parameters(), head.embedding]
     return (
         _lie_here(tensors)
-        and _fits(tensors, layer, layer.head_dim, head.rotary)
+        and has_known_layers(layer, head.rotary)
+        and _fits(tensors, layer, layer.head_dim)
         and head.fc.in_features % UNIT == 0
         and not layer.mlp_bias
     )
@@ -159,16 +128,10 @@ def _lie_here(tensors: Iterable[Tensor]) -> bool:
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
-def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int, rotary: Any) -> bool:
-    """Whether weights and layers of this config are of the sizes and kinds that a pass knows."""
-    tensors = list(tensors)
+def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int) -> bool:
+    """Whether weights and layers of this config are of the sizes and kinds that a pass reads."""
     widths = (config.hidden_size, config.intermediate_size, head_dim)
-    return (
-        {t.dtype for t in tensors} <= READ
-        and all(width % UNIT == 0 for width in widths)
-        and config.hidden_act == "silu"
-        and getattr(rotary, "rope_type", "default") in STATIC_ROPE
-    )
+    return {t.dtype for t in tensors} <= READ and all(width % UNIT == 0 for width in widths)
 
 
 def _passes_its_trial(model: Any, vocab: int) -> bool:

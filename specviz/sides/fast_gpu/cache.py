@@ -28,6 +28,7 @@ from transformers.cache_utils import StaticLayer
 from ...core.model_facts import context_length
 from ...core.truncated import truncated_model
 from ...environment import collector_paused
+from .llama_pass import MOST_TOKENS, LlamaPass
 
 SMALLEST = 256  # places of the shortest buffers
 
@@ -175,14 +176,17 @@ class PlacedLayer(StaticLayer):
 class InPlaceCache:
     """A model's cache, the passes over it, and the programs that were captured over its buffers.
 
-    It does not keep the model alive.
+    It does not keep the model alive. short: what computes short passes in place of its modules.
     """
 
-    def __init__(self, model: Any, vocab: int, capacity: int) -> None:
+    def __init__(
+        self, model: Any, vocab: int, capacity: int, short: LlamaPass | None = None
+    ) -> None:
         self.capacity = capacity
         self.programs: OrderedDict[Hashable, Program] = OrderedDict()
         self._model = weakref.ref(model)
         self._vocab = vocab
+        self._short = short
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
@@ -197,10 +201,21 @@ class InPlaceCache:
 
         Each token sees the places up to its own. layers: how many first layers run; None is all.
         """
-        model = self._cut_off(layers)
         self._written.places = places
-        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        # What a capture runs over may lie past the table of learned positions.
+        positions = places.clamp(max=self._last_place)
         visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
+        if self._short is not None and len(ids) <= MOST_TOKENS:
+            logits = self._short.logits(ids, positions, visible, keep, self.layers, layers)
+        else:
+            logits = self._logits_of_modules(ids, positions, visible, keep, layers)
+        return logits[:, : self._vocab].float()
+
+    def _logits_of_modules(
+        self, ids: Tensor, positions: Tensor, visible: Tensor, keep: int, layers: int | None
+    ) -> Tensor:
+        model = self._cut_off(layers)
+        options = {"logits_to_keep": keep} if self._trims_logits else {}
         mask = visible  # [n, capacity]
         if self._has_additive_mask:
             lowest = torch.finfo(model.dtype).min
@@ -208,13 +223,12 @@ class InPlaceCache:
         output = model(
             input_ids=ids.unsqueeze(0),
             attention_mask=mask[None, None],
-            # What a capture runs over may lie past the table of learned positions.
-            position_ids=places.clamp(max=self._last_place).unsqueeze(0),
+            position_ids=positions.unsqueeze(0),
             past_key_values=self._cache,
             use_cache=True,
             **options,
         )
-        logits: Tensor = output.logits[0, -keep:, : self._vocab].float()
+        logits: Tensor = output.logits[0, -keep:]
         return logits
 
     def _cut_off(self, layers: int | None) -> Any:

@@ -22,6 +22,7 @@ from ...core.engine import OwnEngine
 from ...core.model_facts import context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
+from .llama_pass import llama_pass
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
@@ -41,10 +42,11 @@ class CachePool:
     reason: why the model runs in another form, or None. seconds: spent on making programs.
     """
 
-    def __init__(self, model: Any, vocab: int, stamp: Hashable) -> None:
-        self.stamp = stamp
+    def __init__(self, model: Any, vocab: int, reason: str | None) -> None:
         self.seconds = 0.0
-        self.reason: str | None = None
+        self.reason = reason
+        self._short = llama_pass(model) if reason is None else None
+        self.stamp = _stamp(model, vocab, reason)
         self._model = weakref.ref(model)
         self._vocab = vocab
         self._idle: list[InPlaceCache] = []
@@ -60,7 +62,7 @@ class CachePool:
                 self._idle.remove(best)
                 best.clear()
                 return best
-        return InPlaceCache(self._model(), self._vocab, capacity)
+        return InPlaceCache(self._model(), self._vocab, capacity, self._short)
 
     def give_back(self, cache: InPlaceCache) -> None:
         """Keep `cache` for a later run, and the oldest no longer if there are enough."""
@@ -155,17 +157,19 @@ def startup_seconds(model: Any) -> float:
 def _pool_of(model: Any, vocab: int) -> CachePool:
     """The pool of a model, made anew and tried out if the model has changed since."""
     reason = refusal(model)
-    # Programs read weights where they lay when captured.
-    addresses = tuple(p.data_ptr() for p in model.parameters())
-    stamp = (reason, vocab, addresses)
     pool = _pools.get(model)
-    if pool is None or pool.stamp != stamp:
-        pool = CachePool(model, vocab, stamp)
+    if pool is None or pool.stamp != _stamp(model, vocab, reason):
+        pool = CachePool(model, vocab, reason)
         _pools[model] = pool
         weakref.finalize(model, pool.close).atexit = False
         pool.reason = reason or _trial(model, vocab, pool)
         pool.close()  # the trial's own cache is too short to be of use
     return pool
+
+
+def _stamp(model: Any, vocab: int, reason: str | None) -> Hashable:
+    """What a pool was made for. Programs read weights where they lay when captured."""
+    return (reason, vocab, tuple(p.data_ptr() for p in model.parameters()))
 
 
 @torch.inference_mode()

@@ -1,0 +1,180 @@
+"""Short passes of the Llama family in few kernels.
+
+A graph's replay needs no Python, but each of its kernels takes some microseconds however little it
+computes, and for one token that is most of a layer's time. transformers' modules take some 40
+kernels in a layer; here there are 14, of torch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
+from transformers.cache_utils import StaticLayer
+
+from ...core.llama_family import is_llama_family
+
+MOST_TOKENS = 32  # of a short pass; in longer ones, kernels have enough to compute
+
+_one_at_a_time = Lock()  # joins weights
+
+
+def llama_pass(model: Any) -> LlamaPass | None:
+    """The pass of `model`, or None if it is not of the Llama family, or its weights are packed.
+
+    The weights of linear layers that read the same input are joined in memory. The model's own
+    parameters become views of them, with the values that they had.
+    """
+    is_packed = any(hasattr(module, "packed_as") for module in model.modules())
+    return LlamaPass(model) if not is_packed and is_llama_family(model) else None
+
+
+class Joined(NamedTuple):
+    """Linear layers over the same input as one: weight [outputs, inputs], bias [outputs]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+class Rotation(NamedTuple):
+    """What rotates queries and keys at the places of a pass: both [n, 1, head_dim]. sin is negated
+    in its first half, where the second half of a head is subtracted."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def rotate(self, states: Tensor) -> Tensor:
+        """Queries or keys [n, heads, head_dim] at their places."""
+        half = states.shape[-1] // 2
+        return torch.addcmul(states * self.cos, states.roll(half, -1), self.sin)
+
+
+class LlamaPass:
+    """A pass over the layers of a static cache. It does not keep the model itself alive."""
+
+    def __init__(self, model: Any) -> None:
+        self._inner = model.model
+        self._head = model.get_output_embeddings()
+        self._layers = [LlamaLayer(layer) for layer in model.model.layers]
+
+    def logits(
+        self,
+        ids: Tensor,
+        places: Tensor,
+        visible: Tensor,
+        keep: int,
+        cache_layers: Sequence[StaticLayer],
+        depth: int | None = None,
+    ) -> Tensor:
+        """Logits of the last `keep` of `ids` int64 [n], [keep, vocab], by the first `depth` layers
+        or by all.
+
+        places: their positions, int64 [n]. visible: which places of the cache each sees, bool
+        [n, capacity]. cache_layers: the layers of the cache, which take the keys and values.
+        """
+        x = self._inner.embed_tokens(ids)  # [n, width]; each layer adds to it in place
+        rotation = self._rotation(x, places)
+        mask = torch.zeros_like(visible, dtype=x.dtype).masked_fill_(~visible, -torch.inf)
+        layers = self._layers[:depth]
+        mask = mask.repeat_interleave(layers[0].group, 0)
+        for layer, cache in zip(layers, cache_layers, strict=False):
+            layer.add_to(x, rotation, mask, cache)
+        logits: Tensor = self._head(norm(x[-keep:], self._inner.norm))
+        return logits
+
+    def _rotation(self, x: Tensor, places: Tensor) -> Rotation:
+        cos, sin = (part[0] for part in self._inner.rotary_emb(x, places.unsqueeze(0)))
+        first, second = sin.chunk(2, -1)
+        return Rotation(cos.unsqueeze(1), torch.cat((-first, second), -1).unsqueeze(1))
+
+
+class LlamaLayer:
+    """One layer. group: how many query heads share a head of keys and values."""
+
+    def __init__(self, layer: Any) -> None:
+        attention = layer.self_attn
+        mlp = layer.mlp
+        self._layer = layer
+        self._head_dim: int = attention.head_dim
+        self._heads = attention.q_proj.out_features // self._head_dim
+        self._kv_heads = attention.k_proj.out_features // self._head_dim
+        self.group = self._heads // self._kv_heads
+        self._qkv = joined((attention.q_proj, attention.k_proj, attention.v_proj))
+        self._gate_and_up = joined((mlp.gate_proj, mlp.up_proj))
+
+    def add_to(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> None:
+        """Add the layer's output to its input `x` [n, width]. mask: what is added to the scores of
+        each query of a group, [n * group, capacity]."""
+        layer = self._layer
+        attended = self._attend(norm(x, layer.input_layernorm), rotation, mask, cache)
+        add_product(x, attended, layer.self_attn.o_proj)
+        gate, up = self._gate_and_up(norm(x, layer.post_attention_layernorm)).chunk(2, -1)
+        add_product(x, silu(gate).mul_(up), layer.mlp.down_proj)
+
+    def _attend(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> Tensor:
+        """The output of the heads: [n, heads * head_dim]."""
+        n = len(x)
+        heads = (self._heads, self._kv_heads, self._kv_heads)
+        states = self._qkv(x).view(n, sum(heads), self._head_dim)
+        to_rotate, value = states.split((self._heads + self._kv_heads, self._kv_heads), 1)
+        attention = self._layer.self_attn
+        if hasattr(attention, "q_norm"):
+            query, key, _ = states.split(heads, 1)
+            to_rotate = torch.cat((norm(query, attention.q_norm), norm(key, attention.k_norm)), 1)
+        query, key = rotation.rotate(to_rotate).split(heads[:2], 1)
+        keys, values = cache.update(
+            key.transpose(0, 1).unsqueeze(0), value.transpose(0, 1).unsqueeze(0)
+        )
+        # The queries of a group are rows of one head, so that its keys need no copies.
+        shape = (n, self._kv_heads, self.group, self._head_dim)
+        query = query.reshape(shape).transpose(0, 1).reshape(1, self._kv_heads, -1, self._head_dim)
+        attended = scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=attention.scaling
+        )
+        attended = attended.view(self._kv_heads, n, self.group, self._head_dim).transpose(0, 1)
+        return attended.reshape(n, -1)
+
+
+def norm(x: Tensor, module: Any) -> Tensor:
+    """What a module of RMS norm gives for `x`, in one kernel."""
+    return rms_norm(x, x.shape[-1:], module.weight, module.variance_epsilon)
+
+
+def add_product(x: Tensor, inputs: Tensor, module: Any) -> None:
+    """Add to `x` what a linear layer gives for `inputs`."""
+    x.addmm_(inputs, module.weight.t())
+    if module.bias is not None:
+        x.add_(module.bias)
+
+
+@torch.no_grad()
+def joined(modules: Sequence[Any]) -> Joined:
+    """The linear layers as one, whose weights and biases theirs become views of."""
+    with torch.inference_mode(False), _one_at_a_time:  # whose tensors no parameter may hold
+        weight = _join([module.weight for module in modules])
+        biases = [module.bias for module in modules]
+        return Joined(weight, None if biases[0] is None else _join(biases))
+
+
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """One tensor of all rows of the parameters, which become views of it."""
+    rows = [len(part) for part in parts]
+    first = parts[0]
+    whole_shape = (sum(rows), *first.shape[1:])
+    room = first.untyped_storage().nbytes() // first.element_size() - first.storage_offset()
+    ends = [part.data_ptr() + part.nbytes for part in parts]
+    if room >= sum(part.numel() for part in parts) and all(
+        part.data_ptr() == end for part, end in zip(parts[1:], ends, strict=False)
+    ):
+        return first.detach().as_strided(whole_shape, first.stride())  # joined before
+    whole = torch.cat(list(parts))
+    for part, view in zip(parts, whole.split(rows), strict=True):
+        part.data = view
+    return whole
