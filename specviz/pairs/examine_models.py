@@ -23,7 +23,7 @@ from .gguf_layout import can_stay_packed
 from .hub import hub_files
 from .memory import Device, PlannedLoad
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, planned_loads, with_draft_bits
+from .models import meta_pair, planned_loads, unpacked_on_a_gpu, with_draft_bits
 from .packed import packed_metadata
 from .source import ModelSource
 from .spec import local_file, local_path
@@ -43,9 +43,10 @@ def examined_models(
     findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
     on_cpu = device.type == "cpu"
+    reads = on_cpu or not (precision.get("quantize") or precision.get("draft_quantize"))
     models = []
     for name in names[:1] if has_head else names:
-        metadata = _read(name, on_cpu, findings)
+        metadata = _read(name, reads, findings)
         if metadata is not None:
             models.append(metadata)
     shown = [ModelSource(name, local_path(name)).shown for name in names]
@@ -64,7 +65,9 @@ def examined_models(
         if on_cpu and row is not None and len(names) > 1:
             bits = row.draft_bits(names[1])
             target_options, draft_options = with_draft_bits((target_options, draft_options), bits)
-    options = (target_options, draft_options)
+    options: Sequence[LoadOptions] = (target_options, draft_options)
+    if not on_cpu:
+        options = unpacked_on_a_gpu(options, [metadata.packed for metadata in models])
     if len(models) + (head is not None) < len(names):
         return Examined(shown, findings, [], None)
     loads: list[PlannedLoad] = []
@@ -87,12 +90,13 @@ def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
     return replace(options, dtype=DTYPES[row.target_dtype])
 
 
-def _read(name: str, on_cpu: bool, findings: list[Finding]) -> ModelMetadata | None:
-    """The metadata of one model; adds the findings about this model alone to `findings`."""
+def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | None:
+    """The metadata of one model; adds the findings about this model alone to `findings`. reads:
+    whether GGUF files of known kinds are read here (`models.reads_files`)."""
     path = local_file(name)
     if path is not None:
         with stopping("file", findings):
-            return _read_file(path, on_cpu, findings)
+            return _read_file(path, reads, findings)
         return None
     with stopping("model", findings):
         metadata = read_metadata(name)
@@ -103,10 +107,10 @@ def _read(name: str, on_cpu: bool, findings: list[Finding]) -> ModelMetadata | N
     return None
 
 
-def _read_file(path: Path, on_cpu: bool, findings: list[Finding]) -> ModelMetadata:
+def _read_file(path: Path, reads: bool, findings: list[Finding]) -> ModelMetadata:
     """The same of a GGUF file. Raises `PairError`."""
     header = checked_gguf(path)
-    stays = on_cpu and can_stay_packed(header)
+    stays = reads and can_stay_packed(header)
     metadata = packed_metadata(header) if stays else header_metadata(header)
     findings += packed_findings(header, metadata.parameters, stays)
     return metadata

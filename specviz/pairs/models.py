@@ -14,6 +14,7 @@ from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
 from ..sides.fast_cpu.kind import FIVE_BIT
+from .gguf import GgufHeader
 from .gguf_layout import bytes_in_five_bits
 from .load import LoadRequest
 from .memory import (
@@ -41,8 +42,11 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
     Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
-    files = pair_files(spec, ahead, on_cpu=on_cpu)
-    if len(files.models) > 1 and on_cpu:
+    files = pair_files(spec, ahead, reads=reads_files(devices, request.options))
+    if not on_cpu:
+        headers = [file.header for file in files.models]
+        request = request._replace(options=unpacked_on_a_gpu(request.options, headers))
+    elif len(files.models) > 1:
         both = with_draft_bits(request.options, files.models[1].bits)
         request = request._replace(options=both)
     for file, options in zip(files.models, request.options, strict=False):
@@ -117,6 +121,27 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     from .unpack import unpacked
 
     return read_metadata(str(unpacked(path, file.table_name, on_progress)))
+
+
+def reads_files(devices: Sequence[DeviceMemory], options: Sequence[LoadOptions]) -> bool:
+    """Whether GGUF files of known kinds are read here: on a processor as they are or unpacked, on
+    one GPU unpacked. bitsandbytes, and what spreads a model over GPUs, want files of transformers.
+    """
+    if devices[0].device.type == "cpu":
+        return True
+    return len(devices) == 1 and all(one.quantize is None for one in options)
+
+
+def unpacked_on_a_gpu(
+    options: Sequence[LoadOptions], headers: Sequence[GgufHeader | None]
+) -> tuple[LoadOptions, ...]:
+    """The options of a target and a draft on a GPU, where a GGUF file that is read here becomes
+    bf16, unless somebody asks for another dtype. headers: of the files that are read here."""
+    models = list(options)
+    for index, header in enumerate(headers):
+        if header is not None and models[index].dtype is None:
+            models[index] = replace(models[index], dtype=torch.bfloat16)
+    return tuple(models)
 
 
 def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
@@ -250,4 +275,14 @@ def _loaded_model(
         from .quantize import quantize_on_processor
 
         quantize_on_processor(loaded, name, bits, on_progress)
+    if dtype is not None and options.device is not None and options.device.type != "cpu":
+        _move(loaded, options.device, dtype)
     return loaded
+
+
+def _move(model: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Put a model that was read by the processor on a GPU. Vectors, which are read in fp32, get the
+    dtype of its matrices; rotary frequencies keep theirs."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    model.to(device)

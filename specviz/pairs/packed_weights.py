@@ -81,6 +81,21 @@ class Reading(NamedTuple):
     bits: str | None = None
     on_progress: Watcher | None = None
 
+    def gives_the_same_as(self, other: Reading) -> bool:
+        """Whether both give the same weights."""
+        return (self.header.path, self.dtype, self.bits) == (
+            other.header.path,
+            other.dtype,
+            other.bits,
+        )
+
+
+class Begun(NamedTuple):
+    """A file that is being read."""
+
+    reading: Reading
+    weights: Future[PackedWeights]
+
 
 class ReadAhead:
     """Reads the weights of files in a thread of its own, one file after the other, while this one
@@ -92,7 +107,7 @@ class ReadAhead:
     def __init__(self, free: int) -> None:
         self._free = free
         self._pool = ThreadPoolExecutor(1, "weights")
-        self._begun: dict[Path, Future[PackedWeights]] = {}
+        self._begun: dict[Path, Begun] = {}
         self._headers: dict[Path, GgufHeader] = {}
         self._ended = threading.Event()
 
@@ -119,12 +134,16 @@ class ReadAhead:
         if need > self._free or header.path in self._begun:
             return
         self._free -= need
-        self._begun[header.path] = self._pool.submit(read_weights, reading, self._ended)
+        weights = self._pool.submit(read_weights, reading, self._ended)
+        self._begun[header.path] = Begun(reading, weights)
 
     def weights(self, reading: Reading) -> PackedWeights:
-        """What `read_weights` gives for a file, with the dtype and bits that it was begun with."""
+        """What `read_weights` gives for a file. One that was begun as something else is read
+        anew."""
         begun = self._begun.pop(reading.header.path, None)
-        return read_weights(reading) if begun is None else begun.result()
+        if begun is None or not begun.reading.gives_the_same_as(reading):
+            return read_weights(reading)
+        return begun.weights.result()
 
 
 def read_weights(reading: Reading, ended: threading.Event | None = None) -> PackedWeights:

@@ -25,7 +25,7 @@ class PairFile(NamedTuple):
 
     name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
     table has a GGUF file unpacked. bits: those that it gives to a file's weights on a processor.
-    header: of a GGUF file that compiled passes read as it is.
+    header: of a GGUF file that is read here, and not by transformers.
     """
 
     name: str
@@ -48,15 +48,16 @@ class PairFiles(NamedTuple):
     row: NamedPair | None
 
 
-def pair_files(spec: NamedSpec | ModelsSpec, ahead: ReadAhead, *, on_cpu: bool) -> PairFiles:
-    """The files of a pair. ahead: what reads their headers. Raises `PairError`."""
+def pair_files(spec: NamedSpec | ModelsSpec, ahead: ReadAhead, *, reads: bool) -> PairFiles:
+    """The files of a pair. ahead: what reads their headers. reads: whether GGUF files of known
+    kinds are read here (`models.reads_files`). Raises `PairError`."""
     target, draft, row = named_files(spec)
     if closed := closed_sentence([name for name in (target, draft) if name]):
         raise PairError(closed)
 
     def header(name: str) -> GgufHeader | None:
         path = local_file(name)
-        if path is None or not on_cpu:
+        if path is None or not reads:
             return None
         header = ahead.header(path)
         return header if can_stay_packed(header) else None
@@ -93,7 +94,7 @@ def reading_ahead(
     with ReadAhead(device_memory(Processor())[0].free) as ahead:
         if is_processor:
             with suppress(PairError):
-                files = pair_files(spec, ahead, on_cpu=True)
+                files = pair_files(spec, ahead, reads=True)
                 _begin(files, ahead, precision, on_progress)
         yield ahead
 

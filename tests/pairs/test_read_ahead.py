@@ -81,6 +81,43 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert set(order) == {*names} and order == sorted(order)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "float32"},
+        {"dtype": "bfloat16"},
+        {"quantize": "8bit", "draft_quantize": "5bit"},
+        {"dtype": "bfloat16", "draft_quantize": "4bit"},
+    ],
+    ids=str,
+)
+def test_a_file_is_read_once_whatever_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    paths = [tiny_file(tmp_path, "Q4_0", name=name).path for name in ("target", "draft")]
+    read: list[Path] = []
+
+    def noted(reading: Reading, *rest: Any) -> PackedWeights:
+        read.append(reading.header.path)
+        return read_weights(reading, *rest)
+
+    monkeypatch.setattr(packed_weights, "read_weights", noted)
+    load_pair(f"{paths[0]}+{paths[1]}", **options)
+    assert sorted(read) == sorted(paths)
+
+
+def test_weights_that_were_begun_as_something_else_are_read_anew(tmp_path: Path) -> None:
+    header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
+    for dtype, bits in [("bfloat16", None), (None, "5bit")]:
+        with ReadAhead(free=10**9) as ahead:
+            ahead.begin(Reading(header, "it"))
+            weights = ahead.weights(Reading(header, "it", dtype, bits))
+        held = weights.tensors["blk.0.ffn_up.weight"]
+        alone = read_weights(Reading(header, "it", dtype, bits)).tensors["blk.0.ffn_up.weight"]
+        assert held.packed_as == alone.packed_as and held.data.dtype == alone.data.dtype
+
+
 def test_nobody_waits_for_weights_that_are_not_wanted_any_more(tmp_path: Path) -> None:
     header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
     ended = Event()

@@ -25,5 +25,5 @@ STATIC = EngineKind(
     name="static",
     label="CUDA graphs over caches of a fixed length",
     make=make_engine,
-    call_elsewhere=5 * 2**22,
+    call_elsewhere=2**24,
 )

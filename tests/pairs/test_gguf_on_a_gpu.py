@@ -1,0 +1,106 @@
+"""GGUF files on a GPU: in bf16, without a folder of unpacked weights.
+
+The device only pretends to be one (`tests/helpers/stand_in_device.py`): its tensors lie in the
+host's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from stand_in_device import DEVICE, on_device, stand_in
+from tiny_files import TinyFile, greedy_ids, tiny_file
+from torch import nn
+
+from specviz import Pair, Settings, load_pair, speculate
+from specviz.core.model_facts import weights_form
+from specviz.pairs import models, unpack
+from specviz.pairs.examine_models import examined_models
+from specviz.pairs.memory import DeviceMemory, Processor
+from specviz.pairs.models import reads_files
+from specviz.pairs.weights import LoadOptions
+
+pytest.importorskip("numba", reason="numba is not installed, which unpacks blocks")
+pytestmark = pytest.mark.usefixtures(stand_in.__name__)
+
+GPU = DeviceMemory(DEVICE, 10**9)
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine with one GPU, where nothing may be unpacked to the disk."""
+    monkeypatch.setattr(models, "device_memory", lambda device=None: [GPU])
+    monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked to the disk"))
+    monkeypatch.setattr(nn.Module, "to", lambda module, device: on_device(module))
+    yield
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyFile, TinyFile]:
+    """A target and a draft, tied and untied, in several kinds of blocks."""
+    folder = tmp_path_factory.mktemp("files")
+    target = tiny_file(folder, "Q4_K", "qwen2", name="target")
+    draft = tiny_file(folder, "Q5_0", "qwen2", name="draft", seed=1, tie_word_embeddings=True)
+    return target, draft
+
+
+def loaded(files: tuple[TinyFile, TinyFile], **options: Any) -> Pair:
+    target, draft = files
+    return load_pair(f"{target.path}+{draft.path}", **options)
+
+
+def host(tensor: Any) -> torch.Tensor:
+    """The values of a tensor of the device, in fp32."""
+    return tensor.to("cpu").float()
+
+
+def test_weights_are_those_of_the_file_in_bf16(files: tuple[TinyFile, TinyFile]) -> None:
+    pair = loaded(files)
+    for model, file in zip((pair.target, pair.draft), files, strict=True):
+        known = dict(file.model.named_parameters())
+        parameters = dict(model.named_parameters())
+        assert parameters.keys() == known.keys()
+        for name, weight in parameters.items():
+            assert weight.device == DEVICE and weight.dtype == torch.bfloat16, name
+            assert torch.equal(host(weight), known[name].bfloat16().float()), name
+        frequencies = model.model.rotary_emb.inv_freq
+        assert frequencies.device == DEVICE and frequencies.dtype == torch.float32
+        assert weights_form(model) == "bfloat16"
+
+
+def test_another_dtype_is_kept(files: tuple[TinyFile, TinyFile]) -> None:
+    pair = loaded(files, dtype="float32")
+    known = dict(files[0].model.named_parameters())
+    for name, weight in pair.target.named_parameters():
+        assert torch.equal(host(weight), known[name]), name
+
+
+def test_the_pair_writes_what_its_target_would(files: tuple[TinyFile, TinyFile]) -> None:
+    pair = loaded(files, dtype="float32")
+    prompt = pair.encode("the cat sat on", chat="off")
+    settings = Settings(max_new_tokens=16, ignore_eos=True)
+    text = [token.id for round in speculate(pair, prompt, settings) for token in round.emitted]
+    assert text == greedy_ids(files[0].model, prompt, 16, pair.vocab)
+
+
+def test_the_doctor_counts_bf16_and_no_disk(files: tuple[TinyFile, TinyFile]) -> None:
+    names = [str(file.path) for file in files]
+    examined = examined_models(names, None, DEVICE, {})
+    assert [load.precision for load in examined.loads] == ["bfloat16", "bfloat16"]
+    sentences = [finding.sentence for finding in examined.findings if finding.topic == "file"]
+    assert len(sentences) == 2
+    assert all("Nothing of it is unpacked to the disk" in one for one in sentences)
+    several = examined_models(names, None, DEVICE, {"quantize": "4bit"})
+    assert any("cache folder" in finding.sentence for finding in several.findings)
+
+
+def test_files_that_transformers_must_place_or_quantise_are_unpacked() -> None:
+    plain = LoadOptions()
+    four_bits = LoadOptions(quantize="4bit")
+    assert reads_files([GPU], [plain, plain])
+    assert not reads_files([GPU], [plain, four_bits])
+    assert not reads_files([GPU, GPU], [plain, plain])
+    assert reads_files([DeviceMemory(Processor(), 10**9)], [plain, four_bits])
