@@ -43,7 +43,8 @@ def examined_models(
     findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
     on_cpu = device.type == "cpu"
-    reads = on_cpu or not (precision.get("quantize") or precision.get("draft_quantize"))
+    is_quantized = precision.get("quantize") or precision.get("draft_quantize")
+    reads = on_cpu or not is_quantized
     models = []
     for name in names[:1] if has_head else names:
         metadata = _read(name, reads, findings)

@@ -42,7 +42,7 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
     Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
-    files = pair_files(spec, ahead, reads=reads_files(devices, request.options))
+    files = pair_files(spec, ahead, reads=reads_files(request.options, on_cpu=on_cpu))
     if not on_cpu:
         headers = [file.header for file in files.models]
         request = request._replace(options=unpacked_on_a_gpu(request.options, headers))
@@ -50,7 +50,8 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
         both = with_draft_bits(request.options, files.models[1].bits)
         request = request._replace(options=both)
     for file, options in zip(files.models, request.options, strict=False):
-        if file.header is not None:  # unless that has been begun
+        # On several GPUs it is not known yet who reads it; here it may have been begun.
+        if file.header is not None and len(devices) == 1:
             dtype = _dtype_name(_kept_dtype(options, file.dtype))
             bits = options.quantize
             ahead.begin(Reading(file.header, file.shown, dtype, bits, request.on_progress))
@@ -84,6 +85,11 @@ def _planned_and_loaded(
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
     place, most = place_target(loads, devices)
+    if place is None and any(model.packed is not None for model in models):
+        # transformers spreads a model over GPUs, and wants its own files for that.
+        unpacked_files = [file._replace(header=None) for file in files.models]
+        files = files._replace(models=unpacked_files)
+        return _planned_and_loaded(spec, files, request, devices, ahead)
     device = None if place is None else torch.device(str(place))
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
@@ -123,13 +129,10 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     return read_metadata(str(unpacked(path, file.table_name, on_progress)))
 
 
-def reads_files(devices: Sequence[DeviceMemory], options: Sequence[LoadOptions]) -> bool:
+def reads_files(options: Sequence[LoadOptions], *, on_cpu: bool) -> bool:
     """Whether GGUF files of known kinds are read here: on a processor as they are or unpacked, on
-    one GPU unpacked. bitsandbytes, and what spreads a model over GPUs, want files of transformers.
-    """
-    if devices[0].device.type == "cpu":
-        return True
-    return len(devices) == 1 and all(one.quantize is None for one in options)
+    a GPU unpacked. bitsandbytes wants files of transformers."""
+    return on_cpu or all(model_options.quantize is None for model_options in options)
 
 
 def unpacked_on_a_gpu(

@@ -7,6 +7,7 @@ host's memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from torch import nn
 
 from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.model_facts import weights_form
+from specviz.errors import PairError
 from specviz.pairs import models, unpack
 from specviz.pairs.examine_models import examined_models
-from specviz.pairs.memory import DeviceMemory, Processor
+from specviz.pairs.gguf import GgufHeader
+from specviz.pairs.memory import DeviceMemory
 from specviz.pairs.models import reads_files
 from specviz.pairs.weights import LoadOptions
 
@@ -97,10 +100,29 @@ def test_the_doctor_counts_bf16_and_no_disk(files: tuple[TinyFile, TinyFile]) ->
     assert any("cache folder" in finding.sentence for finding in several.findings)
 
 
-def test_files_that_transformers_must_place_or_quantise_are_unpacked() -> None:
+def test_files_that_bitsandbytes_is_to_quantise_are_unpacked() -> None:
     plain = LoadOptions()
     four_bits = LoadOptions(quantize="4bit")
-    assert reads_files([GPU], [plain, plain])
-    assert not reads_files([GPU], [plain, four_bits])
-    assert not reads_files([GPU, GPU], [plain, plain])
-    assert reads_files([DeviceMemory(Processor(), 10**9)], [plain, four_bits])
+    assert reads_files([plain, plain], on_cpu=False)
+    assert not reads_files([plain, four_bits], on_cpu=False)
+    assert reads_files([plain, four_bits], on_cpu=True)
+
+
+def test_a_model_that_one_gpu_cannot_hold_is_unpacked(
+    files: tuple[TinyFile, TinyFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked: list[Path] = []
+
+    def refuse(header: GgufHeader, *_: Any) -> None:
+        unpacked.append(header.path)
+        raise PairError("no disk")
+
+    monkeypatch.setattr(unpack, "_unpack", refuse)
+    monkeypatch.setattr(models, "device_memory", lambda device=None: [GPU, GPU])
+    assert loaded(files).target.device == DEVICE
+    assert unpacked == []
+    small = [DeviceMemory(DEVICE, 7_000_000)] * 2  # the pair takes 10.5 MB
+    monkeypatch.setattr(models, "device_memory", lambda device=None: small)
+    with pytest.raises(PairError, match="no disk"):
+        loaded(files)
+    assert unpacked == [files[0].path]
