@@ -167,15 +167,15 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     lead = drawer.locator(".sv-lead").inner_text()
     assert re.search(r"times as fast|good as even|loses|no acceptance rate", lead)
     if why.break_even is not None:
-        expect(drawer).to_contain_text(f"break-even of {why.break_even:.2f}")
+        expect(drawer).to_contain_text(f"break-even of {two_places(why.break_even)}")
     m = compute_metrics(Trace.from_dict(data))
     assert m.alpha is not None and m.c is not None
     expect(drawer).to_contain_text(f"accepted over drafted is {two_places(m.efficiency)}.")
     bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
     assert len(bars) == MOST_GAMMA
     if why.best_gamma:
-        assert bars[why.best_gamma - 1] == f"{why.best_speedup:.2f}"
-    expect(drawer).to_contain_text(f"Measured in this run: {why.speedup:.2f}×.")
+        assert bars[why.best_gamma - 1] == two_places(why.best_speedup)
+    expect(drawer).to_contain_text(f"Measured in this run: {two_places(why.speedup)}×.")
     drawer.get_by_role("slider", name="Price of a guess").fill("1")
     answer = drawer.locator(".sv-whatif")
     expect(answer).to_contain_text("By the formula, not measured, no γ would pay.")

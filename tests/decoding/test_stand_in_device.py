@@ -33,6 +33,7 @@ from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied
 from specviz.errors import ModelError
+from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
 
@@ -283,7 +284,8 @@ def test_numbers_of_all_kinds_come_over_exactly():
 def test_a_device_without_memory_says_what_to_do(
     pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
 ):
-    engine, feed = make_engine(pair.target, VOCAB), torch.tensor([1, 2], device=DEVICE)
+    engine = make_engine(pair.target, VOCAB)
+    feed = torch.arange(MOST_TOKENS + 1, device=DEVICE)  # which the model's own modules read
     assert engine.name == form
 
     def fails(error: Exception) -> Callable[..., None]:
