@@ -23,7 +23,7 @@ from .gguf_layout import can_stay_packed
 from .hub import hub_files
 from .memory import Device, PlannedLoad
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, planned_loads, unpacked_on_a_gpu, with_draft_bits
+from .models import meta_pair, planned_loads, reads_files, unpacked_on_a_gpu, with_draft_bits
 from .packed import packed_metadata
 from .source import ModelSource
 from .spec import local_file, local_path
@@ -43,8 +43,8 @@ def examined_models(
     findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
     on_cpu = device.type == "cpu"
-    is_quantized = precision.get("quantize") or precision.get("draft_quantize")
-    reads = on_cpu or not is_quantized
+    asked_bits = [precision.get("quantize"), precision.get("draft_quantize")]
+    reads = reads_files(asked_bits, on_cpu=on_cpu)
     models = []
     for name in names[:1] if has_head else names:
         metadata = _read(name, reads, findings)

@@ -42,7 +42,8 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
     Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
-    files = pair_files(spec, ahead, reads=reads_files(request.options, on_cpu=on_cpu))
+    bits = [options.quantize for options in request.options]
+    files = pair_files(spec, ahead, reads=reads_files(bits, on_cpu=on_cpu))
     if not on_cpu:
         headers = [file.header for file in files.models]
         request = request._replace(options=unpacked_on_a_gpu(request.options, headers))
@@ -53,8 +54,9 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadA
         # On several GPUs it is not known yet who reads it; here it may have been begun.
         if file.header is not None and len(devices) == 1:
             dtype = _dtype_name(_kept_dtype(options, file.dtype))
-            bits = options.quantize
-            ahead.begin(Reading(file.header, file.shown, dtype, bits, request.on_progress))
+            ahead.begin(
+                Reading(file.header, file.shown, dtype, options.quantize, request.on_progress)
+            )
     return _planned_and_loaded(spec, files, request, devices, ahead)
 
 
@@ -129,10 +131,11 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     return read_metadata(str(unpacked(path, file.table_name, on_progress)))
 
 
-def reads_files(options: Sequence[LoadOptions], *, on_cpu: bool) -> bool:
+def reads_files(bits: Sequence[str | None], *, on_cpu: bool) -> bool:
     """Whether GGUF files of known kinds are read here: on a processor as they are or unpacked, on
-    a GPU unpacked. bitsandbytes wants files of transformers."""
-    return on_cpu or all(model_options.quantize is None for model_options in options)
+    a GPU unpacked, unless bitsandbytes is to make their weights smaller, which wants files of
+    transformers. bits: those that are asked for, of each model."""
+    return on_cpu or not any(bits)
 
 
 def unpacked_on_a_gpu(

@@ -5,7 +5,7 @@ They are read while torch is imported, so it is needed only once a file has been
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,20 +81,10 @@ class Reading(NamedTuple):
     bits: str | None = None
     on_progress: Watcher | None = None
 
-    def gives_the_same_as(self, other: Reading) -> bool:
-        """Whether both give the same weights."""
-        return (self.header.path, self.dtype, self.bits) == (
-            other.header.path,
-            other.dtype,
-            other.bits,
-        )
-
-
-class Begun(NamedTuple):
-    """A file that is being read."""
-
-    reading: Reading
-    weights: Future[PackedWeights]
+    @property
+    def key(self) -> Hashable:
+        """The same for readings that give the same weights."""
+        return (self.header.path, self.dtype, self.bits)
 
 
 class ReadAhead:
@@ -107,7 +97,7 @@ class ReadAhead:
     def __init__(self, free: int) -> None:
         self._free = free
         self._pool = ThreadPoolExecutor(1, "weights")
-        self._begun: dict[Path, Begun] = {}
+        self._begun: dict[Hashable, Future[PackedWeights]] = {}
         self._headers: dict[Path, GgufHeader] = {}
         self._ended = threading.Event()
 
@@ -131,19 +121,16 @@ class ReadAhead:
         need = header.stored
         if reading.dtype is not None:
             need = WIDTHS[reading.dtype] * header.parameters
-        if need > self._free or header.path in self._begun:
+        if need > self._free or reading.key in self._begun:
             return
         self._free -= need
-        weights = self._pool.submit(read_weights, reading, self._ended)
-        self._begun[header.path] = Begun(reading, weights)
+        self._begun[reading.key] = self._pool.submit(read_weights, reading, self._ended)
 
     def weights(self, reading: Reading) -> PackedWeights:
         """What `read_weights` gives for a file. One that was begun as something else is read
         anew."""
-        begun = self._begun.pop(reading.header.path, None)
-        if begun is None or not begun.reading.gives_the_same_as(reading):
-            return read_weights(reading)
-        return begun.weights.result()
+        begun = self._begun.pop(reading.key, None)
+        return read_weights(reading) if begun is None else begun.result()
 
 
 def read_weights(reading: Reading, ended: threading.Event | None = None) -> PackedWeights:

@@ -33,7 +33,7 @@ from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied
 from specviz.errors import ModelError
-from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS
+from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS, LlamaPass
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
 
@@ -307,6 +307,10 @@ def test_a_device_without_memory_says_what_to_do(
     monkeypatch.setattr(pair.target, "forward", fails(RuntimeError("a fault of the kernel")))
     with pytest.raises(RuntimeError, match="a fault of the kernel"):
         engine.forward(feed, keep=1)
+    if form == "static":
+        monkeypatch.setattr(LlamaPass, "logits", fails(fulls[0]))
+        with pytest.raises(ModelError, match=NO_MEMORY):
+            engine.forward(feed[:2], keep=1)
 
 
 def test_other_tests_of_this_process_see_no_accelerator():

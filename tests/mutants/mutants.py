@@ -271,8 +271,8 @@ MUTANTS = [
     Mutant("weights", "unpacked_on_a_gpu", "dtype=torch.bfloat16", "dtype=torch.float16", "gguf_on_a_gpu"),
     Mutant("weights", "_move", "parameter.data.to(dtype)", "parameter.data", "gguf_on_a_gpu"),
     Mutant("weights", "_planned_and_loaded", "place is None and any(", "False and any(", "gguf_on_a_gpu"),
-    Mutant("weights", "ReadAhead.weights", "not begun.reading.gives_the_same_as(reading)", "False", "read_ahead"),
-    Mutant("weights", "reads_files", "on_cpu or all(", "True or all(", "gguf_on_a_gpu"),
+    Mutant("weights", "Reading.key", "self.dtype, self.bits", "None, None", "read_ahead"),
+    Mutant("weights", "reads_files", "on_cpu or not any(", "True or not any(", "gguf_on_a_gpu"),
     # Which files of models are read
     Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),
     Mutant("files", "_memory_of", "|{status.st_mtime_ns}", "", "fetch"),

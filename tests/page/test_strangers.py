@@ -80,7 +80,7 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
     return threads
 
 
-LONGEST_TURN = 0.25  # seconds of the processor; a visitor is promised an answer after 0.5
+LONGEST_TURN = 0.15  # seconds of the processor; a visitor is promised an answer after 0.5
 
 
 def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:

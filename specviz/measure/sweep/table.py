@@ -267,9 +267,10 @@ def without_hopeless(rows: Sequence[Row]) -> tuple[Row, ...]:
     be far behind with every gamma: an adapted one does not save it."""
     found = []
     for row in rows:
-        if row.status == "planned" and _is_far_behind(row.configuration, rows):
-            drafter, policy = row.configuration.drafter, row.configuration.policy
-            note = f"{drafter} is far behind at every gamma, so {policy} was not measured."
+        settings = row.configuration
+        if row.status == "planned" and _is_far_behind(settings, rows):
+            behind = f"{settings.drafter} is far behind at every gamma"
+            note = f"{behind}, so {settings.policy} was not measured."
             row = replace(row, status="left out", note=note)
         found.append(row)
     return tuple(found)

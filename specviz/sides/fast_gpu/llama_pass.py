@@ -8,6 +8,7 @@ kernels in a layer; here there are 14, of torch alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -166,15 +167,18 @@ def joined(modules: Sequence[Any]) -> Joined:
 def _join(parts: Sequence[Tensor]) -> Tensor:
     """One tensor of all rows of the parameters, which become views of it."""
     rows = [len(part) for part in parts]
-    first = parts[0]
-    whole_shape = (sum(rows), *first.shape[1:])
-    room = first.untyped_storage().nbytes() // first.element_size() - first.storage_offset()
-    ends = [part.data_ptr() + part.nbytes for part in parts]
-    if room >= sum(part.numel() for part in parts) and all(
-        part.data_ptr() == end for part, end in zip(parts[1:], ends, strict=False)
-    ):
-        return first.detach().as_strided(whole_shape, first.stride())  # joined before
+    if _are_joined(parts):
+        first = parts[0]
+        return first.detach().as_strided((sum(rows), *first.shape[1:]), first.stride())
     whole = torch.cat(list(parts))
     for part, view in zip(parts, whole.split(rows), strict=True):
         part.data = view
     return whole
+
+
+def _are_joined(parts: Sequence[Tensor]) -> bool:
+    """Whether the parameters lie one after another in one memory."""
+    are_adjacent = all(
+        after.data_ptr() == before.data_ptr() + before.nbytes for before, after in pairwise(parts)
+    )
+    return are_adjacent and len({part.untyped_storage().data_ptr() for part in parts}) == 1
