@@ -13,6 +13,7 @@ import torch
 from ...core.engine_choice import make_engine
 from ...core.model_facts import context_length, pass_bytes
 from ...core.threads import thread_counts, use_threads, used_processors
+from .support import runs_compiled
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine
@@ -39,8 +40,7 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
     `SpecvizError`.
     """
-    engine = make_engine(target, vocab)
-    if engine.name != "compiled":
+    if not runs_compiled(target, vocab):
         return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()
