@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
-from visitor import Visit, Visitor
+from playwright.sync_api import Locator, Page, ViewportSize, expect
+from visitor import Visitor, wait_for
 
+PHONE: ViewportSize = {"width": 390, "height": 844}
 # A caption of the page and what its sentence must say.
 SAID = {
     "[data-line=alpha] figcaption": "share that it accepted",
@@ -47,9 +48,9 @@ def test_a_caption_says_what_it_means_to_the_pointer_and_the_keyboard(visitor: V
         expect(caption(page, place)).not_to_have_attribute("aria-describedby", "sv-definition")
 
 
-def test_a_tap_on_a_phone_says_it_too(visit: Visit) -> None:
-    visitor = visit(width=390, height=844)
+def test_a_tap_on_a_phone_says_it_too(visitor: Visitor) -> None:
     page = visitor.page
+    page.set_viewport_size(PHONE)
     for place, said in SAID.items():
         # As a finger does it: no pointer hovers before.
         caption(page, place).scroll_into_view_if_needed()
@@ -61,10 +62,11 @@ def test_a_tap_on_a_phone_says_it_too(visit: Visit) -> None:
 
 
 def test_a_sentence_stays_while_a_lane_scrolls_and_goes_when_its_caption_moves(
-    visit: Visit,
+    visitor: Visitor,
 ) -> None:
-    visitor = visit(width=390, height=844)
     page = visitor.page
+    page.set_viewport_size(PHONE)
+    begin_anew(page)
     said = sentence(page)
     caption(page, "[data-lane=speculative] h2").dispatch_event("click")
     expect(said).to_be_visible()
