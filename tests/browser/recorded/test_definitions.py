@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
-from visitor import Visitor, wait_for
+from visitor import Visitor
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 # A caption of the page and what its sentence must say.
@@ -66,7 +66,6 @@ def test_a_sentence_stays_while_a_lane_scrolls_and_goes_when_its_caption_moves(
 ) -> None:
     page = visitor.page
     page.set_viewport_size(PHONE)
-    begin_anew(page)
     said = sentence(page)
     caption(page, "[data-lane=speculative] h2").dispatch_event("click")
     expect(said).to_be_visible()

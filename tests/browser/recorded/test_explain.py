@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, expect
-from visitor import Visit, Visitor, wait_for
+from visitor import Visitor, wait_for
 from wording import chance, milliseconds, visible
 
 from specviz import Round, Token, Trace
@@ -145,15 +144,12 @@ def open_round(visitor: Visitor, r: Round) -> None:
     expect(visitor.page.get_by_role("dialog", name=re.compile(name))).to_be_visible()
 
 
-def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
-    visitor = visit(**where)
-    visitor.state("running")
-    return visitor, to_the_end(visitor)
-
-
-def to_the_end(visitor: Visitor) -> Trace:
-    """What is on the page, shown as a whole."""
-    wait_for(visitor.page, "Boolean(window.specviz.trace)")
+def to_the_end(visitor: Visitor, gamma: int = 4) -> Trace:
+    """The recording with this gamma, of one of the first two presets, shown as a whole."""
+    visitor.page.keyboard.press("1" if gamma == 4 else "2")
+    wait_for(
+        visitor.page, "(gamma) => window.specviz.trace?.header.settings.gamma === gamma", gamma
+    )
     visitor.page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )
@@ -161,8 +157,9 @@ def to_the_end(visitor: Visitor) -> Trace:
     return Trace.from_dict(visitor.trace())
 
 
-def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
-    visitor, trace = shown_to_the_end(visit, width=390, height=844)
+def test_every_number_of_a_round_is_the_traces(visitor: Visitor) -> None:
+    visitor.page.set_viewport_size({"width": 390, "height": 844})
+    trace = to_the_end(visitor)
     ours = trace.lane("speculative")
     rejected = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
     kept = next(r for r in ours if r.drafted and r.emitted[-1].outcome == "bonus")
@@ -198,9 +195,10 @@ def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
         visitor.page.keyboard.press("Escape")
 
 
-def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: list[str]) -> None:
-    visitor, trace = shown_to_the_end(visit, query=f"?recording={names[1]}&stage=1")
+def test_greedy_and_baseline_rounds_are_told_more_simply(visitor: Visitor) -> None:
+    trace = to_the_end(visitor, gamma=3)
     page = visitor.page
+    page.keyboard.press("s")
     r = next(r for r in trace.lane("speculative") if any(t.p == 0 for t in r.drafted))
     places = iter(r.drafted)
 
@@ -224,6 +222,8 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
     expect(dialog.locator(".sx-sentence")).to_contain_text("One pass")
     page.keyboard.press("Escape")
     expect(page.locator("#topbar")).to_be_hidden()  # still the stage
+    page.keyboard.press("s")
+    expect(page.locator("#topbar")).to_be_visible()
 
 
 def test_a_round_is_read_by_keyboard_and_by_ear(visitor: Visitor) -> None:

@@ -246,9 +246,8 @@ def opened_at_its_end(visitor: Visitor, name: str) -> Trace:
     return trace
 
 
-def test_a_bad_file_gets_its_sentence_and_changes_nothing(visit: Visit, tmp_path: Path) -> None:
-    visitor = visit()
-    visitor.playing()
+def test_a_bad_file_gets_its_sentence_and_changes_nothing(visitor: Visitor, tmp_path: Path) -> None:
+    begin_anew(visitor)
     visitor.page.keyboard.press("Space")
     visitor.state("paused")
     before = visitor.trace(), visitor.page.evaluate("window.specviz.position")

@@ -9,7 +9,7 @@ from typing import Any
 from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from playwright.sync_api import Page, expect
 from toy_recordings import SAMPLED, recorded, saved
-from visitor import PATIENCE, Visit, wait_for
+from visitor import PATIENCE, Visit, Visitor, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.environment import ASSETS
@@ -126,9 +126,8 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     wait_for(page, "navigator.clipboard.readText().then((text) => text === location.href)")
 
 
-def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
-    visitor = visit()
-    visitor.state("running")
+def test_a_planted_slow_lane_is_named(visitor: Visitor, tmp_path: Path) -> None:
+    wait_for(visitor.page, "Boolean(window.specviz.trace)")
     page, doubt = visitor.page, visitor.page.locator("[data-doubt]")
     for factor, words in (
         (slow_middle, "The target alone took"),
@@ -161,9 +160,9 @@ def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
         )
 
 
-def test_a_run_that_is_opened_again_sets_prompt_preset_and_settings(visit: Visit) -> None:
-    visitor = visit()
-    visitor.playing()
+def test_a_run_that_is_opened_again_sets_prompt_preset_and_settings(
+    visitor: Visitor,
+) -> None:
     page = visitor.page
     raw = (ASSETS / "recordings" / "repetitive.json.gz").read_bytes()
     file: Any = {"name": "run.json.gz", "mimeType": "application/gzip", "buffer": raw}
