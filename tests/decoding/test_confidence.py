@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bare_rounds import bare_rounds
 from reference_distribution import chain_p_value
 from toy_models import emitted_ids, finish, generated, llama, mini, pair_of, relative
 
@@ -149,7 +150,8 @@ def fit_of_a_chain(settings: Settings) -> float:
     """How well a long text fits the law of a target whose next token depends on the last one."""
     models = (mini(4, seed=s, spread=2.0, decay=0.0, max_position_embeddings=3500) for s in (2, 3))
     pair = pair_of(*models)
-    rounds, _ = finish(pair, [2, 0], replace(settings, max_new_tokens=2000))
+    with bare_rounds():
+        rounds, _ = finish(pair, [2, 0], replace(settings, max_new_tokens=2000))
     lengths = {len(r.drafted) for r in rounds}
     assert len(lengths) > 1, "the test needs drafts that end at different places"
     return chain_p_value(pair.target, [0, *emitted_ids(rounds)], settings)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from all_pairs import all_pairs
+from bare_rounds import bare_rounds
 from reference_distribution import (
     chain_p_value,
     continuation_distribution,
@@ -20,11 +21,12 @@ from reference_distribution import (
     text_p_value,
 )
 from torch import Tensor
-from toy_models import llama, mini, pair_of
+from toy_models import emitted_ids, llama, mini, pair_of
 
 import specviz.core.loop
 from specviz import Pair, Settings, baseline, speculate
 from specviz.core.draws import Distributions
+from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.sampling import draw, probabilities, uniforms
 from specviz.core.types import Draft
@@ -33,7 +35,7 @@ from specviz.core.views import residual
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested
-SAMPLES = 600  # the mildest of the wrong verifiers below needs most of them
+SAMPLES = 400  # the mildest of the wrong verifiers below needs most of them
 RUN = 500  # tokens of the one long run of a chain
 TEXT = 1000  # tokens of the one long text that depends on all of itself
 ROOM = {"max_position_embeddings": 3500}  # for such runs
@@ -46,6 +48,13 @@ Decode = Callable[..., Iterator[Any]]
 def history_pair(**config: Any) -> Pair:
     """Two models whose next token depends on all before it."""
     return pair_of(*(mini(4, seed=seed, spread=2.0, **config) for seed in (2, 3)))
+
+
+def ending_pair() -> Pair:
+    """Of such pairs that end half of their texts early, at id 1, one whose laws part far: with
+    `lenient` a sample shows three times as much as with another one."""
+    models = (mini(4, seed=seed, spread=3.0, eos_token_id=1) for seed in (6, 20))
+    return pair_of(*models)
 
 
 def llama_pair() -> Pair:
@@ -77,10 +86,11 @@ def deep_chain() -> Pair:
 
 def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...]:
     ids: list[int] = []
-    for r in lane(pair, PROMPT, settings):
-        ids += [token.id for token in r.emitted]
-        if len(ids) >= SHOWN:
-            break
+    with bare_rounds():
+        for r in lane(pair, PROMPT, settings):
+            ids += [token.id for token in r.emitted]
+            if len(ids) >= SHOWN:
+                break
     return tuple(ids[:SHOWN])
 
 
@@ -103,8 +113,8 @@ def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> f
 def text_fits(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
     """How well the tokens of one long text fit the target's law after all that stands before
     them."""
-    rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=TEXT))
-    ids = [token.id for r in rounds for token in r.emitted]
+    with bare_rounds():
+        ids = emitted_ids(lane(pair, PROMPT, replace(settings, max_new_tokens=TEXT)))
     assert len(ids) == TEXT
     return text_p_value(pair.target, PROMPT, ids, settings, pair.draft)
 
@@ -114,12 +124,13 @@ def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) 
     pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
     ids = [PROMPT[-1]]
     parts = [part for part in PARTS if part < tokens]
-    for r in lane(pair, PROMPT, replace(settings, max_new_tokens=tokens)):
-        ids += [token.id for token in r.emitted]
-        if parts and len(ids) > parts[0]:
-            del parts[0]
-            if (fit := chain_p_value(pair.target, ids, settings)) < LUCK:
-                return fit
+    with bare_rounds():
+        for r in lane(pair, PROMPT, replace(settings, max_new_tokens=tokens)):
+            ids += [token.id for token in r.emitted]
+            if parts and len(ids) > parts[0]:
+                del parts[0]
+                if (fit := chain_p_value(pair.target, ids, settings)) < LUCK:
+                    return fit
     return chain_p_value(pair.target, ids, settings)
 
 
@@ -131,11 +142,28 @@ def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0)
     return Settings(gamma=gamma, temperature=temperature, top_k=top_k, top_p=top_p)
 
 
-ENDING = sampling(3, 1.0, top_k=3)  # for sequences that may end early, at id 1
+ENDING = sampling(3, 1.0, top_k=3)  # for `ending_pair`
+
+
+def test_bare_rounds_have_the_tokens_of_whole_ones():
+    """What is written here, and in other tests of a law, is written without cards."""
+    pair = ending_pair()
+    seen = set()
+    for seed in range(12):
+        settings = replace(ENDING, max_new_tokens=20, seed=seed)
+        whole = list(speculate(pair, PROMPT, settings))
+        with bare_rounds():
+            bare = list(speculate(pair, PROMPT, settings))
+        for ours, theirs in zip(bare, whole, strict=True):
+            assert [t.q for t in ours.drafted] == [t.q for t in theirs.drafted]
+            tokens, others = ([(t.id, t.outcome) for t in r.tokens] for r in (ours, theirs))
+            assert tokens == others
+            seen |= {outcome for _, outcome in tokens}
+    assert seen == set(OUTCOMES)
 
 
 def test_whole_sequences_that_may_end_early_follow_the_target():
-    assert sequences_fit(history_pair(eos_token_id=1), ENDING) > LUCK
+    assert sequences_fit(ending_pair(), ENDING) > LUCK
 
 
 def test_a_text_of_a_llama_follows_the_target():
@@ -237,7 +265,7 @@ WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 def test_a_wrong_verifier_fails_on_whole_sequences(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: lenient)
-    assert sequences_fit(history_pair(eos_token_id=1), ENDING) < LUCK
+    assert sequences_fit(ending_pair(), ENDING) < LUCK
 
 
 @pytest.mark.parametrize("pair_with", [llama_pair, lambda: history_pair(**ROOM)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from bare_rounds import bare_rounds
 from reference_distribution import text_p_value
 from torch import Tensor
 from toy_heads import ToyHead
@@ -159,7 +160,8 @@ def test_a_text_tells_a_wrong_verifier_from_the_right_one(
     pair = with_head(head, head.save_speculators(tmp_path / "head"))
     settings = replace(SAMPLED, gamma=2, temperature=1.5, top_k=3, drafter=drafter)
     prompt = [0, 1, 2, 3, 2, 0, 1, 2, 3]
-    rounds, _ = finish(pair, prompt, replace(settings, max_new_tokens=900))
+    with bare_rounds():
+        rounds, _ = finish(pair, prompt, replace(settings, max_new_tokens=900))
     text = emitted_ids(rounds)
     assert len(text) == 900 and outcome_counts(rounds)["accepted"] > 200
     copied = sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)

@@ -59,6 +59,7 @@ def whole_texts(rule: Any, target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) 
     chance = np.random.default_rng(1)
     runs, masses = zip(*drafts(draft), strict=True)
     known = {ids: (rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA)) for ids in runs}
+    sums = {ids: row.double().numpy().cumsum() for ids, row in target.items()}
     texts = []
     for place in chance.choice(len(runs), SAMPLES, p=np.array(masses) / sum(masses)):
         ids, draws = runs[place], torch.from_numpy(chance.random(GAMMA + 1))
@@ -66,8 +67,9 @@ def whole_texts(rule: Any, target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) 
         accepted, next_id = rule(*known[ids], torch.tensor(ids), draws[:GAMMA], source).tolist()
         text = (*ids[:accepted], next_id)
         while len(text) <= GAMMA:
-            row = target[text].double().numpy()
-            text = (*text, int(chance.choice(WORDS, p=row / row.sum())))
+            so_far = sums[text]
+            token_id = so_far.searchsorted(chance.random() * so_far[-1], side="right")
+            text = (*text, int(token_id))
         texts.append(text)
     return texts
 

@@ -105,11 +105,11 @@ class ToyHead:
         x = torch.cat([self._normed(w["embed"][ids], "input_norm"), state], -1)
         q, k, v = ((x @ w[name].T).view(n, -1, DIM) for name in "qkv")
         q, k = self._rotated(q), self._rotated(k)
-        seen = []
-        for place in range(n):
-            scores = torch.einsum("hd,tgd->ht", q[place], k[: place + 1]) / DIM**0.5
-            seen.append((scores.softmax(-1) @ v[: place + 1, 0]).flatten())
-        after = (state if self.norm_first else hidden) + torch.stack(seen) @ w["o"].T
+        scores = torch.einsum("nhd,tgd->nht", q, k) / DIM**0.5
+        is_later = torch.ones(n, n, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(is_later[:, None], -torch.inf).softmax(-1)
+        seen = torch.einsum("nht,tgd->nhd", weights, v).flatten(1)
+        after = (state if self.norm_first else hidden) + seen @ w["o"].T
         y = self._normed(after, "post_norm")
         gate = y @ w["gate"].T
         return after + (gate * gate.sigmoid() * (y @ w["up"].T)) @ w["down"].T

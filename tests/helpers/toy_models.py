@@ -80,16 +80,19 @@ class MiniLM(PreTrainedModel, GenerationMixin):
     def get_output_embeddings(self) -> nn.Module:
         return self.head
 
-    def _weights(self, total: int, like: Tensor) -> Tensor:
-        """The weight of each token in the state of each, at least [total, total]."""
+    def _weights(self, count: int, total: int, like: Tensor) -> Tensor:
+        """The weight of each token in the states of the last `count` tokens, [count, total]."""
         key = self._decay, like.dtype, like.device
-        if self._made is None or self._made[0] != key or len(self._made[1]) < total:
+        if self._made is None or self._made[0] != key or len(self._made[1]) < 2 * total:
             with torch.inference_mode(False):  # a pass with gradients may use it too
-                places = torch.arange(2 * total, device=like.device)
-                distance = places[:, None] - places
-                weights = torch.where(distance < 0, 0.0, key[0] ** distance.clamp(min=0))
+                distance = torch.arange(2 * total, device=like.device).flip(0)
+                weights = key[0] ** distance  # 1 for a token itself, and the last of them
+                weights = torch.cat([weights, torch.zeros_like(weights)])  # none for later tokens
                 self._made = key, weights.to(like.dtype)
-        return self._made[1]
+        weights = self._made[1]
+        itself = len(weights) // 2 - 1
+        rows = weights[itself - total + 1 :].unfold(0, total, 1)  # of the last token, then before
+        return rows[:count].flip(0)
 
     def forward(
         self,
@@ -101,7 +104,7 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
         seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
         count, total = new.shape[2], seen.shape[2]
-        weights = self._weights(total, seen)[total - count : total, :total]
+        weights = self._weights(count, total, seen)
         hidden = (weights @ seen[:, 0])[:, -logits_to_keep:]
         return CausalLMOutputWithPast(logits=self.head(hidden), past_key_values=past_key_values)
 
