@@ -59,6 +59,7 @@ class ToyHead:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self._read: tuple[list[int], Tensor] | None = None
         generator = torch.Generator().manual_seed(self.seed)
         config = self.target.config
         width, vocab = config.hidden_size, config.vocab_size
@@ -85,19 +86,25 @@ class ToyHead:
 
     def logits(self, ids: Sequence[int], chain: int) -> Tensor:
         """The last logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
-        w, text = self.w, torch.tensor([list(ids)])
+        w, text = self.w, torch.tensor(list(ids))
         known = len(ids) - chain  # tokens of the text; the target has read all but the last
         with torch.no_grad():
-            seen = self.target(input_ids=text[:, : known - 1], output_hidden_states=True)
-            states = torch.cat([seen.hidden_states[n][0] for n in self.states], -1)
-            hidden = states @ w["fc"].T
+            hidden = self._target_states(ids[: known - 1]) @ w["fc"].T
             for step in range(chain + 1):
-                out = self._layer(text[0, 1 : known + step], hidden)
+                out = self._layer(text[1 : known + step], hidden)
                 hidden = torch.cat([hidden, out[-1:]])
             own = self._normed(out[-1], "norm") @ w["lm_head"].T
         whole = torch.full((self.target.config.vocab_size,), -torch.inf)
         whole[list(self.drafted)] = own
         return whole
+
+    def _target_states(self, ids: Sequence[int]) -> Tensor:
+        """The states [ids, ...] that the head reads; all chains of a round begin at the same."""
+        if self._read is None or self._read[0] != list(ids):
+            read = self.target(input_ids=torch.tensor([list(ids)]), output_hidden_states=True)
+            states = torch.cat([read.hidden_states[n][0] for n in self.states], -1)
+            self._read = list(ids), states
+        return self._read[1]
 
     def _layer(self, ids: Tensor, hidden: Tensor) -> Tensor:
         w, n = self.w, len(ids)
