@@ -43,6 +43,9 @@ FACTORIES = (
     "scalar_tensor",
     "tril_indices",
 )
+# Of these no part waits for a value or takes another place: to run their many parts one by one
+# takes most of a pass.
+WHOLE = {"linear", "matmul", "scaled_dot_product_attention"}
 WAITS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 _waits: list[str] = []
@@ -119,6 +122,8 @@ class StandInGenerator(torch.Generator):
 
 @cache
 def _is_composite(func: Any) -> bool:
+    if func.overloadpacket.__name__ in WHOLE:
+        return False
     name = func.name()
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
 
