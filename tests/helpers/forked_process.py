@@ -41,8 +41,9 @@ class ForkedProcess:
     def kill(self) -> None:
         self._process.kill()
 
-    def wait(self) -> None:
-        self._process.join()
+    def wait(self, timeout: float | None = None) -> None:
+        """Until it has ended, for at most so many seconds."""
+        self._process.join(timeout)
 
 
 def run_forked(

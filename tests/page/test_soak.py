@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_process import run_forked
+from forked_process import ForkedProcess, run_forked
 from machine_load import runs_in_parallel
 from places import ROOT
 
@@ -63,6 +63,28 @@ def test_a_crowd_leaves_nothing_behind_and_meets_no_error(tmp_path: Path) -> Non
     assert sum(figures["strangers"]["statuses"].values()) > 0
 
 
+# Its models' process is forked as well, and told by its number.
+PAGE = """
+import runpy
+import sys
+from types import SimpleNamespace
+
+from forked_process import ForkedProcess
+from specviz.worker import client
+
+
+class Models(ForkedProcess):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        print("models", self.pid, flush=True)
+
+
+client.subprocess = SimpleNamespace(Popen=Models, PIPE=None)
+sys.stdout = open(1, "w", closefd=False)  # that of the process it was forked from was no pipe
+runpy.run_path("app.py", run_name="__main__")
+"""
+
+
 def first_in_a_namespace() -> list[str]:
     """What starts a program as the first process of its own namespace, as in a container."""
     command = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -74,24 +96,39 @@ def first_in_a_namespace() -> list[str]:
 
 
 class Page:
-    """The page as a whole, and the process that serves it."""
+    """The page as a whole: its address, and what serves it.
+
+    front: what starts it as a program; without it, the page is forked.
+    """
 
     def __init__(self, front: list[str], **variables: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
+        self.url = f"http://127.0.0.1:{port}"
         address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": port, **variables}
-        command = [*front, sys.executable, "app.py"]
-        self.popen = subprocess.Popen(command, cwd=ROOT, env=os.environ | address)
-        self.url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 120
-        while time.monotonic() < deadline:
+        env = os.environ | address
+        self.popen: subprocess.Popen[bytes] | ForkedProcess
+        if front:
+            self.popen = subprocess.Popen([*front, sys.executable, "app.py"], cwd=ROOT, env=env)
+            self._wait_until_it_answers()
+            (self.server,) = children(self.popen.pid)
+            (self.models,) = children(self.server)
+        else:
+            self.popen = ForkedProcess([sys.executable, "-c", PAGE], env)
+            self._wait_until_it_answers()
+            self.server = self.popen.pid
+            told = next(line for line in self.popen.stdout if line.startswith(b"models "))
+            self.models = int(told.split()[1])
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self.popen.poll() is None:
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
-                break
+                return
             except OSError:
                 time.sleep(0.1)
-        self.server = children(self.popen.pid)[0] if front else self.popen.pid
-        (self.models,) = children(self.server)
 
     def run(self, tokens: int) -> Any:
         """A run of the endpoint `race`, as a stream of lines that the server sends."""
@@ -132,11 +169,12 @@ def racing(front: list[str], **variables: str) -> Iterator[tuple[Page, Any]]:
     """A page in the middle of a run, and the rest of what that says."""
     page = Page(front, **variables)
     try:
-        with page.run(512) as stream:
+        with page.run(128) as stream:
             next(line for line in stream if b'"rounds"' in line)
+            os.kill(page.models, signal.SIGSTOP)  # the run goes on for as long as a test wants
             yield page, stream
     finally:
-        for process in {page.server, page.popen.pid}:
+        for process in {page.models, page.server, page.popen.pid}:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         page.popen.wait()
@@ -153,22 +191,21 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
         page.is_not_ready()
         with page.run(4) as late:
             assert b"being restarted" in late.read()
+        os.kill(page.models, signal.SIGCONT)
         rest = stream.read()
         reasons = json.loads(b"{" + re.findall(rb'"reasons": {[^}]*}', rest)[-1] + b"}")["reasons"]
         assert reasons == {"speculative": "length", "baseline": "length"}
         assert b"event: complete" in rest
         page.terminated()
-        assert page.popen.returncode == 0
+        assert page.popen.poll() == 0
 
 
 def test_sigterm_ends_a_stuck_pass_in_time() -> None:
-    """The models' process is the page's own child here: one that is forked elsewhere may end by
-    itself with its page."""
+    """The models' process is stopped, which is as deep in a pass as can be."""
     with racing([], SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
-        os.kill(page.models, signal.SIGSTOP)  # as deep in a pass as can be
-        page.popen.send_signal(signal.SIGTERM)
+        os.kill(page.server, signal.SIGTERM)
         took = page.terminated()
-        assert page.popen.returncode == 0
+        assert page.popen.poll() == 0
         assert took < 20 or runs_in_parallel()  # about 5 s if nothing else runs
 
 

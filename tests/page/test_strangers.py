@@ -30,16 +30,18 @@ HEAVY = gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")
 
 
 class Paced:
-    """A race that counts its runs, and takes its time for long ones."""
+    """A race that counts its runs, and pauses behind every event of long ones."""
 
     def __init__(self) -> None:
         self.begun = self.over = 0
+        self.pause: Callable[[], object] = lambda: time.sleep(0.01)
 
     def __call__(self, pair: Any, prompt: Any, settings: Any) -> Iterator[Any]:
         self.begun += 1
         try:
             for event in race(pair, prompt, settings):
-                time.sleep(0.01 if settings.max_new_tokens > 100 else 0)
+                if settings.max_new_tokens > 100:
+                    self.pause()
                 yield event
         finally:
             self.over += 1
@@ -170,12 +172,16 @@ def test_one_client_has_a_share_of_the_events(site: Site) -> None:
 
 def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MOST_EVENTS", 10)
+    thirty_came = threading.Event()
+    monkeypatch.setattr(PACED, "pause", lambda: thirty_came.wait(60))
     last: list[str] = []
     runs = [begin(site, f"10.2.0.{number}", tokens=120) for number in range(2)]
     visitors = at_once([lambda one=one: last.append(read(site, one)) for one in runs])
     number = 0
-    while number < 30 or any(visitor.is_alive() for visitor in visitors):
+    while not thirty_came.is_set() or any(visitor.is_alive() for visitor in visitors):
         number += 1
+        if number == 30:
+            thirty_came.set()
         asked = {"data": ["no pair"], "fn_index": 2, "session_hash": f"new{number}"}
         site.post("/gradio_api/queue/join", asked, from_address(f"10.3.{number % 250}.1"))
         assert site.page.guard.sessions.unfinished <= 10
