@@ -27,6 +27,7 @@ def below() -> Iterator[str]:
 
 def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
     visitor = visit(address=below)
+    visitor.set("number input for Length", 16)
     visitor.prompt("Once upon a time")
     trace = visitor.run()
     assert trace["rounds"] and trace["end"]

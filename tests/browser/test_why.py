@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from filed import emitted
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from reference_costs import explain
-from visitor import PATIENCE, Visit, Visitor, headline_of, two_places, wait_for
+from visitor import PATIENCE, Visitor, headline_of, two_places, wait_for
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.core.events import margin_of
 from specviz.core.policy import MOST_GAMMA
-from specviz.runs.html import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {
   return (await import(`specviz/${name}`))[call](...values);
@@ -171,6 +170,10 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     m = compute_metrics(Trace.from_dict(data))
     assert m.alpha is not None and m.c is not None
     expect(drawer).to_contain_text(f"accepted over drafted is {two_places(m.efficiency)}.")
+    for name in ("alpha", "tau", "tau_predicted", "c", "efficiency"):
+        shown_figure = page.locator(f"[data-metric={name}]")
+        expect(shown_figure).to_be_visible()
+        expect(shown_figure).to_have_text(two_places(getattr(m, name)))
     bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
     assert len(bars) == MOST_GAMMA
     if why.best_gamma:
@@ -189,21 +192,8 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     expect(opener).to_be_focused()
 
 
-def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
-    visitor = visit()
+def test_draws_in_both_lanes_end_in_a_p_value(visitor: Visitor) -> None:
     page = visitor.page
-
-    source = (PAGE / "panels/check.js").read_text("utf-8")
-    # The first experiment has to last until it is stopped.
-    source = source.replace("wish, again, draws }", "wish, again, draws: again ? 40 : 300 }")
-    source = source.replace("Draw ${draws} in", "Draw 40 in")
-    assert "40 : 300" in source and "Draw 40" in source
-    page.route(
-        "**/check.js",
-        lambda route: route.fulfill(body=source, content_type="text/javascript"),
-    )
-    page.reload()
-    visitor.ready()
     visitor.set("number input for Length", 8)
     visitor.set("number input for Temperature", 1)
     visitor.set("number input for Top-k", 3)
@@ -211,19 +201,28 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     page.locator("[data-panel-open=same]").click()
     drawer = page.get_by_role("dialog", name="Is it the same text?")
     expect(drawer).to_contain_text("same chances")
-    drawer.get_by_role("button", name="Draw 40 in each lane").click()
+    # The first experiment has to last until it is stopped; the other asks for fewer draws.
+    drawer.get_by_role("button", name=re.compile(r"^Draw \d+ in each lane$")).click()
     drawer.get_by_role("button", name="Stop drawing").click()
     expect(drawer).to_contain_text("Stopped before it could tell.")
+    page.route("**/begin_sampling", few_draws)
     drawer.get_by_role("button", name=re.compile("^Draw")).click()
     expect(drawer.locator(".sv-result")).to_contain_text(
         re.compile(r"χ² = [\d.]+ with \d+ degrees of freedom, p = [\d.]+\."), timeout=PATIENCE
     )
+    page.unroute_all()
     expect(drawer.locator(".sv-result")).to_contain_text("40 draws in each lane")
     for lane in ("ours", "theirs"):
         counts = drawer.locator(f".sv-pair > span:has(.{lane}) small").all_inner_texts()
         assert 0 < sum(map(int, counts)) <= 40
     page.keyboard.press("Escape")
+    visitor.set("number input for Top-k", 0)
     visitor.run()  # the engine is free again
+
+
+def few_draws(route: Route) -> None:
+    asked = route.request.post_data_json
+    route.continue_(post_data={**asked, "draws": 40})
 
 
 def test_a_listener_hears_rounds(visitor: Visitor) -> None:
