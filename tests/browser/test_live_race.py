@@ -32,7 +32,7 @@ MOVED = """() => new Promise((told) => {
 
 def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -> None:
     expect(visitor.player).to_have_attribute("data-state", "idle")
-    visitor.set("number input for Length", 32)
+    visitor.set("number input for Length", 48)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     visitor.page.wait_for_selector("[data-state=running] [data-lane=speculative] [data-index]")
@@ -51,10 +51,10 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     written = sum(len(emitted(r)) for r in rounds)
     assert counts["accepted"] + counts["rejected"] + counts["ignored"] == drafted
     target_tokens = counts["corrected"] + counts["bonus"] + counts["own"]
-    assert counts["accepted"] + target_tokens == written == 32
+    assert counts["accepted"] + target_tokens == written == 48
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
-    assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 32
+    assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
     # Since the page was opened: what moves by itself, as a share of what is seen.
     assert visitor.page.evaluate(MOVED) < 0.02
 
