@@ -11,7 +11,6 @@ import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
@@ -69,49 +68,46 @@ def prose_of(path: Path) -> Iterator[str]:
         yield text
 
 
-class Names(NamedTuple):
-    """The names that are bound in each module, at any depth, by the last part of its name; and the
-    attributes and methods of each class."""
-
-    definitions: dict[str, set[str]]
-    members: dict[str, set[str]]
+@cache
+def trees() -> dict[Path, ast.AST]:
+    paths = [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    return {path: ast.parse(path.read_text("utf-8")) for path in paths}
 
 
 @cache
-def names() -> Names:
-    found = Names({}, {})
-    for path in [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+def definitions() -> dict[str, set[str]]:
+    """The names that are bound in each module, at any depth, by the last part of its name."""
+    found: dict[str, set[str]] = {}
+    for path, tree in trees().items():
         name = path.parent.name if path.stem == "__init__" else path.stem
-        module = found.definitions.setdefault(name, set())
-        add_names(ast.parse(path.read_text("utf-8")), module, [], found)
+        names = found.setdefault(name, set())
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.alias):
+                names.add((node.asname or node.name).split(".")[0])
     return found
 
 
-def add_names(node: ast.AST, module: set[str], classes: list[set[str]], found: Names) -> None:
-    """Add what is bound below a node to its module, and to each of the classes around it."""
-    for child in ast.iter_child_nodes(node):
-        inner = classes
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            bind(child.name, module, *classes)
-        elif isinstance(child, ast.ClassDef):
-            module.add(child.name)
-            inner = [*classes, found.members.setdefault(child.name, set())]
-        elif isinstance(child, ast.Name):
-            if isinstance(child.ctx, ast.Store):
-                bind(child.id, module, *classes)
-            continue
-        elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
-            bind(child.attr, *classes)
-        elif isinstance(child, ast.alias):
-            module.add((child.asname or child.name).split(".")[0])
-        elif isinstance(child, (ast.Constant, ast.expr_context)):
-            continue
-        add_names(child, module, inner, found)
-
-
-def bind(name: str, *scopes: set[str]) -> None:
-    for scope in scopes:
-        scope.add(name)
+@cache
+def members() -> dict[str, set[str]]:
+    """The attributes and methods of each class."""
+    found: dict[str, set[str]] = {}
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            names = found.setdefault(node.name, set())
+            for inner in ast.walk(node):
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    names.add(inner.name)
+                elif isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(
+                    inner.ctx, ast.Store
+                ):
+                    names.add(inner.id if isinstance(inner, ast.Name) else inner.attr)
+    return found
 
 
 @cache
@@ -130,20 +126,20 @@ def is_there(name: str, source: Path) -> bool:
         if name.rstrip("/") in basenames():
             return True
         # The browser's modules are imported as "specviz/...".
-        paths = {name, name.removeprefix("specviz/")}
+        names = {name, name.removeprefix("specviz/")}
         return any(
-            (folder / path).exists() for folder in (source.parent, *FOLDERS) for path in paths
+            (folder / name).exists() for folder in (source.parent, *FOLDERS) for name in names
         )
     if DOTTED.fullmatch(name):
         *owners, last = name.removesuffix("()").split(".")
         owner = owners[-1]
-        if owner in names().members:
-            return last in names().members[owner]
-        if owner in names().definitions and (len(owners) == 1 or owners[0] != owner):
-            return last in names().definitions[owner] or last in names().definitions
+        if owner in members():
+            return last in members()[owner]
+        if owner in definitions() and (len(owners) == 1 or owners[0] != owner):
+            return last in definitions()[owner] or last in definitions()
     if CALLED.fullmatch(name) and source.suffix == ".py":
         function = name.removesuffix("()")
-        known = [*names().definitions.values(), *names().members.values(), set(dir(builtins))]
+        known = [*definitions().values(), *members().values(), set(dir(builtins))]
         return any(function in names for names in known)
     return True
 

@@ -6,43 +6,46 @@ test of the law of many tokens does without them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from specviz import Token
+from specviz.core.text import Texts
 from specviz.core.types import JudgedRound
 
 
-class BareAnnotator:
-    """Takes the place of `Annotator`."""
+class BareViews:
+    """Takes the place of `Views`: of what is on a card, only q."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, judged: JudgedRound, *_: Any) -> None:
+        draft = judged.draft
+        self._q = [] if draft is None else draft.q.gather(-1, draft.ids[:, None])[:, 0].tolist()
+
+    def check(self, index: int) -> None:
         pass
 
-    def tokens(
-        self, judged: JudgedRound, emitted: list[int], index: int, ended: bool
-    ) -> tuple[list[Token], Token | None, bool]:
-        accepted, next_id, outcome = judged.verdict
-        kept = min(accepted, len(emitted))
-        is_cut = len(emitted) <= accepted  # by an end of text among the drafts
-        outcomes = ["accepted"] * kept
-        if not is_cut:
-            outcomes.append("rejected")
-        outcomes += ["ignored"] * len(judged.ids)
-        drafted = []
-        if judged.draft is not None:
-            q = judged.draft.q.gather(-1, judged.draft.ids[:, None])[:, 0].tolist()
-            for token_id, own, chance in zip(judged.ids, outcomes, q, strict=False):
-                drafted.append(Token(token_id, "", own, q=chance))
-        return drafted, None if is_cut else Token(next_id, "", outcome), False
+    def token(self, place: int, token_id: int, text: str, outcome: str) -> Token:
+        return Token(token_id, text, outcome, q=self._q[place])
+
+    def unjudged(self, place: int, token_id: int, text: str) -> Token:
+        return self.token(place, token_id, text, "ignored")
+
+    def final(self, place: int, token_id: int, text: str, outcome: str) -> Token:
+        return Token(token_id, text, outcome)
+
+
+def no_texts(stream: Any, drafted: Sequence[int], emitted: Sequence[int], kept: int) -> Texts:
+    """Takes the place of `texts_of`."""
+    return Texts([""] * len(emitted), [""] * (len(drafted) - kept))
 
 
 @contextmanager
 def bare_rounds() -> Iterator[None]:
-    """Within it, rounds of lanes that start are bare."""
+    """Within it, rounds are bare."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specviz.core.loop.Annotator", BareAnnotator)
+        patch.setattr("specviz.core.tokens.Views", BareViews)
+        patch.setattr("specviz.core.tokens.texts_of", no_texts)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -65,6 +66,7 @@ def test_numbers_are_those_of_the_config(name: str):
 
 def with_one_layer_of_each_kind(config: Any) -> Any:
     """All layers of a kind have equal caches, and a pass through dozens of them takes a second."""
+    config = copy.deepcopy(config)
     text = config.get_text_config()
     kinds = sorted(set(getattr(text, "layer_types", None) or ["full_attention"]))
     text.num_hidden_layers = len(kinds)
