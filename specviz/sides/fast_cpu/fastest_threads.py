@@ -13,7 +13,6 @@ import torch
 from ...core.engine_choice import make_engine
 from ...core.model_facts import context_length, pass_bytes
 from ...core.threads import thread_counts, use_threads, used_processors
-from .support import runs_compiled
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine
@@ -40,7 +39,8 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
     `SpecvizError`.
     """
-    if not runs_compiled(target, vocab):
+    engine = make_engine(target, vocab)
+    if engine.name != "compiled":
         return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()

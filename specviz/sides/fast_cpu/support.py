@@ -48,26 +48,19 @@ _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
-    """An engine of compiled passes with an empty cache, or None if `model` cannot have one."""
-    if not runs_compiled(model, vocab):
-        return None
-    from .engine import CompiledEngine  # which imports numba
-
-    return CompiledEngine(model, vocab)
-
-
-def runs_compiled(model: Any, vocab: int) -> bool:
-    """Whether compiled passes run `model`.
+    """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
 
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
     first for a model tries it against the model's own logits; a warning says if they differ. Of a
     GGUF file it is remembered that it passed.
     """
     if not suits(model) or not _has_compiler():
-        return False
+        return None
+    from .engine import CompiledEngine  # which imports numba
+
     if model not in _checked:
         _checked[model] = _passes_its_trial(model, vocab)
-    return _checked[model]
+    return CompiledEngine(model, vocab) if _checked[model] else None
 
 
 def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
