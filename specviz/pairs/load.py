@@ -70,7 +70,7 @@ def load_pair(
     inputs and are the fastest.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
-    on_progress: called with each new `Progress`, in this thread or in one that reads.
+    on_progress: called with each new `Progress`.
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
@@ -105,14 +105,11 @@ def load_any(
         return load_builtin(_request(precision, device, on_progress))
     if isinstance(pair_spec, spec.NamedSpec | spec.ModelsSpec):
         from .fetch import load_fetched
-        from .pair_files import reading_ahead
         from .progress import Progress
 
         if on_progress is not None:
             on_progress(Progress(f"reading what {pair_spec} needs"))
-        with reading_ahead(pair_spec, precision, device, on_progress) as ahead:
-            request = _request(precision, device, on_progress)
-            return load_fetched(pair_spec, request, ahead)
+        return load_fetched(pair_spec, _request(precision, device, on_progress))
     request = _request(precision, device, on_progress)
     if isinstance(pair_spec, spec.WatchedSpec):
         from ..sides.watched.watching import load_watched

@@ -30,34 +30,26 @@ from .memory import (
     shortage_sentence,
 )
 from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
-from .packed_weights import ReadAhead, Reading
+from .packed_weights import Reading, read_weights
 from .pair_files import PairFile, PairFiles, pair_files
 from .progress import Watcher
 from .spec import ModelsSpec, NamedSpec, local_file
 from .weights import DTYPES, LoadOptions, check_bits, load_model
 
 
-def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest, ahead: ReadAhead) -> Pair:
-    """The pair of a row of the table, or of two models. ahead: what may read their weights already.
-    Raises `PairError`, see `load_pair`."""
+def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
+    """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
     bits = [options.quantize for options in request.options]
-    files = pair_files(spec, ahead, reads=reads_files(bits, on_cpu=on_cpu))
+    files = pair_files(spec, reads=reads_files(bits, on_cpu=on_cpu))
     if not on_cpu:
         headers = [file.header for file in files.models]
         request = request._replace(options=unpacked_on_a_gpu(request.options, headers))
     elif len(files.models) > 1:
         both = with_draft_bits(request.options, files.models[1].bits)
         request = request._replace(options=both)
-    for file, options in zip(files.models, request.options, strict=False):
-        # On several GPUs it is not known yet who reads it; here it may have been begun.
-        if file.header is not None and len(devices) == 1:
-            dtype = _dtype_name(_kept_dtype(options, file.dtype))
-            ahead.begin(
-                Reading(file.header, file.shown, dtype, options.quantize, request.on_progress)
-            )
-    return _planned_and_loaded(spec, files, request, devices, ahead)
+    return _planned_and_loaded(spec, files, request, devices)
 
 
 def _planned_and_loaded(
@@ -65,7 +57,6 @@ def _planned_and_loaded(
     files: PairFiles,
     request: LoadRequest,
     devices: list[DeviceMemory],
-    ahead: ReadAhead,
 ) -> Pair:
     """The pair of the target, and perhaps the draft, in `files`. Raises `PairError`."""
     on_progress = request.on_progress
@@ -91,11 +82,11 @@ def _planned_and_loaded(
         # transformers spreads a model over GPUs, and wants its own files for that.
         unpacked_files = [file._replace(header=None) for file in files.models]
         files = files._replace(models=unpacked_files)
-        return _planned_and_loaded(spec, files, request, devices, ahead)
+        return _planned_and_loaded(spec, files, request, devices)
     device = None if place is None else torch.device(str(place))
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
-        return _loaded(pair, models, head, options, ahead, on_progress)
+        return _loaded(pair, models, head, options, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
@@ -166,10 +157,6 @@ def with_draft_bits(options: Sequence[LoadOptions], bits: str | None) -> Sequenc
     if bits is None or is_told or not has_numba():
         return options
     return (target, replace(draft, quantize=bits))
-
-
-def _dtype_name(dtype: torch.dtype | None) -> str | None:
-    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
@@ -251,23 +238,20 @@ def _loaded(
     models: list[ModelMetadata],
     head: HeadMetadata | None,
     options: Sequence[LoadOptions],
-    ahead: ReadAhead,
     on_progress: Watcher | None,
 ) -> Pair:
     """A pair of models on the `meta` device, with their weights."""
-    target = _loaded_model(models[0], options[0], ahead, on_progress)
+    target = _loaded_model(models[0], options[0], on_progress)
     device = logits_device(target)  # where what drafts beside the target is put
     draft = None
     if len(models) > 1:
         draft_options = replace(options[1], device=device)
-        draft = _loaded_model(models[1], draft_options, ahead, on_progress)
+        draft = _loaded_model(models[1], draft_options, on_progress)
     loaded_head = None if head is None else head.load(target, device, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
 
 
-def _loaded_model(
-    model: ModelMetadata, options: LoadOptions, ahead: ReadAhead, on_progress: Watcher | None
-) -> Any:
+def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
     if model.packed is None:
         return load_model(model.source, options, on_progress)
     from .packed import load_packed
@@ -275,7 +259,7 @@ def _loaded_model(
     dtype = _kept_dtype(options, None)
     name = model.source.name
     bits = options.quantize
-    weights = ahead.weights(Reading(model.packed, name, _dtype_name(dtype), bits, on_progress))
+    weights = read_weights(Reading(model.packed, name, dtype, bits, on_progress))
     loaded = load_packed(model, weights, dtype)
     if bits is not None:
         from .quantize import quantize_on_processor

@@ -1,38 +1,33 @@
-"""The weights of a GGUF file: read, checked, and in the form in which passes read them.
+"""The weights of a GGUF file: checked, and in the form in which passes read them.
 
-They are read while torch is imported, so it is needed only once a file has been read."""
+What a pass reads as it stands stays in the file, which is mapped into memory: it takes no time to
+read, no memory beside the system's cache of files, and processes share it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+import mmap
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ..core.threads import one_torch_thread, used_processors
 from ..errors import PairError
 from ..sides.fast_cpu.kind import FIVE_BIT
-from .gguf import GgufHeader, GgufTensor, checked_gguf
+from .few_bits import PIECE, repacked, unpacked
+from .gguf import GgufHeader, GgufTensor
 from .gguf_layout import EMBEDDING
 from .memory import shown_bytes
 from .model_files import digest_of
 from .progress import Progress, Watcher
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
 PLAIN: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """Kinds of tensors that are not packed, as numpy holds them: bf16 as its bits."""
-
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of a number."""
-
-LINE = 64  # bytes of a line of a processor's cache
 
 NO_NUMBERS = "the file holds weights that are no numbers: download it again."
 
@@ -77,136 +72,64 @@ class Reading(NamedTuple):
 
     header: GgufHeader
     name: str
-    dtype: str | None = None
+    dtype: torch.dtype | None = None
     bits: str | None = None
     on_progress: Watcher | None = None
 
-    @property
-    def key(self) -> Hashable:
-        """The same for readings that give the same weights."""
-        return (self.header.path, self.dtype, self.bits)
 
+def read_weights(reading: Reading) -> PackedWeights:
+    """The weights of a file, whose tensors are shared among the processors.
 
-class ReadAhead:
-    """Reads the weights of files in a thread of its own, one file after the other, while this one
-    imports the modules of their models.
-
-    free: bytes of memory that the weights of all files together may take.
+    As long as they are used, the file must not be written to; another may take its place. Raises
+    `PairError` if it cannot be read or holds weights that are no numbers.
     """
-
-    def __init__(self, free: int) -> None:
-        self._free = free
-        self._pool = ThreadPoolExecutor(1, "weights")
-        self._begun: dict[Hashable, Future[PackedWeights]] = {}
-        self._headers: dict[Path, GgufHeader] = {}
-        self._ended = threading.Event()
-
-    def __enter__(self) -> ReadAhead:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._pool.shutdown(cancel_futures=True)
-
-    def header(self, path: Path) -> GgufHeader:
-        """The header of a file that can be loaded, read once. Raises `PairError`."""
-        if path not in self._headers:
-            self._headers[path] = checked_gguf(path)
-        return self._headers[path]
-
-    def begin(self, reading: Reading) -> None:
-        """Read a file that fits into memory, as `read_weights` does; another one waits until it is
-        known whether there is room for it."""
-        header = reading.header
-        need = header.stored
-        if reading.dtype is not None:
-            need = WIDTHS[reading.dtype] * header.parameters
-        if need > self._free or reading.key in self._begun:
-            return
-        self._free -= need
-        self._begun[reading.key] = self._pool.submit(read_weights, reading, self._ended)
-
-    def weights(self, reading: Reading) -> PackedWeights:
-        """What `read_weights` gives for a file. One that was begun as something else is read
-        anew."""
-        begun = self._begun.pop(reading.key, None)
-        return read_weights(reading) if begun is None else begun.result()
-
-
-def read_weights(reading: Reading, ended: threading.Event | None = None) -> PackedWeights:
-    """The weights of a file.
-
-    ended: once it is set, nobody waits for the weights, and `CancelledError` is raised. Raises
-    `PairError` if the file cannot be read or holds weights that are no numbers.
-    """
-
-    def check_ended(_: int = 0) -> None:
-        if ended is not None and ended.is_set():
-            raise CancelledError
-
     header = reading.header
-    arrays: dict[str, NDArray[Any]] = {}
-    with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(digest_of, header.path, check_ended)
-        for key, data in _arrays(reading):
-            arrays[key] = _checked(header, key, data)
-            check_ended()
-        tensors = {key: _held(reading, key, arrays.pop(key)) for key in [*arrays]}
+    sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
+    content = _mapped(header)
+    hold = partial(_held, reading, np.frombuffer(content, np.uint8)[header.begin :])
+    tensors = {}
+    names = sorted(header.tensors, key=lambda name: header.tensors[name].start)
+    done = 0
+    with one_torch_thread(), ThreadPoolExecutor(1 + used_processors()) as pool:
+        digest = pool.submit(digest_of, header.path)
+        for name, tensor in zip(names, pool.map(hold, names), strict=True):
+            tensors[name] = tensor
+            _give_back(content, header.begin, header.tensors[name])
+            done += header.tensors[name].bytes
+            if reading.on_progress is not None:
+                reading.on_progress(Progress(sentence, done / header.stored))
         return PackedWeights(tensors, digest.result())
 
 
-def _arrays(reading: Reading) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """The tensors of a file by name, in its order: uint8 [rows, bytes]."""
-    header = reading.header
-    sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
-    done = 0
+def _mapped(header: GgufHeader) -> mmap.mmap:
+    """The bytes of a file. What is written to them stays in memory. Raises `PairError`."""
     try:
         with header.path.open("rb") as file:
-            for key, tensor in sorted(header.tensors.items(), key=lambda item: item[1].start):
-                data = _aligned(tensor.bytes)
-                file.seek(header.begin + tensor.start)
-                if file.readinto(data.data) != tensor.bytes:
-                    raise PairError(f"{header.path.name} is cut off: download it again.")
-                yield key, data.reshape(tensor.shape[0], -1)
-                done += tensor.bytes
-                if reading.on_progress is not None:
-                    reading.on_progress(Progress(sentence, done / header.stored))
-    except OSError as error:
-        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError) as error:  # the latter of an empty file
+        reason = getattr(error, "strerror", None) or error
+        raise PairError(f"{header.path.name} cannot be read ({reason}).") from error
+    if len(content) < header.begin + header.stored:
+        raise PairError(f"{header.path.name} is cut off: download it again.")
+    return content
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
-    """So many bytes that begin with a line of the processor's cache."""
-    memory = np.empty(size + LINE, np.uint8)
-    begin = -memory.ctypes.data % LINE
-    return memory[begin : begin + size]
+def _give_back(content: mmap.mmap, begin: int, tensor: GgufTensor) -> None:
+    """Leave the pages of a tensor that was read to the system's cache of files: of one that was
+    unpacked, nobody reads them again, and passes that do find them there."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        start = begin + tensor.start
+        start -= start % mmap.PAGESIZE
+        content.madvise(mmap.MADV_DONTNEED, start, begin + tensor.start + tensor.bytes - start)
 
 
-def _checked(header: GgufHeader, name: str, data: NDArray[np.uint8]) -> NDArray[Any]:
-    """A tensor in the order in which passes read it: uint8 [rows, bytes of a row], or numbers in
-    their shape. Raises `PairError` if its weights are no numbers."""
-    tensor = header.tensors[name]
-    heads = _rotated_heads(header, name)
-    if heads is not None:
-        data = _halves_apart(data, heads)
-    if tensor.kind in PLAIN:
-        numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
-        _check(numbers)
-        return numbers
-    _check_scales(tensor, data)
-    return data
-
-
-def _held(reading: Reading, name: str, data: NDArray[Any]) -> HeldTensor:
-    """A tensor as it is kept. data: as `_checked` gives it."""
-    import torch  # which another thread may import meanwhile
-
-    from .few_bits import repacked
-
+def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor:
+    """A tensor as it is kept. content: of the file, from its first tensor on."""
+    data = _checked(reading.header, name, content)
     header = reading.header
     tensor = header.tensors[name]
     in_five_bits = reading.bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
-    kept = None if reading.dtype is None else getattr(torch, reading.dtype)
+    kept = reading.dtype
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
         if tensor.kind == "BF16":
@@ -229,11 +152,23 @@ def _held(reading: Reading, name: str, data: NDArray[Any]) -> HeldTensor:
     return HeldTensor(tensor.kind, torch.from_numpy(data))
 
 
+def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArray[Any]:
+    """A tensor in the order in which passes read it: uint8 [rows, bytes of a row], or numbers in
+    their shape. Raises `PairError` if its weights are no numbers."""
+    tensor = header.tensors[name]
+    data = content[tensor.start : tensor.start + tensor.bytes].reshape(tensor.shape[0], -1)
+    heads = _rotated_heads(header, name)
+    if heads is not None:
+        data = _halves_apart(data, heads)
+    if tensor.kind in PLAIN:
+        numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
+        _check(numbers)
+        return np.require(numbers, requirements="A")  # a file may begin its tensors anywhere
+    _check_scales(tensor, data)
+    return data
+
+
 def _unpacked_as(data: NDArray[np.uint8], kind: str, width: int, dtype: torch.dtype) -> Tensor:
-    import torch
-
-    from .few_bits import PIECE, unpacked
-
     blocks = torch.from_numpy(data)
     weights = torch.empty(len(data), width, dtype=dtype)
     step = max(1, PIECE // width)

@@ -1,0 +1,173 @@
+"""Weights of GGUF files: mapped where passes read them as they stand, else made anew."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+from tiny_files import tiny_file
+
+from specviz import load_pair
+from specviz.core.threads import use_threads
+from specviz.errors import PairError
+from specviz.pairs import memory, models
+from specviz.pairs.gguf import read_gguf
+from specviz.pairs.packed_weights import PackedWeights, Reading, read_weights
+from specviz.pairs.progress import Progress
+
+MAPS = Path("/proc/self/maps")
+
+
+def address_ranges(path: Path) -> list[range]:
+    """Where a file is mapped into the memory of this process."""
+    lines = [line for line in MAPS.read_text().splitlines() if line.endswith(str(path))]
+    begins_and_ends = [line.split()[0].split("-") for line in lines]
+    return [range(int(begin, 16), int(end, 16)) for begin, end in begins_and_ends]
+
+
+def same_weights(first: PackedWeights, second: PackedWeights) -> bool:
+    return first.digest == second.digest and all(
+        held.packed_as == second.tensors[name].packed_as
+        and held.data.dtype == second.tensors[name].data.dtype
+        and torch.equal(held.data, second.tensors[name].data)
+        for name, held in first.tensors.items()
+    )
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="the system does not say what is mapped")
+def test_what_passes_read_as_it_stands_takes_no_memory_of_its_own(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
+    pair = load_pair(f"{path}+none")
+    mapped = address_ranges(path)
+    for name, parameter in pair.target.named_parameters():
+        address = parameter.data_ptr()
+        assert any(address in addresses for addresses in mapped), name
+
+
+def test_a_weight_that_is_written_to_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    weights = read_weights(Reading(read_gguf(path), "it"))
+    for held in weights.tensors.values():
+        held.data.zero_()
+    assert all(not held.data.any() for held in weights.tensors.values())
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest == weights.digest
+
+
+def test_another_file_may_take_its_place(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    kept = path.read_bytes()
+    weights = read_weights(Reading(read_gguf(path), "it"))
+    before = {name: held.data.clone() for name, held in weights.tensors.items()}
+    other = tiny_file(tmp_path, "Q4_0", name="other", seed=1).path
+    assert other.read_bytes() != kept
+    other.replace(path)
+    assert all(torch.equal(held.data, before[name]) for name, held in weights.tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("kept", "bits"), [(None, None), (torch.float32, None), (torch.bfloat16, None), (None, "5bit")]
+)
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
+def test_weights_depend_on_neither_threads_nor_the_default_dtype(
+    tmp_path: Path, kind: str, kept: torch.dtype | None, bits: str | None
+) -> None:
+    reading = Reading(read_gguf(tiny_file(tmp_path, kind).path), "it", kept, bits)
+    weights = read_weights(reading)
+    threads = torch.get_num_threads()
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with use_threads(5):
+            assert same_weights(weights, read_weights(reading))
+    finally:
+        torch.set_default_dtype(default)
+    assert torch.get_num_threads() == threads
+
+
+def test_tensors_may_begin_anywhere(tmp_path: Path) -> None:
+    """A file's alignment may be 1: numbers then lie where no vector of torch begins."""
+    path = tiny_file(tmp_path, "F16").path
+    header = read_gguf(path)
+    content = path.read_bytes()
+    moved = tmp_path / "moved.gguf"
+    moved.write_bytes(content[: header.begin] + b"\0" + content[header.begin :])
+    odd_header = replace(header, path=moved, begin=header.begin + 1)
+    odd = read_weights(Reading(odd_header, "it"))
+    for name, held in read_weights(Reading(header, "it")).tensors.items():
+        assert torch.equal(odd.tensors[name].data, held.data)
+        assert odd.tensors[name].data.data_ptr() % held.data.element_size() == 0
+
+
+def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    header = read_gguf(path)
+    for length in (path.stat().st_size // 2, header.begin - 5, 0):
+        path.write_bytes(path.read_bytes()[:length])
+        with pytest.raises(PairError, match=r"cut off|cannot be read"):
+            read_weights(Reading(header, "it"))
+    path.unlink()
+    with pytest.raises(PairError, match=r"cannot be read \(No such file"):
+        read_weights(Reading(header, "it"))
+
+
+def test_progress_comes_in_order_and_to_its_end(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    header = read_gguf(tiny_file(tmp_path, "Q4_0").path)
+    read_weights(Reading(header, "Tiny", on_progress=told.append))
+    fractions = [progress.fraction or 0.0 for progress in told]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == pytest.approx(1.0, abs=0.02)
+    assert all(progress.sentence.startswith("reading Tiny (") for progress in told)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "float32"},
+        {"dtype": "bfloat16"},
+        {"quantize": "8bit", "draft_quantize": "5bit"},
+        {"dtype": "bfloat16", "draft_quantize": "4bit"},
+    ],
+    ids=str,
+)
+def test_a_file_is_read_once_whatever_is_asked_for(
+    tmp_path: Path, read: list[Path], options: dict[str, str]
+) -> None:
+    paths = [tiny_file(tmp_path, "Q4_0", name=name).path for name in ("target", "draft")]
+    load_pair(f"{paths[0]}+{paths[1]}", **options)
+    assert sorted(read) == sorted(paths)
+
+
+def test_no_weight_is_read_before_there_is_known_to_be_room(
+    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    load_pair(f"{path}+{path}")
+    assert set(read) == {path}
+    read.clear()
+    monkeypatch.setattr(memory, "free_ram", lambda: 1000)
+    with pytest.raises(PairError, match="not enough memory"):
+        load_pair(f"{path}+{path}")
+    assert read == []
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files whose weights are read, as they are."""
+    paths: list[Path] = []
+
+    def noted(reading: Reading) -> PackedWeights:
+        paths.append(reading.header.path)
+        return read_weights(reading)
+
+    monkeypatch.setattr(models, "read_weights", noted)
+    return paths
