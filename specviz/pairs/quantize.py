@@ -4,11 +4,13 @@ passes read."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch import nn
 
+from ..core.threads import one_torch_thread, used_processors
 from ..environment import has_numba
 from ..errors import PairError
 from ..sides.fast_cpu.kind import FIVE_BIT
@@ -26,17 +28,19 @@ TABLE = "Q8_0"
 def quantize_on_processor(
     model: Any, name: str, bits: str, on_progress: Watcher | None = None
 ) -> None:
-    """Replace the weights of a model by blocks of `bits`, one of `KINDS`, one layer after the
-    other, so that memory holds few of them twice.
+    """Replace the weights of a model by blocks of `bits`, one of `KINDS`. Each processor takes one
+    layer after the other, so that memory holds few of them twice.
 
     name: what the model is called. Raises `PairError` if compiled passes do not read such a model.
     """
     check_quantizable(model, name)
     linears = list(_linears(model))
-    for done, (part, attribute) in enumerate(linears, 1):
-        setattr(part, attribute, _packed_linear(getattr(part, attribute), KINDS[bits]))
-        if on_progress is not None:
-            on_progress(Progress(f"making the weights of {name} smaller", done / len(linears)))
+    with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
+        in_blocks = pool.map(lambda linear: _packed_linear(getattr(*linear), KINDS[bits]), linears)
+        for done, (linear, packed) in enumerate(zip(linears, in_blocks, strict=True), 1):
+            setattr(*linear, packed)
+            if on_progress is not None:
+                on_progress(Progress(f"making the weights of {name} smaller", done / len(linears)))
     if bits == FIVE_BIT:
         _pack_output_layer(model)
     else:
