@@ -35,6 +35,19 @@ ANSWERS = """async ([runs, asked]) => {
 }"""
 
 
+def test_counts_and_days_are_told_without_the_formats_of_a_browser() -> None:
+    counts = [0, 7, 999, 1000, 14_160_000, 151_936]
+    days = ["2026-11-05T12:00:00+00:00", "2026-09-30T12:00:00+00:00", "no date"]
+    told = evaluated(
+        """async ([counts, days]) => {
+          const { dayOf, grouped } = await import("specviz/words/words.js");
+          return [counts.map(grouped), days.map(dayOf)];
+        }""",
+        [counts, days],
+    )
+    assert told == [[f"{count:,}" for count in counts], ["5 Nov 2026", "30 Sep 2026", ""]]
+
+
 def test_every_value_is_read_or_refused() -> None:
     """What an address asks for: ranges and forms."""
     cases = {

@@ -8,7 +8,7 @@ import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";
 import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
-import { plural } from "specviz/words/words.js";
+import { dayOf, plural } from "specviz/words/words.js";
 
 const NOTHING = "It was stopped before there was anything to show.";
 const BUSY = "The settings are set: press Run once this run is over.";
@@ -245,11 +245,7 @@ function machineText(machine) {
   const models = draft ? `${target} with ${draft}` : target;
   const where = `${processor || device}, ${plural(threads, "thread")}`;
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ");
-  return [models, where, `${dtype}, ${form}`, libraries, dayOf(date)].filter(Boolean).join(" · ");
+  const day = dayOf(date).replaceAll(" ", "\u00a0");
+  return [models, where, `${dtype}, ${form}`, libraries, day].filter(Boolean).join(" · ");
 }
 
-/** @param {string} date  ISO 8601 */
-function dayOf(date) {
-  const format = /** @type {const} */ ({ day: "numeric", month: "short", year: "numeric" });
-  return new Date(date).toLocaleDateString("en-GB", format).replaceAll(" ", "\u00a0");
-}

@@ -3,7 +3,7 @@
 import { changedLanes, isSeveral, ruleOf } from "specviz/facts/lanes.js";
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
 import { sourceItems } from "specviz/words/watched.js";
-import { askedIn, fixed, plural, quoted } from "specviz/words/words.js";
+import { askedIn, fixed, grouped, plural, quoted } from "specviz/words/words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
@@ -61,8 +61,8 @@ function single({ target, draft, memory, settings }) {
   const items = /** @type {Item[]} */ ([]);
   if (draft) items.push(draftItem(draft, target, drafter));
   if (draft?.shared) {
-    const count = draft.shared.toLocaleString("en");
-    items.push({ name: "shared", text: `${count} shared tokens`, title: TRANSLATED });
+    const text = `${grouped(draft.shared)} shared tokens`;
+    items.push({ name: "shared", text, title: TRANSLATED });
   }
   if (memory) {
     const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
@@ -162,6 +162,6 @@ function size({ parameters }) {
 /** @param {Model} model */
 function titleOf({ name, parameters, form, revision }) {
   if (form === SERVER) return `${name}: ${PER_REQUEST}`;
-  const engine = `${parameters.toLocaleString("en")} parameters, ${form} engine`;
+  const engine = `${grouped(parameters)} parameters, ${form} engine`;
   return revision ? `${name}: ${engine}, ${revision}` : `${name}: ${engine}`;
 }

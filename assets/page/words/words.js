@@ -167,17 +167,28 @@ export function spoken(round) {
     : `${number}: ${judged}${ignored}, and the text ends.`;
 }
 
+/** A day such as "5 Aug 2026", or nothing of what is no date. @param {string} date  ISO 8601 */
+export function dayOf(date) {
+  const when = new Date(date);
+  if (Number.isNaN(when.valueOf())) return "";
+  const [, month, day, year] = when.toDateString().split(" ");
+  return `${Number(day)} ${month} ${year}`;
+}
+
+/** A count with commas between its thousands. @param {number} count */
+export function grouped(count) {
+  // Browsers load what they know of languages, for 30 ms, before they format a first number.
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
 /** Where a run was made, and with what and when. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
   const dtype = header.source ? "" : header.dtype; // the server's is not told
   const torch = versions?.torch?.split("+")[0];
-  const when = new Date(date);
-  const day = Number.isNaN(when.valueOf()) ? ""
-    : when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
   const joined = (/** @type {(string | undefined)[]} */ parts) => parts.filter(Boolean).join(" · ");
   const machine = joined([device, processor, device === "CPU" ? threadsOf(header) : "", dtype]);
-  return { machine, made: ` · ${joined([torch && `torch ${torch}`, day])}` };
+  return { machine, made: ` · ${joined([torch && `torch ${torch}`, dayOf(date)])}` };
 }
 
 /**
