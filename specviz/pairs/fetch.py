@@ -260,6 +260,7 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
         if output.tell() > file.bytes:
             _empty(output)
         reporter = _Reporter(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
+        reporter.reached(output.tell())
         failures = 0
         while output.tell() < file.bytes:
             before = output.tell()
@@ -333,6 +334,7 @@ def _join_wheels(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher |
     assert wheels is not None, "the plan has seen it"
     folder = _wheels_folder(plan.folder, file)
     reporter = _Reporter(f"fetching the wheels of {file.name}", wheels.parts, 0, on_progress)
+    reporter.reached(0)
     with _writing(plan.folder):
         folder.mkdir(exist_ok=True)
         paths = []
@@ -441,7 +443,6 @@ class _Reporter:
         self._on_progress = on_progress
         self._began = time.monotonic()
         self._percent = -1
-        self.reached(first)
 
     def reached(self, count: int) -> None:
         """So much is there now. Nothing is reported before another percent is."""

@@ -347,10 +347,13 @@ def test_a_file_of_the_users_own_is_checked_once(
 
     monkeypatch.setattr(model_files, "sha256_of", counted)
     target, draft = machine.models / "toy-0.gguf", machine.models / "toy-1.gguf"
+    told: list[Progress] = []
     for _ in range(3):
+        assert fetch_plan(row, on_progress=told.append) is None
         assert named_files(NamedSpec("toy")) == (str(target), str(draft), row)
-        assert fetch_plan(row) is None
     assert sorted(read) == [target, draft]
+    # A file whose checksum is remembered is not said to be checked: what comes next would seem so.
+    assert [one.sentence for one in told] == ["checking toy-0.gguf", "checking toy-1.gguf"]
     # The target alone needs no draft's file.
     draft.unlink()
     assert named_files(ModelsSpec("toy", None)) == (str(target), None, row)
