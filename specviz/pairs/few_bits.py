@@ -27,7 +27,7 @@ def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
         return torch.from_numpy(five_bits.unpack(blocks.detach().contiguous().numpy(), width))
     from ..sides.fast_cpu.products import unpack  # which imports numba
 
-    # Transformers changes torch's default dtype, of all threads, while it makes a model.
+    # Whatever torch's default dtype is: transformers changes it, for all threads, at times.
     weights = torch.empty(len(blocks), width, dtype=torch.float32)
     unpack(kind, blocks.detach().contiguous().numpy(), weights.numpy())
     return weights

@@ -125,9 +125,9 @@ def _give_back(content: mmap.mmap, begin: int, tensor: GgufTensor) -> None:
 
 def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor:
     """A tensor as it is kept. content: of the file, from its first tensor on."""
-    data = _checked(reading.header, name, content)
     header = reading.header
     tensor = header.tensors[name]
+    data = _checked(header, name, content)
     in_five_bits = reading.bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
     kept = reading.dtype
     if tensor.kind in PLAIN:

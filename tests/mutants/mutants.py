@@ -262,6 +262,7 @@ MUTANTS = [
     Mutant("weights", "_fill", "/= weights.tensors", "*= weights.tensors", "packed"),
     Mutant("weights", "unpacked", ", dtype=torch.float32", "", "read_weights"),
     Mutant("weights", "_mapped", "len(content) < header.begin + header.stored", "False", "read_weights"),
+    Mutant("weights", "_give_back", 'hasattr(mmap, "MADV_DONTNEED")', "False", "read_weights"),
     Mutant("weights", "_mapped", "mmap.ACCESS_COPY", "mmap.ACCESS_READ", "read_weights"),
     Mutant("weights", "_check_tensors", "wanted.get(name) != shape", "False", "packed"),
     Mutant("weights", "_check_scales", "(high_bytes & 0x7C) == 0x7C", "high_bytes == 0x7C", "packed"),

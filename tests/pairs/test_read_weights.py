@@ -22,14 +22,23 @@ from specviz.pairs.gguf import read_gguf
 from specviz.pairs.packed_weights import PackedWeights, Reading, read_weights
 from specviz.pairs.progress import Progress
 
-MAPS = Path("/proc/self/maps")
+MAPS = Path("/proc/self/smaps")
+reads_maps = pytest.mark.skipif(not MAPS.exists(), reason="the system does not say what is mapped")
 
 
-def address_ranges(path: Path) -> list[range]:
-    """Where a file is mapped into the memory of this process."""
-    lines = [line for line in MAPS.read_text().splitlines() if line.endswith(str(path))]
-    begins_and_ends = [line.split()[0].split("-") for line in lines]
-    return [range(int(begin, 16), int(end, 16)) for begin, end in begins_and_ends]
+def mapped(path: Path) -> dict[range, int]:
+    """Where a file is mapped into the memory of this process, and how many bytes of each range are
+    in the process's pages."""
+    found: dict[range, int] = {}
+    addresses = None
+    for line in MAPS.read_text().splitlines():
+        first, *_, last = line.split()
+        if not first.endswith(":"):
+            begin, end = first.split("-")
+            addresses = range(int(begin, 16), int(end, 16)) if last == str(path) else None
+        elif addresses is not None and first == "Rss:":
+            found[addresses] = 1024 * int(line.split()[1])
+    return found
 
 
 def same_weights(first: PackedWeights, second: PackedWeights) -> bool:
@@ -41,14 +50,25 @@ def same_weights(first: PackedWeights, second: PackedWeights) -> bool:
     )
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="the system does not say what is mapped")
+@reads_maps
 def test_what_passes_read_as_it_stands_takes_no_memory_of_its_own(tmp_path: Path) -> None:
     path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
     pair = load_pair(f"{path}+none")
-    mapped = address_ranges(path)
+    ranges = mapped(path)
     for name, parameter in pair.target.named_parameters():
         address = parameter.data_ptr()
-        assert any(address in addresses for addresses in mapped), name
+        assert any(address in addresses for addresses in ranges), name
+
+
+@reads_maps
+def test_pages_of_what_was_unpacked_are_given_back(tmp_path: Path) -> None:
+    """A page of the next tensors brings some of those before it along: not all are gone."""
+    path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
+    weights = read_weights(Reading(read_gguf(path), "it", torch.bfloat16))
+    pages = mapped(path)
+    assert pages, "norms and biases are in the file still"
+    assert sum(pages.values()) < path.stat().st_size / 2
+    assert weights.tensors["blk.0.ffn_up.weight"].data.dtype == torch.bfloat16
 
 
 def test_a_weight_that_is_written_to_leaves_the_file_as_it_is(tmp_path: Path) -> None:

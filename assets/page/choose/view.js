@@ -248,4 +248,3 @@ function machineText(machine) {
   const day = dayOf(date).replaceAll(" ", "\u00a0");
   return [models, where, `${dtype}, ${form}`, libraries, day].filter(Boolean).join(" · ");
 }
-
