@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from ..environment import FORM, PLAINEST, on_zerogpu
+from ..errors import PairError
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
 from .engine import ModelElsewhere
 from .kinds import EngineKind
+from .model_facts import changed_file
 from .registry import engines
 
 if TYPE_CHECKING:
@@ -38,10 +40,13 @@ def eager_only() -> Iterator[None]:
 def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:
     """The fastest engine that can run this model exactly, with an empty cache.
 
-    states: one that hands out hidden states. Raises `PairError` for a target that has none to give.
+    states: one that hands out hidden states. Raises `PairError` for a target that has none to give,
+    and for weights that are mapped from a file that was written to.
     """
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab, states)
+    if name := changed_file(model):
+        raise PairError(f"{name} was written to while its weights are in use: load the pair again.")
     if model.device.type == "cuda":
         # torch prefers cuDNN's attention on Hopper, which takes 30 ms to prepare each new length.
         torch.backends.cuda.enable_cudnn_sdp(False)

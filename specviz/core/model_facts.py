@@ -37,6 +37,13 @@ def context_length(model: LanguageModel) -> int | None:
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
+def changed_file(model: LanguageModel) -> str | None:
+    """The name of the file from which a model's weights are mapped, if it was written to since:
+    the weights may be others now. None of all other models."""
+    file = getattr(model, "weights_file", None)
+    return file.path.name if file is not None and file.was_written_to() else None
+
+
 def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once, also where a file stores them apart; of packed
     weights as many as their blocks hold."""

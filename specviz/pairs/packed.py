@@ -200,6 +200,7 @@ def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dt
     model.config._name_or_path = metadata.source.name
     model.name_or_path = metadata.source.name
     model.packed_as = header.quantization if dtype is None else None
+    model.weights_file = weights.file
     return model
 
 

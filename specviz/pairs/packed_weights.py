@@ -6,8 +6,10 @@ read, no memory beside the system's cache of files, and processes share it."""
 from __future__ import annotations
 
 import mmap
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,11 +57,31 @@ class HeldTensor(NamedTuple):
     data: Tensor
 
 
+class MappedFile(NamedTuple):
+    """A file from which weights are mapped. status: what the system said of it then."""
+
+    path: Path
+    status: os.stat_result
+
+    def was_written_to(self) -> bool:
+        """Whether its content may have changed. Another file that took its place changes nothing,
+        since what is mapped stays."""
+        try:
+            now = self.path.stat()
+        except OSError:
+            return False
+        return os.path.samestat(now, self.status) and (now.st_size, now.st_mtime_ns) != (
+            self.status.st_size,
+            self.status.st_mtime_ns,
+        )
+
+
 class PackedWeights(NamedTuple):
     """What a file holds. tensors: by their names in the file. digest: its SHA-256."""
 
     tensors: dict[str, HeldTensor]
     digest: str
+    file: MappedFile
 
 
 class Reading(NamedTuple):
@@ -85,7 +107,7 @@ def read_weights(reading: Reading) -> PackedWeights:
     """
     header = reading.header
     sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
-    content = _mapped(header)
+    content, file = _mapped(header)
     hold = partial(_held, reading, np.frombuffer(content, np.uint8)[header.begin :])
     tensors = {}
     names = sorted(header.tensors, key=lambda name: header.tensors[name].start)
@@ -98,20 +120,21 @@ def read_weights(reading: Reading) -> PackedWeights:
             done += header.tensors[name].bytes
             if reading.on_progress is not None:
                 reading.on_progress(Progress(sentence, done / header.stored))
-        return PackedWeights(tensors, digest.result())
+        return PackedWeights(tensors, digest.result(), file)
 
 
-def _mapped(header: GgufHeader) -> mmap.mmap:
+def _mapped(header: GgufHeader) -> tuple[mmap.mmap, MappedFile]:
     """The bytes of a file. What is written to them stays in memory. Raises `PairError`."""
     try:
-        with header.path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        with header.path.open("rb") as stream:
+            file = MappedFile(header.path, os.fstat(stream.fileno()))
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     except (OSError, ValueError) as error:  # the latter of an empty file
         reason = getattr(error, "strerror", None) or error
         raise PairError(f"{header.path.name} cannot be read ({reason}).") from error
     if len(content) < header.begin + header.stored:
         raise PairError(f"{header.path.name} is cut off: download it again.")
-    return content
+    return content, file
 
 
 def _give_back(content: mmap.mmap, begin: int, tensor: GgufTensor) -> None:

@@ -40,8 +40,8 @@ class Models:
 
     def pair(self, name: str) -> Generator[str, None, Any]:
         """Return the pair of this name. If it must be loaded first, which frees the old one,
-        yield sentences that say how far that is."""
-        if name != self._name:
+        yield sentences that say how far that is. One whose file was written to is loaded again."""
+        if name != self._name or _was_written_to(self._pair):
             yield LOADING
             if self._pair is not None:
                 self._name = None
@@ -50,6 +50,13 @@ class Models:
             self._pair = yield from _loaded(self._load, name)
             self._name = name
         return self._pair
+
+
+def _was_written_to(pair: Any) -> bool:
+    from ..core.model_facts import changed_file
+
+    models = (getattr(pair, "target", None), getattr(pair, "draft", None))
+    return any(changed_file(model) is not None for model in models if model is not None)
 
 
 def _loaded(load: Load, name: str) -> Generator[str, None, Any]:

@@ -14,14 +14,16 @@ pytest.importorskip("numba", reason="numba is not installed, which compiles pass
 
 from tiny_files import tiny_file
 
-from specviz import load_pair
+from specviz import generate, load_pair, race
 from specviz.core.threads import use_threads
 from specviz.errors import PairError
 from specviz.pairs import memory, models
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.packed_weights import PackedWeights, Reading, read_weights
 from specviz.pairs.progress import Progress
+from specviz.worker.loading import LOADING, Models, load_named
 
+PROMPT = [3, 1, 4, 1, 5]
 MAPS = Path("/proc/self/smaps")
 reads_maps = pytest.mark.skipif(not MAPS.exists(), reason="the system does not say what is mapped")
 
@@ -90,6 +92,38 @@ def test_another_file_may_take_its_place(tmp_path: Path) -> None:
     assert other.read_bytes() != kept
     other.replace(path)
     assert all(torch.equal(held.data, before[name]) for name, held in weights.tensors.items())
+
+
+def test_a_file_that_was_written_to_gives_a_sentence_and_not_another_text(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    pair = load_pair(f"{path}+none")
+    text = generate(pair, PROMPT, max_new_tokens=4).text
+    with path.open("r+b") as file:
+        file.write(b"GGUF")
+    with pytest.raises(PairError, match=f"^{path.name} was written to .* load the pair again"):
+        generate(pair, PROMPT, max_new_tokens=4)
+    assert generate(load_pair(f"{path}+none"), PROMPT, max_new_tokens=4).text == text
+
+
+def test_a_file_that_is_replaced_or_gone_is_read_on(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    pair = load_pair(f"{path}+none")
+    text = generate(pair, PROMPT, max_new_tokens=4).text
+    tiny_file(tmp_path, "Q4_0", name="other", seed=1).path.replace(path)
+    assert generate(pair, PROMPT, max_new_tokens=4).text == text
+    path.unlink()
+    assert generate(pair, PROMPT, max_new_tokens=4).text == text
+
+
+def test_a_worker_reads_a_file_again_that_was_written_to(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, "Q4_0").path
+    models = Models(load_named, race)
+    for written in (False, True):
+        if written:
+            with path.open("r+b") as file:
+                file.write(b"GGUF")
+        assert LOADING in [*models.pair(f"{path}+none")]
+        assert [*models.pair(f"{path}+none")] == []
 
 
 @pytest.mark.parametrize(
