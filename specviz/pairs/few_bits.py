@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -33,15 +35,25 @@ def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     return weights
 
 
-def repacked(weights: Tensor, packed_as: str | None, width: int, kind: str) -> Tensor:
+def repacked(
+    weights: Tensor,
+    packed_as: str | None,
+    width: int,
+    kind: str,
+    pool: ThreadPoolExecutor | None = None,
+) -> Tensor:
     """Rows of weights, numbers or blocks of the kind `packed_as`, as blocks of another kind: uint8
-    [rows, bytes]. width: weights of a row."""
+    [rows, bytes]. width: weights of a row. pool: whose threads share the rows."""
     blocks = torch.empty(len(weights), row_bytes(width, kind), dtype=torch.uint8)
     step = max(1, PIECE // width)
-    for begin in range(0, len(weights), step):
+
+    def repack(begin: int) -> None:
         part = weights[begin : begin + step]
         numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
         blocks[begin : begin + step] = packed(numbers, kind)
+
+    each = map if pool is None else pool.map
+    deque(each(repack, range(0, len(weights), step)), maxlen=0)
     return blocks
 
 

@@ -41,10 +41,10 @@ def quantize_on_processor(
             setattr(*linear, packed)
             if on_progress is not None:
                 on_progress(Progress(f"making the weights of {name} smaller", done / len(linears)))
-    if bits == FIVE_BIT:
-        _pack_output_layer(model)
-    else:
-        _pack_tables(model)
+        if bits == FIVE_BIT:
+            _pack_output_layer(model, pool)
+        else:
+            _pack_tables(model, pool)
     for parameter in model.parameters():  # norms and biases, which are small
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
@@ -52,31 +52,33 @@ def quantize_on_processor(
     model.config.dtype = torch.float32
 
 
-def _pack_tables(model: Any) -> None:
+def _pack_tables(model: Any, pool: ThreadPoolExecutor) -> None:
     """The embedding table and the output layer, which may be one."""
     inner = model.model
     table = inner.embed_tokens
     tied = model.lm_head.weight is table.weight
     width = table.embedding_dim
-    inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE), TABLE, width)
+    inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
     if tied:
         model.lm_head = PackedLinear(inner.embed_tokens.weight, TABLE, width, None)
     else:
-        model.lm_head = _packed_linear(model.lm_head, TABLE)
+        model.lm_head = _packed_linear(model.lm_head, TABLE, pool)
 
 
-def _pack_output_layer(model: Any) -> None:
+def _pack_output_layer(model: Any, pool: ThreadPoolExecutor) -> None:
     """The output layer alone in five bits: of the table a pass reads a single row."""
     inner = model.model
     table = inner.embed_tokens
     width = table.embedding_dim
     if model.lm_head.weight is table.weight:
-        model.lm_head = PackedLinear(_blocks_of(table, width, FIVE_BIT), FIVE_BIT, width, None)
+        model.lm_head = PackedLinear(
+            _blocks_of(table, width, FIVE_BIT, pool), FIVE_BIT, width, None
+        )
         model.stores_tied_apart = True
     else:
-        model.lm_head = _packed_linear(model.lm_head, FIVE_BIT)
+        model.lm_head = _packed_linear(model.lm_head, FIVE_BIT, pool)
     if not hasattr(table, "packed_as"):
-        inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE), TABLE, width)
+        inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
 
 
 def check_quantizable(model: Any, name: str) -> None:
@@ -120,15 +122,17 @@ def _linears(model: Any) -> Iterator[tuple[nn.Module, str]]:
                     yield part, attribute
 
 
-def _packed_linear(linear: Any, kind: str) -> PackedLinear:
+def _packed_linear(linear: Any, kind: str, pool: ThreadPoolExecutor | None = None) -> PackedLinear:
     if getattr(linear, "packed_as", None) == kind:
         packed_already: PackedLinear = linear
         return packed_already
     width = linear.in_features
-    return PackedLinear(_blocks_of(linear, width, kind), kind, width, linear.bias)
+    return PackedLinear(_blocks_of(linear, width, kind, pool), kind, width, linear.bias)
 
 
-def _blocks_of(module: Any, width: int, kind: str) -> nn.Parameter:
+def _blocks_of(
+    module: Any, width: int, kind: str, pool: ThreadPoolExecutor | None = None
+) -> nn.Parameter:
     """The weights of a linear layer or a table as blocks: uint8 [rows, bytes]."""
-    blocks = repacked(module.weight, getattr(module, "packed_as", None), width, kind)
+    blocks = repacked(module.weight, getattr(module, "packed_as", None), width, kind, pool)
     return nn.Parameter(blocks, requires_grad=False)
