@@ -37,6 +37,13 @@ def context_length(model: LanguageModel) -> int | None:
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
+def complete(model: LanguageModel) -> None:
+    """Have a model that was loaded without modules that can be called get those."""
+    completing = getattr(type(model), "complete", None)
+    if completing is not None:
+        completing(model)
+
+
 def changed_file(model: LanguageModel) -> str | None:
     """The name of the file from which a model's weights are mapped, if it was written to since:
     the weights may be others now. None of all other models."""
@@ -49,7 +56,7 @@ def parameter_count(model: LanguageModel | DraftHead) -> int:
     weights as many as their blocks hold."""
     counts = {id(p): p.numel() for p in model.parameters()}
     for module in getattr(model, "modules", list)():
-        if hasattr(module, "numbers"):
+        if hasattr(type(module), "numbers"):
             counts[id(module.weight)] = module.numbers
     if getattr(model, "stores_tied_apart", False):
         head: Any = model.get_output_embeddings()  # type: ignore[union-attr]
@@ -90,7 +97,7 @@ def pass_weights(model: Any) -> PassWeights:
     in_blocks = {
         module.weight: module
         for module in model.modules()
-        if hasattr(module, "numbers") and module.weight is not table
+        if hasattr(type(module), "numbers") and module.weight is not table
     }
     plain = sum(
         parameter.numel()

@@ -24,7 +24,9 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
 def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
     """An `EagerEngine`."""
     from .eager import EagerEngine
+    from .model_facts import complete
 
+    complete(model)
     return EagerEngine(model, vocab)
 
 

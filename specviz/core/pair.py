@@ -40,9 +40,11 @@ _sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
 class Pair:
     """Two causal language models of transformers.
 
-    target, draft: models as `AutoModelForCausalLM` returns them; `draft` may be None, and then
-        only the other drafters can be used. tokenizer: the target's. draft_tokenizer: the draft's
-        own, if it has one; if it differs from the target's, drafts are translated (see `shared`).
+    target, draft: models as `AutoModelForCausalLM` returns them, or, of GGUF files that compiled
+        passes read, models that become such when they are called or asked for what these have;
+        `draft` may be None, and then only the other drafters can be used. tokenizer: the target's.
+        draft_tokenizer: the draft's own, if it has one; if it differs from the target's, drafts are
+        translated (see `shared`).
     name: shown to the user. head: what reads the target's states, for the drafter "head": a
         `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma, gamma_policy: its defaults, if
         not the usual ones.

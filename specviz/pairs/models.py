@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..core.model_facts import logits_device
+from ..core.model_facts import complete, logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
@@ -273,6 +273,7 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
 def _move(model: Any, device: torch.device, dtype: torch.dtype) -> None:
     """Put a model that was read by the processor on a GPU. Vectors, which are read in fp32, get the
     dtype of its matrices; rotary frequencies keep theirs."""
+    complete(model)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     model.to(device)

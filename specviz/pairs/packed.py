@@ -1,8 +1,8 @@
 """Models of GGUF files with their weights as the file holds them, for compiled passes.
 
-The model is one of transformers: its config and its modules, of which the linear layers and the
-embedding table hold blocks of the file in place of numbers. Its modules can run too, slowly: each
-unpacks its weights for each call.
+The model has transformers' config and a `PackedModel`, whose linear layers and embedding table hold
+blocks of the file in place of numbers. Once it has become transformers' own, its modules can run
+too, slowly: each unpacks its weights for each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .few_bits import PIECE, unpacked
 from .gguf import GgufHeader, unreadable
 from .gguf_layout import FREQUENCIES, named_tensors, stores_tied_apart
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
-from .metadata import ModelMetadata, meta_model
+from .metadata import ModelMetadata
+from .packed_model import PackedModel
 from .packed_weights import HeldTensor, PackedWeights
 from .source import ModelSource
 
@@ -146,7 +147,7 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
     """What is known of the model of a file for which `can_stay_packed`. name: what it is called,
     instead of what the file says. Raises `PairError`."""
     try:
-        model = meta_model(config_of(header))
+        model = PackedModel(config_of(header))
         _check_tensors(header, model)
         tokenizer = read_gguf_tokenizer(header)
     except PairError:
@@ -206,10 +207,8 @@ def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dt
 
 def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     """Give a model on the `meta` device its weights. Raises `PairError`."""
-    rotary = type(model.model.rotary_emb)(config=model.config)
-    model.model.rotary_emb = rotary
     if FREQUENCIES in weights.tensors:
-        rotary.inv_freq /= weights.tensors[FREQUENCIES].data
+        model.model.rotary_emb.slow_down(weights.tensors[FREQUENCIES].data)
     for name, path in named_tensors(header):
         _set_tensor(model, path, name.rpartition(".")[2], weights.tensors[name])
     if header.tied:

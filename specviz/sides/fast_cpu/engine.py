@@ -67,6 +67,7 @@ class Passes:
     ) -> None:
         head_dim: int = layers[0].self_attn.head_dim
         self._limit = limit
+        self._rotary = rotary  # held, since its frequencies are read by address
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
         records = [Layer(*layer_weights(layer)) for layer in layers]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...core.llama_family import has_known_layers, is_llama_family
-from ...core.model_facts import context_length
+from ...core.model_facts import complete, context_length
 from ...environment import has_numba
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def is_read_in_place(model: Any) -> bool:
 
 
 def _has_fitting_sizes(model: Any) -> bool:
-    eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
+    eps = {m.variance_epsilon for m in model.modules() if "variance_epsilon" in vars(m)}
     return (
         _fits(model.parameters(), model.config, model.model.layers[0].self_attn.head_dim)
         and bool(context_length(model))
@@ -162,7 +162,9 @@ def _trial_mark(model: Any, vocab: int) -> Path | None:
     processor = [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
     kinds = {str(getattr(module, "packed_as", None)) for module in model.modules()}
     kinds |= {str(parameter.dtype) for parameter in model.parameters()}
-    shape = [*sorted(kinds), str(len(model.model.layers)), str(vocab)]
+    rotary = model.model.rotary_emb
+    positions = [str(rotary.inv_freq.tolist()), str(rotary.attention_scaling)]
+    shape = [*sorted(kinds), str(len(model.model.layers)), str(vocab), *positions]
     facts = "\0".join([digest, sources, *shape, *versions, *processor])
     return CODE / f"tried-{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
 
@@ -171,6 +173,7 @@ def _trial_mark(model: Any, vocab: int) -> Path | None:
 def _gives_its_logits(model: Any, engine: Any) -> bool:
     """Whether an engine gives the model's own logits for several tokens at once, and for the last
     of them alone."""
+    complete(model)
     layers = None
     if getattr(model, "packed_as", None):
         layers = min(TRIED_LAYERS, len(model.model.layers))

@@ -19,7 +19,7 @@ from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
-from ...core.model_facts import context_length
+from ...core.model_facts import complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
 from .llama_pass import llama_pass
@@ -145,6 +145,7 @@ _pools: weakref.WeakKeyDictionary[Any, CachePool] = weakref.WeakKeyDictionary()
 
 def static_engine(model: Any, vocab: int) -> StaticEngine | None:
     """An engine of the static form with an empty cache, or None if the model cannot have one."""
+    complete(model)
     pool = _pool_of(model, vocab)
     return StaticEngine(model, vocab, pool) if pool.reason is None else None
 

@@ -1,0 +1,162 @@
+"""A model of a GGUF file has the weights of transformers' model, and its modules once it is asked
+for more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
+
+from places import ROOT
+from tiny_files import CONFIGS, greedy_ids, tiny_file
+from transformers import AutoConfig, PreTrainedModel
+
+from specviz import Pair, generate, load_pair
+from specviz.core.engine_choice import eager_only
+from specviz.core.pair import checked_pair
+from specviz.pairs.gguf_layout import ARCHITECTURES
+from specviz.pairs.metadata import meta_model
+from specviz.pairs.packed_model import PackedModel
+
+PROMPT = [3, 1, 4, 1, 5]
+COUNT = 6
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 128,
+    "vocab_size": 320,
+    "rms_norm_eps": 3e-6,
+    "eos_token_id": [7, 9],
+}
+ROPES = [
+    {"rope_type": "default", "rope_theta": 10_000.0},
+    {"rope_type": "default", "rope_theta": 1_000_000.0},
+    {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0},
+    {
+        "rope_type": "yarn",
+        "rope_theta": 1_000_000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+]
+
+
+def file_pair(path: Path) -> Pair:
+    return checked_pair(load_pair(f"{path}+none"))
+
+
+def written(pair: Pair) -> str:
+    return generate(pair, PROMPT, max_new_tokens=COUNT).text
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """A pair whose passes are known to be right, so that nobody has called its modules."""
+    path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
+    written(file_pair(path))
+    return file_pair(path)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_it_has_the_weights_of_transformers_model(architecture: str, bias: bool, tied: bool):
+    has = {"tie_word_embeddings": tied, "attention_bias": bias}
+    config = AutoConfig.for_model(architecture, **SIZES, **has)
+    ours, theirs = PackedModel(config), meta_model(config)
+    shapes = [{name: p.shape for name, p in m.named_parameters()} for m in (ours, theirs)]
+    assert shapes[0] == shapes[1]
+    norms = [
+        {name: m.variance_epsilon for name, m in model.named_modules() if name.endswith("norm")}
+        for model in (ours, theirs)
+    ]
+    assert norms[0] == norms[1]
+    assert ours.generation_config == theirs.generation_config
+    assert (ours.get_output_embeddings() is ours.lm_head) and not ours.training
+
+
+@pytest.mark.parametrize("rope", ROPES, ids=lambda rope: rope["rope_type"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_its_rotary_frequencies_are_those_of_transformers(
+    architecture: str, rope: dict[str, Any]
+) -> None:
+    config = AutoConfig.for_model(architecture, **SIZES, rope_parameters=rope)
+    ours = PackedModel(config).model.rotary_emb
+    theirs = type(meta_model(config).model.rotary_emb)(config=config)
+    assert torch.equal(ours.inv_freq, theirs.inv_freq)
+    assert ours.attention_scaling == theirs.attention_scaling
+
+
+def test_a_race_needs_no_module_that_can_be_called(pair: Pair, tmp_path: Path) -> None:
+    written(pair)
+    assert type(pair.target) is PackedModel
+    script = (
+        "import sys; from specviz import generate, load_pair\n"
+        f"generate(load_pair({str(tmp_path / 'model.gguf')!r} + '+none'), {PROMPT})\n"
+        "sys.exit('transformers.modeling_utils' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+def in_eager_passes(pair: Pair) -> None:
+    with eager_only():
+        written(pair)
+
+
+ASKED: dict[str, Callable[[Pair], Any]] = {
+    "called": lambda pair: pair.target(input_ids=torch.tensor([PROMPT])),  # type: ignore[operator]
+    "generate": lambda pair: greedy_ids(pair.target, PROMPT, COUNT, pair.vocab),
+    "attribute": lambda pair: pair.target.num_parameters(),  # type: ignore[attr-defined]
+    "eager passes": in_eager_passes,
+    "moved": lambda pair: pair.target.to("cpu"),  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=list(ASKED))
+def test_it_becomes_transformers_model_when_more_is_asked_of_it(
+    pair: Pair, ask: Callable[[Pair], Any]
+) -> None:
+    model: Any = pair.target
+    text = written(pair)
+    addresses = {name: p.data_ptr() for name, p in model.named_parameters()}
+    known = [model.generation_config, model.name_or_path, model.packed_as, model.weights_file]
+    ask(pair)
+    assert isinstance(model, PreTrainedModel) and type(model).__name__ == "Qwen2ForCausalLM"
+    assert {name: p.data_ptr() for name, p in model.named_parameters()} == addresses
+    kept = [model.generation_config, model.name_or_path, model.packed_as, model.weights_file]
+    assert kept == known
+    assert not any(b.device.type == "meta" for b in model.buffers())
+    assert written(pair) == text
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_a_lane_that_has_begun_goes_on_when_its_model_becomes_another(
+    architecture: str, tmp_path: Path
+) -> None:
+    from specviz import speculate
+
+    path = tiny_file(tmp_path, "Q8_0", architecture=architecture).path
+    text = written(file_pair(path))
+    pair = file_pair(path)
+    rounds = speculate(pair, PROMPT, drafter="ngram", max_new_tokens=COUNT)
+    begun = [next(rounds)]
+    pair.target(input_ids=torch.tensor([PROMPT]))  # type: ignore[operator]
+    tokens = [token.text for r in (*begun, *rounds) for token in r.emitted]
+    assert "".join(tokens) == text
+
+
+def test_a_name_that_transformers_does_not_know_is_an_error(pair: Pair) -> None:
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        pair.target.no_such_thing  # type: ignore[attr-defined]  # noqa: B018
