@@ -19,6 +19,9 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 TOLD = ("generation_config", "name_or_path", "packed_as", "stores_tied_apart", "weights_file")
 """What is known of a model beside its config, by attribute."""
 
+ADDED = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
+"""What somebody may have hung on a module, to see or change its calls."""
+
 _completing = threading.Lock()
 
 
@@ -172,15 +175,19 @@ class PackedModel(WeightsOnly):
 
         model = meta_model(self.config)
         for path, module in self.named_modules():
-            if isinstance(module, _Norm):
-                model.get_submodule(path).weight = module.weight
-            elif isinstance(module, _Rotary):
-                rotary = type(model.get_submodule(path))(config=model.config)
-                if module.slower is not None:
-                    rotary.inv_freq /= module.slower
-                model.set_submodule(path, rotary)
-            elif not isinstance(module, WeightsOnly | nn.ModuleList):
+            if not isinstance(module, WeightsOnly | nn.ModuleList):
                 model.set_submodule(path, module)
+                continue
+            twin = model.get_submodule(path)
+            if isinstance(module, _Norm):
+                twin.weight = module.weight
+            elif isinstance(module, _Rotary):
+                twin = type(twin)(config=model.config)
+                if module.slower is not None:
+                    twin.inv_freq /= module.slower
+                model.set_submodule(path, twin)
+            for name in ADDED & vars(module).keys():
+                setattr(twin, name, vars(module)[name])
         for name in TOLD:
             setattr(model, name, getattr(self, name))
         return model

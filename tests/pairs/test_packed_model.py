@@ -157,6 +157,20 @@ def test_a_lane_that_has_begun_goes_on_when_its_model_becomes_another(
     assert "".join(tokens) == text
 
 
+def test_what_is_hung_on_its_modules_is_called(pair: Pair) -> None:
+    """Then no compiled pass runs, and modules do, with it."""
+    text = written(pair)
+    model: Any = pair.target
+    seen: list[str] = []
+    model.register_forward_pre_hook(lambda *_: seen.append("model"))
+    layer, norm = model.model.layers[1], model.model.norm
+    layer.register_forward_hook(lambda *_, **__: seen.append("layer"), with_kwargs=True)
+    norm.register_forward_hook(lambda *_: seen.append("norm"))
+    assert written(pair) == text
+    assert set(seen) == {"model", "layer", "norm"}
+    assert seen.count("layer") == seen.count("norm")
+
+
 def test_a_name_that_transformers_does_not_know_is_an_error(pair: Pair) -> None:
     with pytest.raises(AttributeError, match="no_such_thing"):
         pair.target.no_such_thing  # type: ignore[attr-defined]  # noqa: B018
