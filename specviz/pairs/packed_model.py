@@ -9,12 +9,15 @@ or asked for anything else that transformers' has.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from ..errors import PairError
 
 TOLD = ("generation_config", "name_or_path", "packed_as", "stores_tied_apart", "weights_file")
 """What is known of a model beside its config, by attribute."""
@@ -26,7 +29,36 @@ _completing = threading.Lock()
 
 
 class WeightsOnly(nn.Module):
-    """A module without code, under the name that transformers gives one with code."""
+    """A module without code, under the name that transformers gives one with code. What it lacks,
+    it asks of that one."""
+
+    packed_as: str | None = None
+    """As that of a `PackedLinear`."""
+
+    def belong_to(self, whole: PackedModel, path: str) -> None:
+        """Know the model that it is a part of, and its own path there."""
+        self._whole = weakref.ref(whole)
+        self._path = path
+
+    def forward(self, *values: Any, **named: Any) -> Any:
+        # Not a call: what is hung on this module hangs on that one too, and is called already.
+        return self._with_code().forward(*values, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__") or "_whole" not in vars(self):
+                raise
+        return getattr(self._with_code(), name)
+
+    def _with_code(self) -> Any:
+        whole = self._whole()
+        path = self._path
+        if whole is None:
+            raise PairError("the model of this module is gone: keep the pair.")
+        whole.complete()
+        return whole.get_submodule(path)
 
 
 class _Norm(WeightsOnly):
@@ -115,7 +147,7 @@ class PackedModel(WeightsOnly):
         self.config = config
         self.generation_config = GenerationConfig.from_model_config(config)
         self.name_or_path = ""
-        self.packed_as: str | None = None
+        self.packed_as = None
         self.stores_tied_apart = False
         self.weights_file: Any = None
         with torch.device("meta"):
@@ -124,6 +156,9 @@ class PackedModel(WeightsOnly):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.model.rotary_emb = _Rotary(config)
+        for path, module in self.named_modules():
+            if isinstance(module, WeightsOnly):
+                module.belong_to(self, path)
         self.eval()
 
     @property
@@ -144,23 +179,15 @@ class PackedModel(WeightsOnly):
     def get_output_embeddings(self) -> Any:
         return self.lm_head
 
-    def forward(self, *values: Any, **named: Any) -> Any:
-        self.complete()
-        return self(*values, **named)
-
     def _apply(self, *values: Any, **named: Any) -> Any:
         """What moves a module and changes its dtype."""
         self.complete()
         return self._apply(*values, **named)
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("__"):
-                raise
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and saves it."""
         self.complete()
-        return getattr(self, name)
+        return self.__reduce_ex__(protocol)
 
     def complete(self) -> None:
         """Become transformers' own model, with the same weights."""

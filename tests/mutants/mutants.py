@@ -270,7 +270,7 @@ MUTANTS = [
     Mutant("weights", "_Rotary", "2, dtype=torch.float) / config.head_dim", "2, dtype=torch.float) / 32", "packed_model packed"),
     Mutant("weights", "_Rotary.slow_down", "self.inv_freq /= factors", "pass", "packed_model packed"),
     Mutant("weights", "PackedModel._completed", "rotary.inv_freq /= module.slower", "pass", "packed_model packed"),
-    Mutant("weights", "PackedModel.__getattr__", 'startswith("__")', 'startswith("_")', "packed_model verbs_on_files"),
+    Mutant("weights", "WeightsOnly.__getattr__", 'startswith("__")', 'startswith("_")', "packed_model verbs_on_files"),
     Mutant("weights", "PackedModel._completed", "in TOLD", "in TOLD[:4]", "packed_model"),
     Mutant("weights", "changed_file", "file.was_written_to()", "False", "read_weights"),
     Mutant("weights", "_mapped", "mmap.ACCESS_COPY", "mmap.ACCESS_READ", "read_weights"),

@@ -3,6 +3,7 @@ for more."""
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -117,6 +118,9 @@ def in_eager_passes(pair: Pair) -> None:
 
 ASKED: dict[str, Callable[[Pair], Any]] = {
     "called": lambda pair: pair.target(input_ids=torch.tensor([PROMPT])),  # type: ignore[operator]
+    "a part called": lambda pair: pair.target.model(torch.tensor([PROMPT])),  # type: ignore[attr-defined]
+    "a part's attribute": lambda pair: pair.target.model.layers[1].self_attn.scaling,  # type: ignore[attr-defined]
+    "copied": lambda pair: copy.deepcopy(pair.target),
     "generate": lambda pair: greedy_ids(pair.target, PROMPT, COUNT, pair.vocab),
     "attribute": lambda pair: pair.target.num_parameters(),  # type: ignore[attr-defined]
     "eager passes": in_eager_passes,
@@ -169,6 +173,16 @@ def test_what_is_hung_on_its_modules_is_called(pair: Pair) -> None:
     assert written(pair) == text
     assert set(seen) == {"model", "layer", "norm"}
     assert seen.count("layer") == seen.count("norm")
+
+
+def test_what_is_hung_on_a_part_is_called_once(pair: Pair) -> None:
+    inner: Any = pair.target.model  # type: ignore[attr-defined]
+    seen: list[Any] = []
+    inner.register_forward_hook(lambda *_: seen.append(1))
+    first = inner(torch.tensor([PROMPT])).last_hidden_state
+    assert seen == [1]
+    assert torch.equal(first, pair.target.model(torch.tensor([PROMPT])).last_hidden_state)  # type: ignore[attr-defined]
+    assert seen == [1, 1]
 
 
 def test_a_name_that_transformers_does_not_know_is_an_error(pair: Pair) -> None:

@@ -179,6 +179,7 @@ def aligned_zeros(shape: tuple[int, ...]) -> Floats:
 def layer_weights(layer: Any) -> list[Weight]:
     """The tensors of a layer, in the order of `Layer`."""
     attention = layer.self_attn
+    parts = dict(attention.named_children())
     mlp = layer.mlp
     linears = [
         attention.q_proj,
@@ -192,8 +193,8 @@ def layer_weights(layer: Any) -> list[Weight]:
     norms = [
         layer.input_layernorm,
         layer.post_attention_layernorm,
-        getattr(attention, "q_norm", None),
-        getattr(attention, "k_norm", None),
+        parts.get("q_norm"),
+        parts.get("k_norm"),
     ]
     return [*weights_of(linears), *weights_of(norms), *map(bias_of, linears)]
 
