@@ -123,6 +123,7 @@ ASKED: dict[str, Callable[[Pair], Any]] = {
     "copied": lambda pair: copy.deepcopy(pair.target),
     "generate": lambda pair: greedy_ids(pair.target, PROMPT, COUNT, pair.vocab),
     "attribute": lambda pair: pair.target.num_parameters(),  # type: ignore[attr-defined]
+    "what is private": lambda pair: pair.target._supports_sdpa,  # type: ignore[attr-defined]
     "eager passes": in_eager_passes,
     "moved": lambda pair: pair.target.to("cpu"),  # type: ignore[attr-defined]
 }
