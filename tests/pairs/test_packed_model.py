@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +18,7 @@ pytest.importorskip("gguf", reason="the package gguf is not installed")
 pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
 
 from places import ROOT
-from tiny_files import CONFIGS, greedy_ids, tiny_file
+from tiny_files import CONFIGS, greedy_ids, tiny_file, tiny_model
 from transformers import AutoConfig, PreTrainedModel
 
 from specviz import Pair, generate, load_pair
@@ -98,6 +99,16 @@ def test_its_rotary_frequencies_are_those_of_transformers(
     theirs = type(meta_model(config).model.rotary_emb)(config=config)
     assert torch.equal(ours.inv_freq, theirs.inv_freq)
     assert ours.attention_scaling == theirs.attention_scaling
+
+
+def test_factors_of_a_file_slow_the_modules_down_as_well(tmp_path: Path) -> None:
+    factors = np.linspace(1, 8, 48, dtype=np.float32)[: tiny_model("llama").config.head_dim // 2]
+    path = tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path
+    model: Any = file_pair(path).target
+    slowed = model.model.rotary_emb.inv_freq
+    model.complete()
+    assert torch.equal(model.model.rotary_emb.inv_freq, slowed)
+    assert not torch.equal(slowed, PackedModel(model.config).model.rotary_emb.inv_freq)
 
 
 def test_a_race_needs_no_module_that_can_be_called(pair: Pair, tmp_path: Path) -> None:
