@@ -39,14 +39,14 @@ def context_length(model: LanguageModel) -> int | None:
 
 def complete(model: LanguageModel) -> None:
     """Have a model that was loaded without modules that can be called get those."""
-    completing = getattr(type(model), "complete", None)
-    if completing is not None:
-        completing(model)
+    become_callable = getattr(type(model), "become_callable", None)
+    if become_callable is not None:
+        become_callable(model)
 
 
-def changed_file(model: LanguageModel) -> str | None:
+def changed_file(model: object) -> str | None:
     """The name of the file from which a model's weights are mapped, if it was written to since:
-    the weights may be others now. None of all other models."""
+    the weights may be others now. None of all else."""
     file = getattr(model, "weights_file", None)
     return file.path.name if file is not None and file.was_written_to() else None
 

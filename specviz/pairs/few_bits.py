@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -53,7 +52,7 @@ def repacked(
         blocks[begin : begin + step] = packed(numbers, kind)
 
     each = map if pool is None else pool.map
-    deque(each(repack, range(0, len(weights), step)), maxlen=0)
+    list(each(repack, range(0, len(weights), step)))
     return blocks
 
 

@@ -277,3 +277,4 @@ def _move(model: Any, device: torch.device, dtype: torch.dtype) -> None:
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     model.to(device)
+    model.weights_file = None  # they are copies now

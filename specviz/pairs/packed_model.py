@@ -1,7 +1,7 @@
 """A model of a GGUF file that has weights and no code until somebody calls it.
 
-Compiled passes read the weights of a model and never call its modules, and the import of those of
-transformers takes longer than all else that loading does. So the modules here have the names and
+Compiled passes read the weights of a model and never call its modules, and to import those of
+transformers takes more than a second. So the modules here have the names and
 the weights of transformers' and nothing more; a model becomes transformers' own when it is called,
 or asked for anything else that transformers' has.
 """
@@ -57,7 +57,7 @@ class WeightsOnly(nn.Module):
         path = self._path
         if whole is None:
             raise PairError("the model of this module is gone: keep the pair.")
-        whole.complete()
+        whole.become_callable()
         return whole.get_submodule(path)
 
 
@@ -181,15 +181,15 @@ class PackedModel(WeightsOnly):
 
     def _apply(self, *values: Any, **named: Any) -> Any:
         """What moves a module and changes its dtype."""
-        self.complete()
+        self.become_callable()
         return self._apply(*values, **named)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """What copies and saves it."""
-        self.complete()
+        self.become_callable()
         return self.__reduce_ex__(protocol)
 
-    def complete(self) -> None:
+    def become_callable(self) -> None:
         """Become transformers' own model, with the same weights."""
         with _completing:
             if type(self) is PackedModel:

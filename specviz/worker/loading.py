@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.events import Event
+from ..core.model_facts import changed_file
 from ..errors import PairError
 from ..lanes import LANES, Lane
 from ..pairs.memory import LANES as COUNTED
@@ -53,10 +54,8 @@ class Models:
 
 
 def _was_written_to(pair: Any) -> bool:
-    from ..core.model_facts import changed_file
-
-    models = (getattr(pair, "target", None), getattr(pair, "draft", None))
-    return any(changed_file(model) is not None for model in models if model is not None)
+    models = (getattr(pair, part, None) for part in ("target", "draft"))
+    return any(changed_file(model) for model in models)
 
 
 def _loaded(load: Load, name: str) -> Generator[str, None, Any]:

@@ -17,6 +17,7 @@ from tiny_files import TinyFile, greedy_ids, tiny_file
 from torch import nn
 
 from specviz import Pair, Settings, load_pair, speculate
+from specviz.core.engine_choice import make_engine
 from specviz.core.model_facts import weights_form
 from specviz.errors import PairError
 from specviz.pairs import models, unpack
@@ -71,6 +72,13 @@ def test_weights_are_those_of_the_file_in_bf16(files: tuple[TinyFile, TinyFile])
         frequencies = model.model.rotary_emb.inv_freq
         assert frequencies.device == DEVICE and frequencies.dtype == torch.float32
         assert weights_form(model) == "bfloat16"
+
+
+def test_a_file_may_be_written_to_that_was_copied(files: tuple[TinyFile, TinyFile]) -> None:
+    pair = loaded(files)
+    with files[0].path.open("r+b") as file:
+        file.write(b"GGUF")
+    assert make_engine(pair.target, pair.vocab).length == 0
 
 
 def test_another_dtype_is_kept(files: tuple[TinyFile, TinyFile]) -> None:

@@ -106,7 +106,7 @@ def test_factors_of_a_file_slow_the_modules_down_as_well(tmp_path: Path) -> None
     path = tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path
     model: Any = file_pair(path).target
     slowed = model.model.rotary_emb.inv_freq
-    model.complete()
+    model.become_callable()
     assert torch.equal(model.model.rotary_emb.inv_freq, slowed)
     assert not torch.equal(slowed, PackedModel(model.config).model.rotary_emb.inv_freq)
 
