@@ -14,8 +14,10 @@ OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data
 IS_DARK = "document.body.classList.contains('dark')"
 FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
   return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
-# Labels of the legend and of the small charts that are wider than their place.
+# Labels of the legend and of the small charts that are wider than their place, when each count has
+# three digits.
 CUT = """() => {
+  document.querySelectorAll("[data-count]").forEach((count) => { count.textContent = "188"; });
   const places = ".sv-legend, .sv-legend > *, .sv-minis figure, .sv-minis figcaption";
   return [...document.querySelectorAll(places)]
     .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent);
@@ -276,4 +278,13 @@ def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
     page.reload(wait_until="commit")
     expect(page.locator("[data-player][data-ready]")).to_be_visible()
     assert page.evaluate("""document.fonts.check('16px "Source Sans Pro"', "a")""") is False
-    assert page.evaluate(CUT) == []
+    for width, height in (
+        (861, 700),
+        (1100, 800),
+        (1361, 900),
+        (1440, 900),
+        (1500, 900),
+        (1700, 960),
+    ):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate(CUT) == []
