@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from ..errors import ModelError, is_memory_error
 from .engine import OwnEngine
-from .model_facts import text_config
+from .model_facts import cache_argument, text_config
 from .truncated import truncated_model, watched_model
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
@@ -48,8 +48,8 @@ class EagerEngine(OwnEngine):
         # Tokens that only the caches of the first layers hold, and of how many layers.
         self._shallow_tokens = 0
         self._shallow_layers = 0
-        parameters = inspect.signature(model.forward).parameters
-        self._trims_logits = "logits_to_keep" in parameters
+        self._cache_argument = cache_argument(model)
+        self._trims_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._states: dict[int, Tensor] = {}  # by number of layers: theirs in the last pass
 
     def keep_states(self, layers: Sequence[int]) -> None:
@@ -77,16 +77,11 @@ class EagerEngine(OwnEngine):
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {self._cache_argument: self._cache}
         if self._trims_logits:
             options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
         with memory_limited():
-            output = model(
-                input_ids=ids.to(self.device).unsqueeze(0),
-                past_key_values=self._cache,
-                use_cache=True,
-                **options,
-            )
+            output = model(input_ids=ids.to(self.device).unsqueeze(0), use_cache=True, **options)
         self.length += ids.shape[0]
         logits: Tensor = output.logits[0, -keep:, : self._vocab]
         if temperature != 1.0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def context_length(model: LanguageModel) -> int | None:
     """The most tokens that the model can see, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def cache_argument(model: Any) -> str:
+    """The name under which a model of transformers takes its cache, which changed in 5.24."""
+    parameters = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
 
 
 def complete(model: LanguageModel) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
-from ..core.model_facts import context_length, parameter_count, text_config
+from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
 from ..core.pair import Pair
 from ..errors import PairError
 from .hub import failure_sentence, find_source, folder_weights
@@ -202,7 +202,7 @@ def probed_caches(model: Any) -> Caches:
     try:
         with torch.inference_mode():
             ids = torch.zeros(1, PROBED, dtype=torch.long, device="meta")
-            model(input_ids=ids, past_key_values=cache, use_cache=True)
+            model(input_ids=ids, use_cache=True, **{cache_argument(model): cache})
     except Exception:  # some models need values, which the `meta` device does not have
         return configured_caches(config)
     layers = []

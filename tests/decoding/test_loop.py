@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from toy_models import emitted_ids, generated, llama, next_logits, pair_of, relative, scripted
+from toy_models import (
+    MiniLM,
+    emitted_ids,
+    generated,
+    llama,
+    mini,
+    next_logits,
+    pair_of,
+    relative,
+    scripted,
+)
 
 import specviz.core.loop
 import specviz.sides.model.drafter
@@ -273,6 +283,24 @@ def test_logits_that_are_not_finite_end_in_a_sentence(
     with pytest.raises(ModelError, match=f"the {broken} gave logits that are not finite") as caught:
         list(speculate(pair, PROMPT, Settings(temperature=temperature, max_new_tokens=5)))
     assert isinstance(caught.value, SpecvizError) and str(caught.value).count("\n") == 0
+
+
+class Renamed(MiniLM):
+    """Takes its cache under the name of newer versions of transformers."""
+
+    def forward(self, input_ids: torch.Tensor, cache: Any = None, **options: Any) -> Any:
+        return super().forward(input_ids, cache, **options)
+
+
+def test_a_model_may_take_its_cache_under_either_name():
+    target = mini(9)
+    renamed = Renamed(target.config).eval()
+    renamed.load_state_dict(target.state_dict())
+    texts = []
+    for model in (target, renamed):
+        rounds = speculate(pair_of(model, mini(9, seed=1)), PROMPT, max_new_tokens=20)
+        texts.append(emitted_ids(rounds))
+    assert texts[0] == texts[1]
 
 
 def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):

@@ -28,6 +28,7 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
 from specviz.core.loop import start_lane
+from specviz.core.model_facts import cache_argument
 from specviz.core.pair import tokenizer_size
 from specviz.core.paths import make_context
 from specviz.core.shared_tokens import Spelling, spelling
@@ -208,7 +209,7 @@ def speaking(pair: Pair, script: list[int], begin: int) -> Any:
     whole = type(pair.target).forward
 
     def forward(*values: Any, **options: Any) -> Any:
-        cache = options["past_key_values"]
+        cache = options[cache_argument(pair.target)]
         start, count = cache.get_seq_length(), options["input_ids"].shape[1]
         output = whole(pair.target, *values, **options)
         kept = output.logits.shape[1]

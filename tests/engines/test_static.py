@@ -24,6 +24,7 @@ from transformers import LlamaForCausalLM
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import start_lane
+from specviz.core.model_facts import cache_argument
 from specviz.core.sampling import probabilities
 from specviz.core.truncated import truncated_model
 from specviz.errors import SettingsError
@@ -313,10 +314,11 @@ class Counting(LlamaForCausalLM):
     """Its logits depend on how long the keys are, masked or not."""
 
     @wraps(LlamaForCausalLM.forward)
-    def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
-        out = super().forward(*args, past_key_values=past_key_values, **kwargs)
-        if past_key_values is not None:
-            out.logits = out.logits * (2 + past_key_values.layers[0].keys.shape[2] % 7)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        out = super().forward(*args, **kwargs)
+        cache = kwargs.get(cache_argument(self))
+        if cache is not None:
+            out.logits = out.logits * (2 + cache.layers[0].keys.shape[2] % 7)
         return out
 
 

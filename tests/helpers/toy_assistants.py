@@ -20,6 +20,7 @@ from transformers import (
     Gemma4TextConfig,
 )
 
+from specviz.core.model_facts import cache_argument
 from specviz.sides.heads.assistant import Assistant, buildable
 
 WINDOW = 6
@@ -76,7 +77,9 @@ def drafted_logits(head: Assistant, target: Any, ids: Sequence[int], chain: int)
     with torch.no_grad():
         cache = DynamicCache()  # without windows
         seen = target(
-            input_ids=text[:, : known - 1], past_key_values=cache, output_hidden_states=True
+            input_ids=text[:, : known - 1],
+            output_hidden_states=True,
+            **{cache_argument(target): cache},
         )
         near = {}
         for kind, layer in ((SLIDING, cache.layers[last - 2]), (FULL, cache.layers[last - 1])):

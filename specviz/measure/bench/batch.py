@@ -21,7 +21,7 @@ from transformers import DynamicCache
 
 from ...core.clock import now
 from ...core.eager import check_rollback
-from ...core.model_facts import context_length, logit_width
+from ...core.model_facts import cache_argument, context_length, logit_width
 from ...core.pair import Pair
 from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
@@ -130,9 +130,8 @@ class BatchedPasses:
         """Append int64 `ids` [rows, width] to every text; returns the logits [rows, width, vocab]
         in the model's dtype."""
         try:
-            output = self._model(
-                input_ids=ids, past_key_values=self._cache, use_cache=True, **options
-            )
+            cached = {cache_argument(self._model): self._cache}
+            output = self._model(input_ids=ids, use_cache=True, **cached, **options)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise

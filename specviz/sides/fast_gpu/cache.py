@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
-from ...core.model_facts import context_length
+from ...core.model_facts import cache_argument, context_length
 from ...core.truncated import truncated_model
 from ...environment import collector_paused
 from .llama_pass import MOST_TOKENS, LlamaPass
@@ -194,6 +194,7 @@ class InPlaceCache:
         self._cache = Cache(layers=list(self.layers))
         self._last_place = (context_length(model) or sys.maxsize) - 1
         self._has_additive_mask = model.config._attn_implementation == "eager"
+        self._cache_argument = cache_argument(model)
         self._trims_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def logits(self, ids: Tensor, places: Tensor, keep: int, layers: int | None = None) -> Tensor:
@@ -215,7 +216,9 @@ class InPlaceCache:
         self, ids: Tensor, positions: Tensor, visible: Tensor, keep: int, layers: int | None
     ) -> Tensor:
         model = self._cut_off(layers)
-        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        options: dict[str, Any] = {self._cache_argument: self._cache}
+        if self._trims_logits:
+            options["logits_to_keep"] = keep
         mask = visible  # [n, capacity]
         if self._has_additive_mask:
             lowest = torch.finfo(model.dtype).min
@@ -224,7 +227,6 @@ class InPlaceCache:
             input_ids=ids.unsqueeze(0),
             attention_mask=mask[None, None],
             position_ids=positions.unsqueeze(0),
-            past_key_values=self._cache,
             use_cache=True,
             **options,
         )

@@ -19,7 +19,7 @@ from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
-from ...core.model_facts import complete, context_length
+from ...core.model_facts import cache_argument, complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
 from .llama_pass import llama_pass
@@ -214,7 +214,7 @@ def refusal(model: Any) -> str | None:
     A trial run decides in the end.
     """
     parameters = inspect.signature(model.forward).parameters
-    if not {"position_ids", "past_key_values"} <= parameters.keys():
+    if not {"position_ids", cache_argument(model)} <= parameters.keys():
         return "it takes no positions"
     attention = getattr(model.config, "_attn_implementation", None)
     if attention not in ATTENTION:
