@@ -155,7 +155,7 @@ function footOf(name) {
  * @param {Header} [header]
  */
 function noteOf(name, header) {
-  if (name === ALONE) return { text: isSeveral(header) ? "" : "one pass, one token", warning: "" };
+  if (name === ALONE) return { text: isSeveral(header) ? "" : "one token a pass", warning: "" };
   if (!header) return { text: "many guesses, one pass", warning: "" };
   const settings = header.lanes[name] ?? header.settings;
   if (!isSeveral(header)) return { text: header.source ? GUESSER : guesser(settings), warning: "" };
