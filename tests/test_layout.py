@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -37,17 +37,25 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in python_files()}
 
 
-def imported_names(path: Path, within: ast.AST | None = None) -> Iterator[str]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def imported_names(path: Path, within: ast.AST | None = None) -> list[str]:
     """Every dotted name that a file imports, at its top or inside a function; only those `within` a
     part of it, if one is given."""
     package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(within or ast.parse(path.read_text("utf-8"))):
+    names = []
+    for node in ast.walk(within or tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{source}.{alias.name}" for alias in node.names)
+            names += [f"{source}.{alias.name}" for alias in node.names]
+    return names
 
 
 def imported_modules(path: Path, within: ast.AST | None = None) -> set[str]:
@@ -102,7 +110,7 @@ def test_nobody_imports_from_the_face_of_the_package():
 
 def imports_at_the_top(path: Path) -> set[str]:
     """The modules of this package that a file needs in order to be imported itself."""
-    nodes = ast.parse(path.read_text("utf-8")).body
+    nodes = tree_of(path).body
     plain = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
     return {name for node in plain for name in imported_modules(path, node)}
 

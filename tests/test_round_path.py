@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from forked_process import run_forked
 
 from specviz.environment import has_numba
 
@@ -42,9 +42,8 @@ print(json.dumps([modules, sorted(ran)]))
 def run() -> tuple[list[str], list[str]]:
     """The modules that a run has loaded beside those of records, which every process has; and the
     files of which something was called in it."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = run_forked([sys.executable, "-c", RUN])
+    assert done.returncode == 0, done.stderr
     modules, files = json.loads(done.stdout.splitlines()[-1])
     return modules, files
 

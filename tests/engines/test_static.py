@@ -159,7 +159,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
-    run = start_lane(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=40), "speculative")
+    run = start_lane(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=24), "speculative")
     assert run.target.name == run.drafter.engine_name == "static"
     run.prefill()
     with torch.inference_mode():
@@ -216,7 +216,7 @@ def test_a_draft_that_fell_behind_catches_up(pair: Pair):
 
 @pytest.mark.parametrize(
     ("drafter", "policy"),
-    [("model", "heuristic"), ("ngram", "fixed"), ("early-exit", "optimal"), ("model", "optimal")],
+    [("model", "heuristic"), ("ngram", "fixed"), ("early-exit", "optimal")],
 )
 def test_other_drafters_and_policies_draft_for_a_static_target(
     drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,7 @@ from specviz.sides.heads.eagle import Head
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 LARGEST = 8
-LENGTH = 48
+LENGTH = 36
 BASE = Settings(gamma=LARGEST, max_new_tokens=LENGTH, ignore_eos=True)
 
 
@@ -80,7 +80,7 @@ def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, d
     at_largest = replace(BASE, drafter=drafter)
     text = text_of(pair, finish(pair, PROMPT, at_largest)[0], at_largest)
     seen = set()
-    for policy, gammas in {"fixed": (1, 2, 3, 5, 8), "heuristic": (8,), "optimal": (8,)}.items():
+    for policy, gammas in {"fixed": (1, 3, 8), "heuristic": (8,), "optimal": (8,)}.items():
         for gamma in gammas:
             settings = replace(at_largest, gamma=gamma, gamma_policy=policy)
             measured = told(finish(pair, PROMPT, settings)[0])

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,14 @@ def inside(page: str, name: str) -> str:
     return found.group(1)
 
 
+@cache
+def page_of_sampled() -> str:
+    return standalone_html(recorded(SAMPLED))
+
+
 def test_the_page_holds_the_whole_run() -> None:
     trace = recorded(SAMPLED)
-    page = standalone_html(trace)
+    page = page_of_sampled()
     assert Trace.from_dict(json.loads(inside(page, "trace"))) == trace
     assert json.loads(inside(page, "config"))["figures"] == all_figures(trace)
 
@@ -46,10 +52,11 @@ def packed_trace(page: str) -> Trace:
     return Trace.from_dict(json.loads(gzip.decompress(packed)))
 
 
-RECORDED = sorted(RECORDINGS.glob("*.json.gz"))
+# All else of a small player is the same for every run.
+LARGEST = sorted(RECORDINGS.glob("*.json.gz"), key=lambda path: path.stat().st_size)[-3:]
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", LARGEST, ids=lambda path: path.name.split(".")[0])
 def test_the_small_player_of_any_recording_is_under_a_megabyte(path: Path) -> None:
     trace = Trace.load(path)
     page = embedded_html(trace)
@@ -58,7 +65,7 @@ def test_the_small_player_of_any_recording_is_under_a_megabyte(path: Path) -> No
 
 
 def test_every_module_is_inside_under_the_name_that_others_import() -> None:
-    page = standalone_html(recorded(SAMPLED))
+    page = page_of_sampled()
     found = re.search(r'<script type="importmap">(.*?)</script>', page)
     assert found
     packed = json.loads(found.group(1))["imports"]
@@ -69,7 +76,7 @@ def test_every_module_is_inside_under_the_name_that_others_import() -> None:
 
 
 def test_the_page_makes_no_requests() -> None:
-    page = standalone_html(recorded(SAMPLED))
+    page = page_of_sampled()
     page = page.replace(inside(page, "plotly"), "")
     assert not re.search(r'<(?!a )[^>]*(?:src|href)="(?!#)', page)
     assert not re.search(r"url\((?!data:|#)", page)
@@ -157,7 +164,7 @@ def test_the_verb_writes_page_and_tables(
     wanted = ["--html", str(page), "--charts", str(charts), "--csv", str(tables)]
     assert main(["export", str(tmp_path / "run.json.gz"), *wanted]) == 0
     assert charts.read_text("utf-8") == charts_html(trace)
-    assert page.read_text("utf-8") == standalone_html(trace)
+    assert page.read_text("utf-8") == page_of_sampled()
     assert (tables / "tokens.csv").read_bytes() == tokens_csv(trace).encode()
     assert (tables / "rounds.csv").read_bytes() == rounds_csv(trace).encode()
     assert len(capsys.readouterr().out.splitlines()) == 4

@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from toy_models import examples, llama, metaspace, mini, pair_of, relative, scripted, words
 
 from specviz import End, Pair, Settings, SpecvizError, Trace, compute_metrics, race
+from specviz.core.events import OUTCOMES
 from specviz.errors import TraceError
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import SCHEMA, event_dict
@@ -54,6 +56,7 @@ RACES: dict[str, tuple[Any, Settings]] = {
 }
 
 
+@cache
 def traced(kind: str, mode: Any = "interleaved") -> Trace:
     make, settings = RACES[kind]
     return Trace.from_events(race(make(), [1, 3], settings, mode=mode))
@@ -197,7 +200,14 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(p for key, item in inner for p in places(item, (*path, key)))]
 
 
-DAMAGED = json.loads(json.dumps(traced("sampled").to_dict()))
+@cache
+def short_run() -> Trace:
+    """A short run: the fewer values it has, the more of them are damaged."""
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=6, seed=6)
+    return Trace.from_events(race(random_pair(), [1, 3], settings))
+
+
+DAMAGED = json.loads(json.dumps(short_run().to_dict()))
 PLACES = [path for path in places(DAMAGED) if path]
 JUNK = st.sampled_from(
     [None, True, -1, 7, 10**30, 0.5, float("nan"), float("inf"), "", "junk", [], [1], {}, {"a": 1}]
@@ -224,6 +234,11 @@ def test_one_damaged_value_is_rejected_with_a_sentence_or_harmless(
     else:
         compute_metrics(read)
         assert read.end is None or isinstance(read.end, End)
+
+
+def test_the_run_to_damage_has_tokens_of_every_outcome():
+    outcomes = {t.outcome for r in short_run().rounds for t in (*r.drafted, *r.emitted)}
+    assert outcomes == set(OUTCOMES)
 
 
 def test_words_are_kept_as_they_are(tmp_path: Path):
