@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_page import forked_page
 from forked_process import run_forked
 from gradio_client import Client
 from places import ROOT
 
-from scripts.browsers import served_page
 from specviz.environment import ASSETS
 from specviz.runs.html import first_modules
 from specviz.runs.recording import read_recording
@@ -64,8 +64,9 @@ def elsewhere(site_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 WHERE = "from importlib.util import find_spec; print(find_spec('specviz').origin)"
-VERBS = """
+INSTALLED = """
 import os
+import runpy
 import sys
 
 folder, repository, site_packages, lines = {given}
@@ -74,10 +75,24 @@ sys.modules["numba"] = None
 sys.path[:] = [path for path in sys.path if path not in ("", repository)]
 import specviz
 assert os.path.dirname(specviz.__file__) == os.path.join(site_packages, "specviz")
+"""
+"""The package as a user has it, in a process that was forked from one with the libraries."""
+
+VERBS = (
+    INSTALLED
+    + """
 from specviz.__main__ import main
 sys.exit(any([main(line) for line in lines]))
 """
-"""Some verbs, in a process that was forked from one with the libraries."""
+)
+COMMAND = (
+    INSTALLED
+    + """
+sys.argv = [os.path.join(site_packages, "bin", "specviz"), *lines[0]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+)
+"""What the wheel brings as a command."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +102,10 @@ def url(site_packages: Path, elsewhere: Path) -> Iterator[str]:
     other = elsewhere / "project" / "specviz"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('not this one')")
-    with served_page([str(site_packages / "bin" / "specviz"), "page"], other.parent) as url:
+    script = elsewhere / "page.py"
+    given = (str(other.parent), str(ROOT), str(site_packages), [["page"]])
+    script.write_text(COMMAND.format(given=given))
+    with forked_page(script) as url:
         yield url
 
 
@@ -120,6 +138,10 @@ def test_the_wheel_holds_all_that_the_program_reads(site_packages: Path) -> None
     assert held == wanted
     top = {path.name for path in site_packages.iterdir() if path.suffix != ".dist-info"}
     assert top == {"specviz", "bin"}, "nothing else is put among other packages"
+
+
+def test_its_command_is_a_program(site_packages: Path, elsewhere: Path) -> None:
+    assert "doctor" in output_of(elsewhere, str(site_packages / "bin" / "specviz"), "--help")
 
 
 def test_the_pair_races_the_doctor_knows_it_and_a_recording_is_read(

@@ -124,8 +124,8 @@ def test_a_sampled_text_follows_the_target():
     The law of a lower temperature is another one, which so long a text tells from it."""
     settings = Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8)
     pair = pair_of(llama(4, seed=0), llama(4, seed=1))
-    text = emitted_ids(speculate(pair, [2, 0], replace(settings, max_new_tokens=400)))
-    assert len(text) == 400
+    text = emitted_ids(speculate(pair, [2, 0], replace(settings, max_new_tokens=250)))
+    assert len(text) == 250
     assert text_p_value(pair.target, [2, 0], text, settings) > 1e-4
     assert text_p_value(pair.target, [2, 0], text, replace(settings, temperature=1.0)) < 1e-4
 

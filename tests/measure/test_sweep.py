@@ -106,14 +106,14 @@ def test_a_cheap_and_good_draft_is_recommended_with_its_gamma(good: list[SweepEv
 @pytest.mark.parametrize(("cost", "noise"), [(1.3, 0.0), (0.3, 3.0)], ids=["dear", "wrong"])
 def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: float, noise: float):
     pair = scripted_pair(timed, cost=cost, noise=noise)
-    request = replace(REQUEST, drafters=("model",), prompts=QUESTIONS[:4])
+    request = replace(REQUEST, drafters=("model",), prompts=QUESTIONS[:3])
     (advice,) = result_of(list(sweep(pair, request))).recommendations
     assert advice.answer == "do not speculate", advice
     assert advice.best is None and advice.settings == ()
     assert advice.headline.startswith("Do not speculate here")
 
 
-@pytest.mark.parametrize("pieces", [4, 6, 8, 12, 20, 40])
+@pytest.mark.parametrize("pieces", [4, 6, 8, 20])
 def test_no_answer_contradicts_a_prediction_that_was_never_measured(
     timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, pieces: int
 ):
@@ -245,7 +245,7 @@ def test_stop_keeps_what_there_is(timed: VirtualTime, by_key: bool):
 
 def test_a_sweep_can_rest(timed: VirtualTime):
     pair = scripted_pair(timed, cost=0.05, noise=0.1)
-    state = Sweep(REQUEST)
+    state = Sweep(replace(REQUEST, gammas=(1, 4), prompts=QUESTIONS[:4]))
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))
         list(state.advance(pair))
@@ -283,7 +283,11 @@ def test_drafters_that_the_pair_lacks_are_left_out_with_the_reason(timed: Virtua
 
 def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTime):
     request = replace(
-        REQUEST, drafters=("model",), temperatures=(0.0, 1.0), policies=("fixed", "optimal")
+        REQUEST,
+        prompts=QUESTIONS[:3],
+        drafters=("model",),
+        temperatures=(0.0, 1.0),
+        policies=("fixed", "optimal"),
     )
     result = result_of(list(sweep(scripted_pair(timed, cost=0.05, noise=0.1), request)))
     keys = [one.configuration.key for one in result.rows]

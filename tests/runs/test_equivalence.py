@@ -16,7 +16,7 @@ from specviz.core import verdicts
 from specviz.errors import SettingsError
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
-from specviz.lanes import LANES
+from specviz.lanes import BASELINE, LANES, SPECULATIVE, Lane
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions
 from specviz.page.failures import answering
@@ -34,27 +34,36 @@ def pair() -> Pair:
     return pair_of(target, relative(target, noise=0.5))
 
 
-def samples(pair: Pair, count: int, settings: Settings = SETTINGS) -> list[list[tuple[int, ...]]]:
-    return [
-        [c.ids for c in draw_continuations(pair, [1, 2], settings, count, 2, lane)]
-        for lane in LANES
-    ]
+def drawn(
+    pair: Pair, lane: Lane, count: int, settings: Settings = SETTINGS
+) -> list[tuple[int, ...]]:
+    return [c.ids for c in draw_continuations(pair, [1, 2], settings, count, 2, lane)]
 
 
-def test_an_exact_sampler_passes(pair: Pair) -> None:
-    compared = two_sample_chi_square(*samples(pair, 300))
+def samples(pair: Pair, count: int) -> list[list[tuple[int, ...]]]:
+    return [drawn(pair, lane, count) for lane in LANES]
+
+
+@pytest.fixture(scope="module")
+def of_the_target(pair: Pair) -> list[tuple[int, ...]]:
+    """What the target alone draws; no verdict has a part in it."""
+    return drawn(pair, BASELINE, 300)
+
+
+def test_an_exact_sampler_passes(pair: Pair, of_the_target: list[tuple[int, ...]]) -> None:
+    compared = two_sample_chi_square(drawn(pair, SPECULATIVE, 300), of_the_target)
     assert compared.degrees >= 5
     assert compared.p_value is not None and compared.p_value > 0.01
 
 
 def test_a_sampler_that_accepts_too_often_is_detected(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, of_the_target: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
         return verdicts.decide(p, q, drafted, u**3, generator)
 
     monkeypatch.setattr("specviz.core.loop.rule", lambda _: lenient)
-    compared = two_sample_chi_square(*samples(pair, 300))
+    compared = two_sample_chi_square(drawn(pair, SPECULATIVE, 300), of_the_target)
     assert compared.p_value is not None and compared.p_value < 0.001
 
 
@@ -63,7 +72,7 @@ def test_draws_repeat_with_their_seed_and_differ_between_lanes(pair: Pair) -> No
     assert samples(pair, 20) == [ours, theirs]
     assert ours != theirs  # both would draw the same first tokens from the same uniforms
     other = Settings(gamma=3, temperature=1.0, seed=4)
-    assert samples(pair, 20, other)[0] != ours
+    assert drawn(pair, SPECULATIVE, 20, other) != ours
     assert {len(ids) for ids in ours} == {2}
 
 

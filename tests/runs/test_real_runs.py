@@ -35,10 +35,10 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 }
 ENDS: dict[str, dict[str, Any]] = {
     "length": {"max_new_tokens": 24},
-    "eos": {"max_new_tokens": 60},
-    "stop": {"max_new_tokens": 60, "stop": ("w7", "4 w", "\ufffd")},
+    "eos": {"max_new_tokens": 40},
+    "stop": {"max_new_tokens": 40, "stop": ("w7", "4 w", "\ufffd")},
     "context": {"max_new_tokens": 90},
-    "short draft": {"max_new_tokens": 30},
+    "short draft": {"max_new_tokens": 20},
     "stopped": {"max_new_tokens": 60},
     "chat": {"max_new_tokens": 12, "chat": "on"},
 }
@@ -135,8 +135,8 @@ def test_an_interrupted_run_is_never_refused(drafter: str):
 def test_runs_with_a_large_vocabulary_and_stray_bytes_are_never_refused():
     target = llama(300, seed=1)
     pair = pair_of(target, relative(target, noise=0.2), tokenizer=byte_level())
-    for sampling, seed in itertools.product(SAMPLINGS.values(), range(3)):
-        settings = Settings(seed=seed, max_new_tokens=40, stop=("\ufffd", "é"), **sampling)
+    for seed, sampling in enumerate([*SAMPLINGS.values()] * 2):
+        settings = Settings(seed=seed, max_new_tokens=30, stop=("\ufffd", "é"), **sampling)
         assert_passes(Trace.from_events(race(pair, "日本 🙂", settings)))
 
 
@@ -144,7 +144,7 @@ def test_twins_and_a_draft_that_never_agrees_are_never_refused():
     """Where p equals q, and where both lists have one entry."""
     target, other = scripted([1, 2, 3, 4, 5], 9), scripted([1, 5, 4, 3, 2], 9, seed=1)
     for draft, sampling in itertools.product((target, other), SAMPLINGS.values()):
-        settings = Settings(gamma=3, max_new_tokens=30, **sampling)
+        settings = Settings(gamma=3, max_new_tokens=20, **sampling)
         assert_passes(Trace.from_events(race(pair_of(target, draft), [1], settings)))
     flat = mini(4, seed=2, spread=0.0)
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=30)
