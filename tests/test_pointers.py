@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -52,21 +54,14 @@ def sources() -> list[Path]:
     return sorted([*python, *script, *documents])
 
 
-LITERAL_OR_COMMENT = re.compile(
-    r'''\w*"""(?:\\.|[^\\])*?"""|'{3}(?:\\.|[^\\])*?'{3}'''
-    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*""",
-    re.DOTALL,
-)
-"""What begins in a string is no comment, and in a comment no string."""
-
-
 def prose_of(path: Path) -> Iterator[str]:
     """The docstrings and comments of a module, or the whole of a document."""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
-        for part in LITERAL_OR_COMMENT.findall(text):
-            if part.startswith(("#", '"""')):
-                yield part
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+            if token.type == tokenize.COMMENT or is_docstring:
+                yield token.string
     elif path.suffix == ".js":
         yield from re.findall(r"//[^\n]*|/\*.*?\*/", text, re.DOTALL)
     else:

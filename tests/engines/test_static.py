@@ -23,7 +23,7 @@ from transformers import LlamaForCausalLM
 
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engine_choice import eager_only, make_engine
-from specviz.core.loop import start_lane
+from specviz.core.loop import decode, start_lane
 from specviz.core.model_facts import cache_argument
 from specviz.core.sampling import probabilities
 from specviz.core.truncated import truncated_model
@@ -397,8 +397,8 @@ def test_buffers_stay_where_they_are(pair: Pair):
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
-    events = race(pair, PROMPT, settings, decider=scripted(0.7))
-    found = [t.outcome for e in events if hasattr(e, "drafted") for t in e.drafted]
+    _, *rounds = decode(pair, PROMPT, settings, "speculative", scripted(0.7))
+    found = [token.outcome for r in rounds for token in r.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
 

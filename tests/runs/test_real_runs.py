@@ -105,7 +105,7 @@ def test_the_runs_above_hold_rounds_that_a_short_context_cut_off():
     assert [len(r.drafted) for r in rounds[-4:]] == [0, 0, 0, 0]
 
 
-@examples(40)
+@examples(24)
 @given(
     st.sampled_from(drafter_names()),
     st.sampled_from(GAMMA_POLICIES),
