@@ -106,7 +106,7 @@ def test_a_cheap_and_good_draft_is_recommended_with_its_gamma(good: list[SweepEv
 @pytest.mark.parametrize(("cost", "noise"), [(1.3, 0.0), (0.3, 3.0)], ids=["dear", "wrong"])
 def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: float, noise: float):
     pair = scripted_pair(timed, cost=cost, noise=noise)
-    request = replace(REQUEST, drafters=("model",), prompts=QUESTIONS[:3])
+    request = replace(REQUEST, drafters=("model",), gammas=(1, 4), prompts=QUESTIONS[:3])
     (advice,) = result_of(list(sweep(pair, request))).recommendations
     assert advice.answer == "do not speculate", advice
     assert advice.best is None and advice.settings == ()

@@ -33,7 +33,7 @@ def is_builtin(path: Path) -> bool:
     return bool(target["name"] == "target")
 
 
-FIRST = 12  # rounds of each lane, in which most edits of settings show
+FIRST = 5  # rounds of each lane, in which most edits of settings show
 
 RECORDINGS = [
     path for path in sorted((ASSETS / "recordings").glob("*.json.gz")) if is_builtin(path)
