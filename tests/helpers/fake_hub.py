@@ -13,6 +13,10 @@ from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -111,3 +115,18 @@ def fake_hub(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def use_hub(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process take the hub at `address` for the only one, as HF_ENDPOINT would have a new
+    process do."""
+    pages = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pages)
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", address)
+
+
+def use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have requests to servers of this machine go there."""
+    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)

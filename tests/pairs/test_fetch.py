@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import fetched_pair
 import huggingface_hub
 import pytest
-from fake_hub import COMMIT, fake_hub
+from fake_hub import COMMIT, fake_hub, use_hub, use_no_proxy
 from fake_index import PARTS, write_wheels
 from fetched_pair import fetched_files
 from filelock import FileLock
@@ -103,8 +103,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(fetching, "PAUSE", 0.0)
-    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(proxy, raising=False)
+    use_no_proxy(monkeypatch)
     reach_nothing(monkeypatch)
     return here
 
@@ -122,10 +121,7 @@ def reached_hub(
     models = {REPOSITORY: machine.pages}
     models |= {f"org/{folder.name}": folder for folder in machine.pages.iterdir()}
     with fake_hub(models, cut=cut, **how) as (address, given), monkeypatch.context() as patched:
-        pages = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, address)
-        patched.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pages)
-        patched.setattr(constants, "ENDPOINT", address)
-        patched.setattr(huggingface_hub.hf_api.api, "endpoint", address)
+        use_hub(address, patched)
         patched.setattr(hub, "hub_is_reachable", lambda: True)
         yield given
 

@@ -2,70 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_hub import fake_hub
+from fake_hub import fake_hub, use_hub, use_no_proxy
+from huggingface_hub import constants
 from model_families import pickle_weights
 
-from specviz.environment import ASSETS
+from specviz.__main__ import main
 from specviz.pairs import hub
 from specviz.pairs.doctor import examine
 
-ROOT = ASSETS.parent
 
-COMMANDS = """
-import json, sys
-from specviz.__main__ import main
-for line in sys.stdin:
-    print("status", main(json.loads(line)), flush=True)
-"""
-
-
-@contextmanager
-def hub_commands(url: str, home: Path) -> Iterator[Callable[..., str]]:
-    """A process whose hub is at `url`: what is yielded does a command there and returns what that
-    prints, its stderr too."""
-    env = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
-    env |= {"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    program = [sys.executable, "-c", COMMANDS]
-    with subprocess.Popen(program, env=env, cwd=ROOT, text=True, **pipes) as process:
-
-        def done(*arguments: str) -> str:
-            process.stdin.write(json.dumps(arguments) + "\n")
-            process.stdin.flush()
-            printed = [""]
-            while not re.search(r"status \d$", printed[-1]):
-                line = process.stdout.readline()
-                assert line, printed
-                printed.append(line.removesuffix("\n"))
-            return "\n".join(printed)
-
-        yield done
-        process.stdin.close()
+@pytest.fixture(autouse=True)
+def asked_anew() -> Iterator[None]:
+    """What the hub of one test answered is not taken for an answer of the next."""
+    hub._answers.cache_clear()
+    yield
+    hub._answers.cache_clear()
 
 
-def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_path: Path):
+def test_only_the_loader_downloads_weights(
+    good_pair: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
     pickles = shutil.copytree(good_pair[1], tmp_path / "pickles")
     pickle_weights(pickles)
     models = {"org/target": good_pair[0], "org/draft": good_pair[1], "org/gated": good_pair[1]}
-    pair, home = ("run", "w1", "--pair", "org/target+org/draft", "--max-new-tokens", "4"), tmp_path
-    hub = ExitStack()
-    url, given = hub.enter_context(
+    pair = ("run", "w1", "--pair", "org/target+org/draft", "--max-new-tokens", "4")
+    use_no_proxy(monkeypatch)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def done(*arguments: str) -> str:
+        """What a command prints, and its status."""
+        status = main([*arguments])
+        printed = capsys.readouterr()
+        return f"{printed.out}{printed.err}status {status}"
+
+    running = ExitStack()
+    url, given = running.enter_context(
         fake_hub({**models, "org/pickles": pickles}, frozenset({"org/gated"}))
     )
-    with hub, hub_commands(url, home) as done:
+    use_hub(url, monkeypatch)
+    with running:
         fine, gated, bad, nobody = (
             done("doctor", "org/target", draft)
             for draft in ("org/draft", "org/gated", "org/pickles", "org/nobody")
@@ -73,8 +59,7 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
         assert given and not any("safetensors" in name for name in given)
         loaded, refused = done(*pair), done(*pair[:3], "org/gated+none")
         assert "org/draft/model.safetensors" in given
-        hub.close()  # what was fetched is still there
-        again = done(*pair)
+    again = done(*pair)  # what was fetched is still there
     assert "org/target with org/draft ready to race." in fine and fine.endswith("status 0")
     for sentence in (gated, refused):
         assert f"org/gated is gated: accept its licence on {url}/org/gated" in sentence
@@ -88,7 +73,6 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
     monkeypatch.setattr("specviz.pairs.hub.TIMEOUT", 0.2)
-    hub._answers.cache_clear()
     monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: time.sleep(30))
     start = time.monotonic()
     report = examine("google/gemma-7b-it", "google/gemma-2b-it", device="cpu", free=10**11)
