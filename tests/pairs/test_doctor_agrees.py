@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,10 +19,21 @@ from specviz import Settings, SpecvizError, baseline, load_pair, speculate
 from specviz.pairs.doctor import examine
 
 
+@functools.cache
+def sound() -> dict[str, bytes]:
+    """The files of a small Llama."""
+    with TemporaryDirectory() as folder:
+        return {path.name: path.read_bytes() for path in saved_llama(Path(folder)).iterdir()}
+
+
 def damaged(change: Callable[[Path], None]) -> Callable[[Path], Path]:
     def make(root: Path) -> Path:
-        change(saved_llama(root / "bad"))
-        return root / "bad"
+        folder = root / "bad"
+        folder.mkdir()
+        for name, content in sound().items():
+            (folder / name).write_bytes(content)
+        change(folder)
+        return folder
 
     return make
 
@@ -87,6 +100,13 @@ def write(name: str, content: bytes) -> Callable[[Path], Path]:
 
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
+CONTENTS = (b"", b"{", b"\x00\x01", b"[]", b"null", b"{}")
+WRITTEN = {
+    f"{name} is {content!r}": (name, content)
+    for name in (*FILES, "generation_config.json")
+    for content in CONTENTS
+}
+"""What takes the place of a file."""
 
 # name: a function that makes the folder of one of the two models
 FOLDERS: dict[str, Callable[[Path], Path]] = {
@@ -116,11 +136,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "missing folder": lambda root: root / "bad",
     "empty folder": lambda root: (root / "bad").mkdir() or root / "bad",
     **{f"lacks {name}": erase(name) for name in FILES},
-    **{
-        f"{name} is {content!r}": write(name, content)
-        for name in (*FILES, "generation_config.json")
-        for content in (b"", b"{", b"\x00\x01", b"[]", b"null", b"{}")
-    },
+    **{kind: write(*written) for kind, written in WRITTEN.items()},
 }  # fmt: skip
 LOADABLE = set(list(FOLDERS)[:9])
 
@@ -128,6 +144,15 @@ LOADABLE = set(list(FOLDERS)[:9])
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved_llama(tmp_path_factory.mktemp("other") / "other")
+
+
+def roles_of(kind: str) -> tuple[str, ...]:
+    """What the folder is in a pair. Each file and each content meets both, not all of them do:
+    files are read before anybody looks for what."""
+    if kind not in WRITTEN:
+        return "target", "draft"
+    file, content = divmod(list(WRITTEN).index(kind), len(CONTENTS))
+    return ("target", "draft")[(file + content) % 2 :][:1]
 
 
 def races(name: str) -> bool:
@@ -144,7 +169,8 @@ def races(name: str) -> bool:
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_the_doctor_and_the_loader_agree(tmp_path: Path, other: Path, kind: str):
     bad = FOLDERS[kind](tmp_path)
-    for names in ([bad, other], [other, bad]):
+    for role in roles_of(kind):
+        names = [bad, other] if role == "target" else [other, bad]
         report = examine(*map(str, names))
         runs = races("+".join(map(str, names)))
         assert (report.verdict != "stop") == runs, report.findings

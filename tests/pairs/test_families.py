@@ -32,7 +32,7 @@ from specviz.errors import PairError, SpecvizError
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
 LONG, SHORT = 104, 36  # tokens to write
-REPEATED = 120  # of a text that comes to repeat itself
+REPEATED = 108  # of a text that comes to repeat itself
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -48,12 +48,16 @@ def met(kind: str, turn: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A loaded pair of a family, and what `generate` writes after the prompt."""
+    """A loaded pair of a family, and what `generate` writes after the prompt.
+
+    model: the target as transformers loads it, for which no token ends a text.
+    """
 
     kind: str
     target: Path
     draft: Path
     pair: Pair
+    model: Any
     prompt: list[int]
     wanted: list[int]
 
@@ -69,13 +73,13 @@ def case_of(folder: Path, kind: str, *, seed: int | None = None, count: int = LO
     pair = load_pair(f"{target}+{draft}")
     prompt = pair.encode(PROMPT)
     assert 0 in prompt and pair.eos_ids == {0}
-    return Case(kind, target, draft, pair, prompt, endless_text(target, prompt, count))
-
-
-def endless_text(folder: Path, prompt: list[int], count: int) -> list[int]:
-    """What `generate` adds to `prompt` if no token ends a text."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
     model.generation_config.eos_token_id = None
+    return Case(kind, target, draft, pair, model, prompt, endless_text(model, prompt, count))
+
+
+def endless_text(model: Any, prompt: list[int], count: int) -> list[int]:
+    """What `generate` adds to `prompt`."""
     wanted = generated(model, prompt, count)
     assert len(wanted) == count
     return wanted
@@ -124,8 +128,9 @@ def test_speculation_writes_what_generate_writes(case: Case, turn: int):
         assert judged["accepted"] >= 20 or drafter in ("ngram", "suffix")
 
 
-@pytest.mark.parametrize("lane", [baseline, speculate])
-def test_no_drafts_write_what_generate_writes(case: Case, lane: Any):
+def test_no_drafts_write_what_generate_writes(case: Case):
+    """Each lane has half of the families."""
+    lane = (baseline, speculate)[list(FAMILIES).index(case.kind) % 2]
     rounds = list(lane(case.pair, PROMPT, greedy(3, "none", SHORT)))
     assert emitted_ids(rounds) == case.wanted[:SHORT]
     assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
@@ -134,15 +139,16 @@ def test_no_drafts_write_what_generate_writes(case: Case, lane: Any):
 def test_a_text_may_become_longer_than_the_window(case: Case):
     """The first rounds see the whole text, the later ones only a part of it."""
     prompt = case.prompt[: WINDOW // 2]
-    wanted = endless_text(case.target, prompt, SHORT // 2)
-    pair = replace(case.pair, head=random_head(case.pair.target))
+    wanted = endless_text(case.model, prompt, SHORT // 2)
+    with_head = replace(case.pair, head=random_head(case.pair.target))
     for drafter in (met(case.kind, 1), met(case.kind, 3), "head"):
+        pair = with_head if drafter == "head" else case.pair
         rounds = speculate(pair, prompt, greedy(3, drafter, SHORT // 2))
         assert emitted_ids(rounds) == wanted, drafter
 
 
 def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
-    twins = load_pair(f"{case.target}+{case.target}")
+    twins = replace(case.pair, draft=case.pair.target)
     rounds = list(speculate(twins, PROMPT, greedy(3, "model", SHORT)))
     assert outcome_counts(rounds) == {"accepted": SHORT * 3 // 4}
     assert len(rounds) == SHORT // 4

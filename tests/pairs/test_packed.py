@@ -75,7 +75,7 @@ def draft_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], T
     @functools.cache
     def written(kind: str, architecture: str) -> TinyFile:
         folder = tmp_path_factory.mktemp("draft")
-        return tiny_file(folder, kind, architecture, name="draft", seed=1)
+        return tiny_file(folder, kind, architecture, name="draft", seed=1, num_hidden_layers=1)
 
     return written
 
@@ -295,6 +295,14 @@ def test_a_template_whose_turns_end_makes_a_chat_model_whatever_end_the_file_nam
 
 # Damaged files
 
+LITTLE = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+}
+"""Sizes of a model whose file is soon written, where nobody asks what it computes."""
+
 
 def location(path: Path, name: str) -> tuple[GgufTensor, int]:
     """A tensor, and where in the file it begins."""
@@ -400,7 +408,7 @@ def test_a_damaged_file_gets_a_sentence(name: str, good: TinyFile, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "F32"])
 def test_weights_that_are_no_numbers_are_refused_in_every_kind(kind: str, tmp_path: Path) -> None:
-    path = tiny_file(tmp_path, kind).path
+    path = tiny_file(tmp_path, kind, num_hidden_layers=1, intermediate_size=256).path
     offset = 208 if kind == "Q6_K" else 0
     value = struct.pack("<H", 0x7FC0) if kind == "BF16" else NAN
     overwritten("token_embd.weight", offset, value)(path)
@@ -430,9 +438,16 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+def test_a_file_of_those_sizes_is_sound(tmp_path: Path) -> None:
+    """What refuses it below is what was changed."""
+    path = tiny_file(tmp_path, "Q4_0", **LITTLE).path
+    assert len(both_lanes(load_pair(f"{path}+none"), [1, 2, 3])[0]) == COUNT
+    assert examine(f"{path}+none").verdict != "stop"
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_header_that_does_not_fit_its_weights_gets_a_sentence(name: str, tmp_path: Path) -> None:
-    path = tiny_file(tmp_path, "Q4_0", writing={"fields": FIELDS[name]}).path
+    path = tiny_file(tmp_path, "Q4_0", writing={"fields": FIELDS[name]}, **LITTLE).path
     refused(path)
     assert examine(f"{path}+none").verdict == "stop"
 
@@ -445,14 +460,14 @@ MISSING = (
 
 @pytest.mark.parametrize("name", MISSING)
 def test_a_missing_tensor_is_a_sentence(name: str, tmp_path: Path) -> None:
-    path = tiny_file(tmp_path, "Q4_0", writing={"without": name}).path
+    path = tiny_file(tmp_path, "Q4_0", writing={"without": name}, **LITTLE).path
     refused(path)
     assert examine(f"{path}+none").verdict == "stop"
 
 
 def test_factors_of_frequencies_that_do_not_fit_are_a_sentence(tmp_path: Path) -> None:
     factors = np.ones(48, np.float32)
-    path = tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}).path
+    path = tiny_file(tmp_path, "Q4_0", writing={"rope_factors": factors}, **LITTLE).path
     refused(path)
     assert examine(f"{path}+none").verdict == "stop"
 

@@ -63,11 +63,17 @@ def written(pair: Pair) -> str:
     return generate(pair, PROMPT, max_new_tokens=COUNT).text
 
 
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose passes are known to be right: what tries them calls modules."""
+    file = tiny_file(tmp_path_factory.mktemp("file"), "Q4_K", architecture="qwen2").path
+    written(file_pair(file))
+    return file
+
+
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    """A pair whose passes are known to be right, so that nobody has called its modules."""
-    path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
-    written(file_pair(path))
+def pair(path: Path) -> Pair:
+    """A pair of that file, whose modules nobody has called."""
     return file_pair(path)
 
 
@@ -111,12 +117,12 @@ def test_factors_of_a_file_slow_the_modules_down_as_well(tmp_path: Path) -> None
     assert not torch.equal(slowed, PackedModel(model.config).model.rotary_emb.inv_freq)
 
 
-def test_a_race_needs_no_module_that_can_be_called(pair: Pair, tmp_path: Path) -> None:
+def test_a_race_needs_no_module_that_can_be_called(pair: Pair, path: Path) -> None:
     written(pair)
     assert type(pair.target) is PackedModel
     script = (
         "import sys; from specviz import generate, load_pair\n"
-        f"generate(load_pair({str(tmp_path / 'model.gguf')!r} + '+none'), {PROMPT})\n"
+        f"generate(load_pair({str(path)!r} + '+none'), {PROMPT}, max_new_tokens=4)\n"
         "sys.exit('transformers.modeling_utils' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
