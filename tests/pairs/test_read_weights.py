@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def same_weights(first: PackedWeights, second: PackedWeights) -> bool:
         and torch.equal(held.data, second.tensors[name].data)
         for name, held in first.tensors.items()
     )
+
+
+@pytest.fixture(scope="module")
+def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The file of a kind and a name, for tests that leave it as it is."""
+
+    @functools.cache
+    def written(kind: str, name: str) -> Path:
+        return tiny_file(tmp_path_factory.mktemp("file"), kind, name=name).path
+
+    return written
 
 
 @reads_maps
@@ -131,9 +144,9 @@ def test_a_worker_reads_a_file_again_that_was_written_to(tmp_path: Path) -> None
 )
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
 def test_weights_depend_on_neither_threads_nor_the_default_dtype(
-    tmp_path: Path, kind: str, kept: torch.dtype | None, bits: str | None
+    file_of: Callable[[str, str], Path], kind: str, kept: torch.dtype | None, bits: str | None
 ) -> None:
-    reading = Reading(read_gguf(tiny_file(tmp_path, kind).path), "it", kept, bits)
+    reading = Reading(read_gguf(file_of(kind, "target")), "it", kept, bits)
     weights = read_weights(reading)
     threads = torch.get_num_threads()
     default = torch.get_default_dtype()
@@ -194,9 +207,9 @@ def test_progress_comes_in_order_and_to_its_end(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_file_is_read_once_whatever_is_asked_for(
-    tmp_path: Path, read: list[Path], options: dict[str, str]
+    file_of: Callable[[str, str], Path], read: list[Path], options: dict[str, str]
 ) -> None:
-    paths = [tiny_file(tmp_path, "Q4_0", name=name).path for name in ("target", "draft")]
+    paths = [file_of("Q4_0", name) for name in ("target", "draft")]
     load_pair(f"{paths[0]}+{paths[1]}", **options)
     assert sorted(read) == sorted(paths)
 
