@@ -25,7 +25,7 @@ EXAMPLES = dict(
     re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 )
 PROMPT = [1, 2, 3, 1, 2]
-RUNS = 500  # of a proof: the wrong example of the guide gives 2e-22, typical less
+RUNS = 250  # of a proof: the wrong example of the guide gives 2e-22, typical less
 
 
 @pytest.fixture(autouse=True)

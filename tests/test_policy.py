@@ -34,7 +34,8 @@ from specviz.settings import GAMMA_POLICIES
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
-COMBINATIONS = list(itertools.product([d for d in drafter_names() if d != "none"], GAMMA_POLICIES))
+DRAFTERS = [name for name in drafter_names() if name != "none"]
+COMBINATIONS = list(itertools.product(DRAFTERS, GAMMA_POLICIES))
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +224,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
     pair: Pair, drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ):
     runs = []
-    for seed in range(3):
+    for seed in range(2):
         monkeypatch.setattr("specviz.core.clock.time", UnsteadyTime(seed))
         # Models anew: nothing measured in one run may help the next one.
         target, draft = copy.deepcopy(pair.target), copy.deepcopy(pair.draft)
@@ -231,7 +232,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
         with bare_rounds():
             rounds, _ = finish(again, PROMPT, adaptive(policy, drafter))
         runs.append((emitted_ids(rounds), lengths(rounds)))
-    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] == runs[1]
     with bare_rounds():
         other, _ = finish(pair, PROMPT, adaptive(policy, drafter, seed=5))
     assert emitted_ids(other) != runs[0][0]
@@ -240,7 +241,14 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
 # Metrics and recordings
 
 
-@pytest.mark.parametrize(("drafter", "policy"), COMBINATIONS)
+# How long the drafts of a round are is all that metrics take of a policy.
+@pytest.mark.parametrize(
+    ("drafter", "policy"),
+    [
+        *(("model", policy) for policy in GAMMA_POLICIES),
+        *((drafter, "heuristic") for drafter in DRAFTERS if drafter != "model"),
+    ],
+)
 def test_metrics_and_recordings_of_adaptive_runs_are_consistent(
     pair: Pair, drafter: str, policy: str, tmp_path: Path
 ):

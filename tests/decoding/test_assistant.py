@@ -9,7 +9,7 @@ import pytest
 import torch
 from bare_rounds import bare_rounds
 from reference_distribution import chain_p_value
-from toy_assistants import assistant, drafted_logits, gemma
+from toy_assistants import assistant, drafted_logits, gemma, gemma_chain
 from toy_models import emitted_ids, finish, generated, outcome_counts, pair_of
 
 from specviz import Settings, Trace, race, speculate
@@ -60,7 +60,7 @@ def fit(target: Any, ids: list[int]) -> float:
 
 def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytest.MonkeyPatch):
     """Wrong as transformers is: the likeliest token is drafted, and judged as if it was drawn."""
-    target = gemma(4, chain=True)
+    target = gemma_chain(4)
     pair = pair_of(target, head=assistant(target))
     with bare_rounds():
         rounds, _ = finish(pair, [2], LONG)
@@ -72,15 +72,14 @@ def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytes
 
     draw = Distributions.draw
     monkeypatch.setattr(Distributions, "draw", likeliest)
-    longer = replace(LONG, max_new_tokens=450)
     with bare_rounds():
-        rounds, _ = finish(pair, [2], longer)
+        rounds, _ = finish(pair, [2], LONG)
     assert fit(target, emitted_ids(rounds)) < LUCK
 
 
 def test_transformers_own_sampling_with_an_assistant_follows_another_law():
     """docs/heads.md says so of the versions that requirements.txt allows."""
-    target = gemma(4, chain=True)
+    target = gemma_chain(4, shared=2)  # without any it hands out no keys
     helper = assistant(target).model
     helper.generation_config.num_assistant_tokens = 3
     sampled = dict(do_sample=True, top_k=0, pad_token_id=0, max_new_tokens=300)

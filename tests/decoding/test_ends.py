@@ -5,6 +5,9 @@ Scripted chains say which token follows which, so that every case can be laid ou
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
 import torch
 from toy_models import (
@@ -23,15 +26,20 @@ from toy_models import (
 from specviz import Pair, Settings, baseline, speculate
 from specviz.errors import PromptError
 
-GAMMAS = range(0, 9)
+GAMMAS = (0, 1, 2, 3, 4, 7)  # up to one for which no text here has room
 STORY = [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@cache
+def teller(story: tuple[int, ...], seed: int) -> Any:
+    return scripted(story, 12, seed=seed)
 
 
 def story_pair(eos: int | list[int] | None = None, draft: list[int] | None = None) -> Pair:
     """A target that tells STORY after token 1, and a draft that tells its own or the same."""
-    target = scripted(STORY, 12)
+    target = teller(tuple(STORY), 0)
     target.generation_config.eos_token_id = eos
-    return pair_of(target, scripted(draft or STORY, 12, seed=1))
+    return pair_of(target, teller(tuple(draft or STORY), 1))
 
 
 def greedy(gamma: int, length: int = 7, **settings: object) -> Settings:

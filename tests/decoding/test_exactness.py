@@ -177,14 +177,14 @@ def test_a_text_of_the_baseline_follows_the_target():
 
 @pytest.mark.parametrize(
     "mix",
-    all_pairs(gamma=(1, 2, 5), temperature=(0.7, 1.0, 1.5), top_k=(0, 3), top_p=(1.0, 0.8)),
+    all_pairs(gamma=(1, 5), temperature=(1.0, 1.5), top_k=(0, 3), top_p=(1.0, 0.8)),
     ids=str,
 )
 def test_every_two_settings_together_follow_the_target(mix: dict[str, Any]):
     assert chain_fits(Settings(**mix)) > LUCK
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+@pytest.mark.parametrize("temperature", [1.0, 1.5])
 def test_the_baseline_follows_the_target(temperature: float):
     assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK
 
@@ -213,7 +213,11 @@ def in_words(settings: Settings) -> str:
 
 
 @pytest.mark.usefixtures("cheap_drafts")
-@pytest.mark.parametrize("settings", ADAPTIVE, ids=in_words)
+@pytest.mark.parametrize(
+    "settings",  # what the texts of the next test leave out
+    [ADAPTIVE[i] for i in (0, 1, 3, 4, 6)],
+    ids=in_words,
+)
 def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: Settings):
     assert chain_fits(settings, tokens=2 * RUN) > LUCK
 

@@ -96,7 +96,7 @@ def judged(rounds: list[Round]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("form", "gamma"),
-    [*(("fastest", gamma) for gamma in range(1, 9)), *product(("static", "eager"), (1, 3, 8))],
+    [*(("fastest", gamma) for gamma in (1, 2, 3, 5, 8)), *product(("static", "eager"), (1, 8))],
     indirect=["form"],
 )
 def test_greedy_speculation_writes_what_generate_writes(
@@ -124,7 +124,13 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(
     assert all(t.outcome == "accepted" for r in rounds for t in r.drafted)
 
 
-@pytest.mark.parametrize(("form", "settings"), FORMS_AND_SETTINGS, ids=in_words, indirect=["form"])
+# A cache knows the tokens that were kept, not by which sampler they were drawn.
+@pytest.mark.parametrize(
+    ("form", "settings"),
+    [case for case in FORMS_AND_SETTINGS if case[1] in (Settings(), SAMPLED[1], SAMPLED[3])],
+    ids=in_words,
+    indirect=["form"],
+)
 def test_after_every_round_both_caches_agree_with_an_uncached_pass(
     pair: Pair, settings: Settings, form: str
 ):

@@ -82,12 +82,12 @@ def test_the_index_counts_what_followed_the_longest_run(
 )
 def test_an_id_costs_microseconds_however_the_text_repeats_itself(text: list[int]):
     index = SuffixIndex()
-    index.extend((text * 20_000)[:20_000])
-    start = time.perf_counter()
+    index.extend((text * 10_000)[:10_000])
+    start = time.thread_time()
     for token_id in (text * 200)[:200]:
         index.extend([token_id])
         index.followers(index.context())
-    assert (time.perf_counter() - start) / 200 < 500e-6  # seconds; some ten of them when idle
+    assert (time.thread_time() - start) / 200 < 250e-6  # seconds; some ten of them are usual
 
 
 def run_of(pair: Pair, prompt: list[int], settings: Settings, **options: Any) -> Trace:
@@ -171,7 +171,7 @@ def sequences_fit(settings: Settings) -> float:
     """How well the first tokens of many runs, a seed each, fit the target's law."""
     pair, prompt, samples = history_pair(), [2, 0, 3, 2, 0], []
     law = continuation_distribution(pair.target, prompt, 3, settings)
-    for seed in range(800):
+    for seed in range(400):
         own = replace(settings, max_new_tokens=3 + settings.gamma, seed=seed)
         ids: list[int] = []
         with bare_rounds():

@@ -27,7 +27,7 @@ from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
 from specviz.sides.verdicts import block, typical
 
-GAMMA, WORDS, SAMPLES = 3, 3, 2000
+GAMMA, WORDS, SAMPLES = 3, 3, 1000
 UNLIKE = (1, 12)  # seeds of two tables that agree little
 EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
 RULES = {name: verdict_kind(name).decide for name in verdict_names()}

@@ -40,17 +40,21 @@ def _text(vocab: int, kinds: Sequence[str], width: int, **changes: Any) -> Gemma
     )
 
 
-def gemma(vocab: int, *, shared: int = 2, chain: bool = False) -> Any:
-    """A random target. shared: how many of its last layers read the keys of others. chain: without
-    attention, so that its text is a Markov chain."""
+def gemma(vocab: int, *, shared: int = 2, kinds: Sequence[str] = KINDS) -> Any:
+    """A random target. shared: how many of its last layers read the keys of others."""
     torch.manual_seed(0)
     layer_inputs = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": vocab}
-    config = _text(vocab, KINDS, 32, num_kv_shared_layers=shared, **layer_inputs)
-    model = AutoModelForCausalLM.from_config(config).eval()
-    if chain:
-        with torch.no_grad():
-            for layer in model.model.layers:
-                layer.self_attn.o_proj.weight.zero_()
+    config = _text(vocab, kinds, 32, num_kv_shared_layers=shared, **layer_inputs)
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def gemma_chain(vocab: int, *, shared: int = 0) -> Any:
+    """A target without attention, so that its text is a Markov chain: with as few layers as have
+    keys of both kinds."""
+    model = gemma(vocab, shared=shared, kinds=KINDS[: 2 + shared])
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
     return model
 
 
