@@ -293,7 +293,7 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
 def test_in_half_precision_lanes_agree_or_part_at_a_near_tie():
     target = llama(60, seed=5, num_hidden_layers=2, hidden_size=32).to(torch.bfloat16)
     draft = relative(target, noise=0.3)
-    for start in range(3):
+    for start in (0, 3):  # where they agree here, and where they part
         *_, end = race(pair_of(target, draft), [start], Settings(max_new_tokens=60))
         if not end.identical:
             assert end.divergence is not None and end.divergence.margin < 0.5

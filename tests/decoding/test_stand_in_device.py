@@ -128,8 +128,8 @@ def test_no_line_of_a_round_waits_outside_of_these_parts(pair: Pair):
 
 
 def test_a_greedy_race_writes_what_generate_writes(pair: Pair, on_host: Pair, form: str):
-    settings = Settings(gamma=3, max_new_tokens=20)
-    wanted = generated(on_host.target, PROMPT, 20)
+    settings = Settings(gamma=3, max_new_tokens=12)
+    wanted = generated(on_host.target, PROMPT, 12)
     header, *rounds, end = race(pair, PROMPT, settings)
     assert (header.device, header.target["form"], end.identical) == (DEVICE.type, form, True)
     for lane in ("speculative", "baseline"):
