@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "helpers"), str(TESTS.parent)]
 
+from forked_process import ForkedProcess  # noqa: E402
 from toy_models import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
@@ -24,6 +26,7 @@ from specviz.page import build_page, live  # noqa: E402
 from specviz.page.delivery import deltas  # noqa: E402
 from specviz.page.jobs import Run  # noqa: E402
 from specviz.page.queue import RunQueue  # noqa: E402
+from specviz.worker import client  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
 # A millisecond or so per pass: tests wait little. A run that must last is UNHURRIED.
@@ -67,8 +70,14 @@ def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
             heard = yield event
 
 
+def fork_the_doctor() -> None:
+    """The process that examines pairs is forked from one that has the libraries."""
+    client.subprocess = SimpleNamespace(Popen=ForkedProcess, PIPE=None)  # type: ignore[assignment]
+
+
 if __name__ == "__main__":
     live.deltas = lossy
+    fork_the_doctor()
     # Without recordings: a page that waits for its first run.
     build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").serve(quiet=True)
     signal.pause()

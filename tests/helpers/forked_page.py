@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -16,9 +17,19 @@ from pathlib import Path
 from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# Most of what the start of a page takes. This package is not among them: it reads variables.
+# Most of what the start of a page and its first run take. This package is not among them: it reads
+# variables.
 PROCESSES.set_forkserver_preload(
-    ["gradio", "torch", "transformers.models.llama.modeling_llama", "transformers.generation"]
+    [
+        "gradio",
+        "torch",
+        "transformers.models.llama.modeling_llama",
+        "transformers.generation",
+        "numba",
+        "gguf",
+        "uvicorn",
+        "hypothesis",  # for the toy models of the tests
+    ]
 )
 SECONDS = 120  # until a page must answer
 
@@ -88,10 +99,17 @@ def fork_from(address: str) -> None:
     forkserver.ensure_running = server.ensure_running
 
 
-def _run(command: list[str], variables: dict[str, str], forks: str) -> None:
+def become(variables: dict[str, str], forks: str) -> None:
+    """Turn a process that was just forked into one of its own, with these variables."""
+    # The libraries are a million objects, at which each process would look again and again.
+    gc.freeze()
     fork_from(forks)
     os.environ.clear()
     os.environ.update(variables)
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+
+
+def _run(command: list[str], variables: dict[str, str], forks: str) -> None:
+    become(variables, forks)
     sys.argv = command
     runpy.run_path(command[0], run_name="__main__")

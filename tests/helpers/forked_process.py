@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
+from operator import index
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, SupportsIndex
 
-from forked_page import PROCESSES, SECONDS, address_of_forks, fork_from
+from forked_page import PROCESSES, SECONDS, address_of_forks, become
 
 
 class ForkedProcess:
@@ -80,6 +81,9 @@ class _Inherited:
     def __reduce__(self) -> Any:
         return _number, (reduction.DupFd(self.number),)
 
+    def __index__(self) -> int:
+        return self.number  # to a process that is forked from this very one, it goes as it is
+
 
 def _number(duplicate: Any) -> int:
     number: int = duplicate.detach()
@@ -87,15 +91,13 @@ def _number(duplicate: Any) -> int:
 
 
 def _run(
-    argv: list[str], code: str, files: list[int], variables: dict[str, str], forks: str
+    argv: list[str], code: str, files: list[SupportsIndex], variables: dict[str, str], forks: str
 ) -> None:
-    fork_from(forks)
-    os.environ.clear()
-    os.environ.update(variables)
-    for place, number in enumerate(files):
+    become(variables, forks)
+    for place, file in enumerate(files):
+        number = index(file)
         os.dup2(number, place)
         os.close(number)
     sys.stdin = os.fdopen(0, closefd=False)  # a forked process has none
-    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = argv
     exec(code, {"__name__": "__main__"})

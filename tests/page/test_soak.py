@@ -85,38 +85,50 @@ runpy.run_path("app.py", run_name="__main__")
 """
 
 
-def first_in_a_namespace() -> list[str]:
-    """What starts a program as the first process of its own namespace, as in a container."""
-    command = ["unshare", "--pid", "--fork", "--mount-proc"]
+# The same as the first process of a namespace of its own, as in a container. There, only what it
+# starts itself has a number, so its models' process is forked from it.
+FIRST = """
+import ctypes
+import multiprocessing
+import os
+import sys
+
+import forked_process
+
+CLONE_NEWPID = 0x20000000
+assert ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID) == 0, ctypes.get_errno()
+if first := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]))
+forked_process.PROCESSES = multiprocessing.get_context("fork")
+"""
+
+
+def may_make_a_namespace() -> bool:
+    """Whether this process may start one that is the first of its own namespace."""
     try:
-        allowed = subprocess.run([*command, "true"], capture_output=True).returncode == 0
+        return subprocess.run(["unshare", "--pid", "--fork", "true"]).returncode == 0
     except OSError:
-        allowed = False
-    return command if allowed else []
+        return False
 
 
 class Page:
     """The page as a whole: its address, and what serves it.
 
-    front: what starts it as a program; without it, the page is forked.
+    code: runs before it.
     """
 
-    def __init__(self, front: list[str], **variables: str) -> None:
+    def __init__(self, code: str, **variables: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         self.url = f"http://127.0.0.1:{port}"
         address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": port, **variables}
-        env = os.environ | address
-        self.popen: subprocess.Popen[bytes] | ForkedProcess
-        if front:
-            self.popen = subprocess.Popen([*front, sys.executable, "app.py"], cwd=ROOT, env=env)
-            self._wait_until_it_answers()
+        self.popen = ForkedProcess([sys.executable, "-c", code + PAGE], os.environ | address)
+        self._wait_until_it_answers()
+        if code:
             (self.server,) = children(self.popen.pid)
             (self.models,) = children(self.server)
         else:
-            self.popen = ForkedProcess([sys.executable, "-c", PAGE], env)
-            self._wait_until_it_answers()
             self.server = self.popen.pid
             told = next(line for line in self.popen.stdout if line.startswith(b"models "))
             self.models = int(told.split()[1])
@@ -165,9 +177,9 @@ JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
-def racing(front: list[str], **variables: str) -> Iterator[tuple[Page, Any]]:
+def racing(code: str = "", **variables: str) -> Iterator[tuple[Page, Any]]:
     """A page in the middle of a run, and the rest of what that says."""
-    page = Page(front, **variables)
+    page = Page(code, **variables)
     try:
         with page.run(128) as stream:
             next(line for line in stream if b'"rounds"' in line)
@@ -182,10 +194,9 @@ def racing(front: list[str], **variables: str) -> Iterator[tuple[Page, Any]]:
 
 def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> None:
     """The kernel keeps signals that it does not handle from the first process of a container."""
-    front = first_in_a_namespace()
-    if not front:
+    if not may_make_a_namespace():
         pytest.skip("needs the right to make a namespace of processes: run it as root")
-    with racing(front, SPECVIZ_DRAIN_SECONDS="60") as (page, stream):
+    with racing(FIRST, SPECVIZ_DRAIN_SECONDS="60") as (page, stream):
         os.kill(page.server, signal.SIGTERM)
         os.kill(page.models, signal.SIGTERM)  # a supervisor may send it to all processes
         page.is_not_ready()
@@ -202,7 +213,7 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
 
 def test_sigterm_ends_a_stuck_pass_in_time() -> None:
     """The models' process is stopped, which is as deep in a pass as can be."""
-    with racing([], SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
+    with racing(SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
         os.kill(page.server, signal.SIGTERM)
         took = page.terminated()
         assert page.popen.poll() == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from serve import small_pair, unhurried
+from serve import fork_the_doctor, small_pair, unhurried
 
 from specviz import Pair
 from specviz.page import build_page
@@ -33,6 +33,7 @@ def load(name: str, watcher: Any) -> Pair:
 
 
 if __name__ == "__main__":
+    fork_the_doctor()
     page = build_page(LocalWorker(load, unhurried), pair=OWN, recordings=recordings)
     page.serve(quiet=True)
     signal.pause()

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from serve import small_pair, unhurried
+from serve import fork_the_doctor, small_pair, unhurried
 
 from specviz import Settings
 from specviz.core.events import Event
@@ -29,6 +29,7 @@ def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
 
 
 if __name__ == "__main__":
+    fork_the_doctor()
     page = build_page(LocalWorker(small_pair, unlucky), recordings=Path(sys.argv[1]))
     page.serve(quiet=True)
     signal.pause()
