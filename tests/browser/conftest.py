@@ -26,8 +26,8 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A real Chromium."""
-    with chromium() as running:
+    """A real Chromium, in which the pages of one `Home` share a process."""
+    with chromium("--process-per-site") as running:
         yield running
 
 
@@ -44,21 +44,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 class Home:
     """A context that one visitor after another uses. It keeps what it fetched and compiled, which
-    is half of what it takes to open the page, and forgets all that a visitor left."""
+    is half of what it takes to open the page, and the process that shows pages, and forgets all
+    that a visitor left."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._context: BrowserContext | None = None
+        self._holder: Page | None = None
+        """A page without a visitor or a script: the process ends with the last of its pages."""
 
     def is_free(self) -> bool:
-        return self._context is None or not self._context.pages
+        return self._context is None or not self._visited(self._context)
 
     def page_for(self, address: str) -> Page:
+        place = urlsplit(address)
         if self._context is None:
             self._context = self._browser.new_context()
             self._context.on("close", self._forget)
+            self._holder = self._context.new_page()
+            self._holder.goto(f"{place.scheme}://{place.netloc}/healthz")
         page = self._context.new_page()
-        place = urlsplit(address)
         devtools = self._context.new_cdp_session(page)
         of = {"origin": f"{place.scheme}://{place.netloc}", "storageTypes": "all"}
         devtools.send("Storage.clearDataForOrigin", of)
@@ -69,11 +74,14 @@ class Home:
         if self._context is not None:
             self._context.clear_cookies()
             self._context.clear_permissions()
-            for page in self._context.pages:
+            for page in self._visited(self._context):
                 page.close()
 
+    def _visited(self, context: BrowserContext) -> list[Page]:
+        return [page for page in context.pages if page is not self._holder]
+
     def _forget(self, *_: Any) -> None:
-        self._context = None
+        self._context = self._holder = None
 
 
 @pytest.fixture(scope="session")
