@@ -288,3 +288,34 @@ def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
     ):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(CUT) == []
+
+
+# What opens a part of the page, the module that is then fetched, and what is shown of it.
+PARTS = (
+    (".t[data-index]", "race/card.js", ".sv-card"),
+    ("[data-panel-open=why]", "panels/panels.js", ".sv-drawer"),
+    ("[data-explain]", "explain/explain.js", "dialog.sv-explain"),
+)
+
+
+def test_a_part_that_does_not_arrive_is_told_and_fetched_again(visit: Visit) -> None:
+    visitor = visit()
+    page, notice = visitor.page, visitor.page.locator("[data-notice]")
+    visitor.set("number input for Length", 8)
+    visitor.run()
+    page.keyboard.press("Escape")  # the settings
+    for opener, module, shown in PARTS:
+        page.evaluate("document.querySelector('[data-notice]').textContent = ''")
+        page.route(f"**/{module}", lambda route: route.abort())
+        page.locator(opener).first.click()
+        expect(notice).to_contain_text("could not be fetched")
+        expect(page.locator(shown)).to_be_hidden()
+        page.unroute_all()
+        page.locator(opener).first.click()
+        expect(page.locator(shown)).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator(shown)).to_be_hidden()
+    # The browser tells of each part that was held back, and of nothing else.
+    assert len(visitor.problems) == len(PARTS), visitor.problems
+    assert all("Failed to load resource" in problem for problem in visitor.problems)
+    visitor.problems.clear()

@@ -60,34 +60,6 @@ def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor
     assert page.evaluate("window.specviz.trace") is None  # a finished run is not brought back
 
 
-# What opens a part of the page, the module that is then fetched, and what is shown of it.
-PARTS = (
-    (".t[data-index]", "race/card.js", ".sv-card"),
-    ("[data-panel-open=why]", "panels/panels.js", ".sv-drawer"),
-    ("[data-explain]", "explain/explain.js", "dialog.sv-explain"),
-)
-
-
-def test_a_part_that_does_not_arrive_is_told_and_fetched_again(url: str, visitor: Visitor) -> None:
-    page, notice = visitor.page, visitor.page.locator("[data-notice]")
-    page.goto(url)
-    visitor.ready()
-    visitor.set("number input for Length", 8)
-    visitor.run()
-    page.keyboard.press("Escape")  # the settings
-    for opener, module, shown in PARTS:
-        page.evaluate("document.querySelector('[data-notice]').textContent = ''")
-        page.route(f"**/{module}", lambda route: route.abort())
-        page.locator(opener).first.click()
-        expect(notice).to_contain_text("could not be fetched")
-        expect(page.locator(shown)).to_be_hidden()
-        page.unroute_all()
-        page.locator(opener).first.click()
-        expect(page.locator(shown)).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(page.locator(shown)).to_be_hidden()
-
-
 def test_a_run_that_takes_too_long_says_why_it_ended(server: ForkedPage, visitor: Visitor) -> None:
     server.start(SPECVIZ_MOST_SECONDS="1")
     visitor.page.goto(server.url)
