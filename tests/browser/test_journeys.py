@@ -23,7 +23,7 @@ FOCUSED = """() => {
 @pytest.mark.skipif(firefox_path() is None, reason="there is no Firefox on this machine")
 def test_a_visit_in_firefox(url: str) -> None:
     with firefox() as window:
-        window.goto(url)
+        window.goto(f"{url}/?length=16&gamma=2")
         window.wait_for(f"{PLAYER}?.dataset.ready === 'true'")
         window.wait_for("document.querySelector('.preset[aria-pressed]') !== null")
         window.evaluate("document.querySelector('#prompt textarea').focus()")

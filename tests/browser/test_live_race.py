@@ -60,7 +60,7 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
 
 
 def test_every_number_equals_the_metrics_of_the_trace(visitor: Visitor) -> None:
-    visitor.set("number input for Length", 48)
+    visitor.set("number input for Length", 24)
     for temperature in (0, 1):
         visitor.set("number input for Temperature", temperature)
         trace = Trace.from_dict(visitor.run())
@@ -69,7 +69,7 @@ def test_every_number_equals_the_metrics_of_the_trace(visitor: Visitor) -> None:
         if temperature == 0:
             assert trace.end is not None and trace.end.identical is True
             said = visitor.page.locator("[data-identical]")
-            expect(said).to_have_text("48/48 tokens identical to the baseline.")
+            expect(said).to_have_text("24/24 tokens identical to the baseline.")
             check_drawer(visitor, trace)  # that of a sampled run: test_why
 
 

@@ -68,7 +68,9 @@ def wait_for(page: Page, holds: str, arg: Any = None, timeout: float = PATIENCE)
     while True:
         with suppress(Error):  # another page has come meanwhile
             # The page itself looks again and again: to ask it each time costs a hundred times more.
-            if page.evaluate(AGAIN.format(holds=holds), [arg, 1000 * (deadline - time.monotonic())]):
+            if page.evaluate(
+                AGAIN.format(holds=holds), [arg, 1000 * (deadline - time.monotonic())]
+            ):
                 return
         assert time.monotonic() < deadline, f"this did not come: {holds}"
         page.wait_for_timeout(25)

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 from forked_process import ForkedProcess, run_forked
 from machine_load import runs_in_parallel
-from places import ROOT
 
 from specviz.environment import ASSETS
 
