@@ -92,7 +92,7 @@ KINDS_OF_ROUNDS = [
 def test_a_round_copies_its_verdict_and_then_its_numbers(
     pair: Pair, form: str, drafter: str, sampler: str
 ):
-    settings = Settings(gamma=3, max_new_tokens=5, drafter=drafter, **SAMPLERS[sampler])
+    settings = Settings(gamma=3, max_new_tokens=7, drafter=drafter, **SAMPLERS[sampler])
     lane = "baseline" if drafter == "none" else "speculative"
     run = start_lane(pair, PROMPT, settings, lane)
     # CUDA graphs hand out no hidden states.
