@@ -31,6 +31,11 @@ def too_fast(r: Round) -> float:
     return 0.5 if r.lane == "speculative" else 1.0
 
 
+def costly(r: Round) -> float:
+    """Drafts that do not pay, and passes over several tokens that take long."""
+    return 3.0 if r.lane == "speculative" else 1.0
+
+
 def timed(run: Trace, factor: Callable[[Round], float]) -> Trace:
     """The run as a machine would have timed it that delays each round by this factor."""
     lanes = {}

@@ -74,11 +74,10 @@ export function detail(m, isFinal = false) {
 /** @param {Metrics} m */
 function causeOfLoss(m) {
   if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
-    return `A guess costs ${fixed(m.c, 2)} of a pass but only ${percent(m.alpha)} are accepted.`;
+    return `A guess costs ${fixed(m.c, 2)} of a pass: too much.`;
   }
   const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
-  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses `
-    + "are wasted.";
+  return `${percent(wasted)} of all guesses are wasted.`;
 }
 
 /**
@@ -108,15 +107,14 @@ export function doubt(m, found, isOver) {
   }
   if (!isOver) return "";
   if (found.doubt === "short") return "Few rounds: this ratio is uncertain.";
-  const parts = found.spread ? ` Parts of the run give ${range(found.spread)}.` : "";
   if (found.doubt === "outside") {
-    return `This ratio is uncertain: it lies outside of what most parts of the run give.${parts}`;
+    return "This ratio is uncertain: it lies outside of what most parts of the run give.";
   }
-  if (found.doubt !== "delay") return `${BUSY}${parts}`;
+  if (found.doubt === "spread") return `${BUSY} Parts of the run give very different ratios.`;
   const { speculative, baseline } = found.delays;
   const worse = baseline > speculative ? "The target alone" : "The lane with drafts";
   const lost = percent(Math.max(speculative, baseline));
-  return `${BUSY} ${worse} took ${lost} longer than its passes usually take.${parts}`;
+  return `${BUSY} ${worse} took ${lost} longer than its passes usually take.`;
 }
 
 /** Two quartiles. @param {{ low: number, high: number }} spread */

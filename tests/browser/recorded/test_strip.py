@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
+from delayed_runs import costly, slow_middle, slower_later, steady, timed, too_fast
 from playwright.sync_api import Page, expect
 from toy_recordings import SAMPLED, recorded, saved
 from visitor import PATIENCE, Visit, Visitor, wait_for
@@ -129,13 +129,16 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
 def test_a_planted_slow_lane_is_named(visitor: Visitor, tmp_path: Path) -> None:
     wait_for(visitor.page, "Boolean(window.specviz.trace)")
     page, doubt = visitor.page, visitor.page.locator("[data-doubt]")
+    top = "() => document.querySelector('.sv-large').getBoundingClientRect().top"
+    tops = set()
     for factor, words in (
         (slow_middle, "The target alone took"),
         (slower_later, "Parts of the run give"),
         (too_fast, "less than the one pass"),
         (steady, None),
+        (costly, None),
     ):
-        run = timed(recorded(LONG), factor)
+        run = timed(recorded(replace(LONG, temperature=0.0)), factor)
         found = uncertainty(run)
         assert found is not None
         raw = saved(run, tmp_path)
@@ -147,17 +150,22 @@ def test_a_planted_slow_lane_is_named(visitor: Visitor, tmp_path: Path) -> None:
         assert Trace.from_dict(visitor.trace()) == run
         page.locator("[data-scrub]").fill("9999")
         headline = page.locator("[data-headline]")
+        visitor.drawn()
+        tops.add(page.evaluate(top))
         if words is None:
             expect(doubt).to_have_text("")
             heading = page.get_by_role("heading", level=1)
             shown = f"{compute_metrics(run).speedup:.2f}"
-            expect(heading).to_have_text(f"{shown} times the speed of the target alone.")
+            slower = factor is costly
+            rest = ": here speculation is slower." if slower else ", with the same text."
+            expect(heading).to_have_text(f"{shown} times the speed of the target alone{rest}")
             continue
         expect(doubt).to_contain_text("The machine was busy: this ratio is uncertain.")
         expect(doubt).to_contain_text(words)
         expect(headline).to_have_text(
             "?" if found.doubt == "price" else f"{compute_metrics(run).speedup:.2f}"
         )
+    assert len(tops) == 1, "what is said moves what is below"
 
 
 def test_a_run_that_is_opened_again_sets_prompt_preset_and_settings(
