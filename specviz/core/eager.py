@@ -92,8 +92,7 @@ class EagerEngine(OwnEngine):
     def _logits_to_keep(self, tokens: int, keep: int) -> int | Tensor:
         # If it gets a number, a model whose last layers share keys skips the other tokens there,
         # and with them their states.
-        shares_keys = getattr(text_config(self._model), "num_kv_shared_layers", 0)
-        if self._states and shares_keys:
+        if self._states and getattr(text_config(self._model), "num_kv_shared_layers", 0):
             return torch.arange(tokens - keep, tokens, device=self.device)
         return keep
 

@@ -164,6 +164,7 @@ def test_models_of_the_hub_and_folders_may_be_named(
 ) -> None:
     folder = tmp_path / "a+b"
     folder.mkdir()
+    monkeypatch.chdir(folder)  # no folder of the names below is beside it
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     for name in ("a/b+c/d", f"{folder}+c/d", f"{folder}+{folder}", "a/b+none", "gpt2+mtp"):
         assert asked_pair(name, page_pair="builtin") == name
