@@ -90,11 +90,12 @@ class EagerEngine(OwnEngine):
         return logits.to(torch.float32, copy=True)
 
     def _logits_to_keep(self, tokens: int, keep: int) -> int | Tensor:
+        if not self._states:
+            return keep
         # If it gets a number, a model whose last layers share keys skips the other tokens there,
         # and with them their states.
-        if self._states and getattr(text_config(self._model), "num_kv_shared_layers", 0):
-            return torch.arange(tokens - keep, tokens, device=self.device)
-        return keep
+        shares_keys = getattr(text_config(self._model), "num_kv_shared_layers", 0)
+        return torch.arange(tokens - keep, tokens, device=self.device) if shares_keys else keep
 
     def rollback(self, length: int) -> None:
         if not self._checked:
