@@ -202,7 +202,8 @@ def probed_caches(model: Any) -> Caches:
     try:
         with torch.inference_mode():
             ids = torch.zeros(1, PROBED, dtype=torch.long, device="meta")
-            model(input_ids=ids, use_cache=True, **{cache_argument(model): cache})
+            cached = {cache_argument(model): cache}
+            model(input_ids=ids, use_cache=True, **cached)
     except Exception:  # some models need values, which the `meta` device does not have
         return configured_caches(config)
     layers = []
