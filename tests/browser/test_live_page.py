@@ -14,11 +14,12 @@ OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data
 IS_DARK = "document.body.classList.contains('dark')"
 FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
   return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
-# Labels of the legend and of the small charts that are wider than their place, when each count has
-# three digits.
+# Labels of the legend, of the small charts and of the buttons below the large one that are wider
+# than their place, when each count has three digits.
 CUT = """() => {
   document.querySelectorAll("[data-count]").forEach((count) => { count.textContent = "188"; });
-  const places = ".sv-legend, .sv-legend > *, .sv-minis figure, .sv-minis figcaption";
+  document.querySelectorAll(".sv-next button").forEach((button) => { button.hidden = false; });
+  const places = ".sv-legend, .sv-legend > *, .sv-minis figure, .sv-minis figcaption, .sv-next";
   return [...document.querySelectorAll(places)]
     .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent);
 }"""
