@@ -29,6 +29,9 @@ class OwnEngine:
 
         return plain_path(self, run)  # type: ignore[arg-type]
 
+    def share_passes(self, threads: int) -> None:
+        """Torch's threads share them, whose number is the same for all."""
+
     def take_over(self, other: Engine) -> bool:
         """Whether it did: few engines can."""
         return False

@@ -63,21 +63,21 @@ def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
     return cast("StateEngine", make_engine(model, vocab, states=True))
 
 
-def lane_threads(pair: Pair, lane: Lane) -> int:
+def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
     """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
     draft model and gamma as `Settings` has them by default.
 
-    Measured once per process and pair, in less than two seconds.
+    engine: the target's, which may compute with others than torch's threads. Measured once per
+    process and pair, in less than two seconds. Raises `SpecvizError`.
     """
-    target = pair.target
     draft = None
     width = 1
     if lane != BASELINE:
         width = Settings().gamma + 1
         draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
-    for kind in usable_engines():
-        if kind.threads and not isinstance(target, ModelElsewhere):
-            return kind.threads(target, draft, pair.vocab, width)
+    for kind in engines():
+        if kind.name == engine.name and kind.threads:
+            return kind.threads(pair.target, draft, pair.vocab, width)
     return torch.get_num_threads()
 
 

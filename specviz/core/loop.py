@@ -80,11 +80,12 @@ def start_lane(
     started = now(device)
     judge = decider or rule(settings)
     context = make_context(settings, pair.vocab, device, judge, lane, memory)
-    threads = lane_threads(pair, lane)
+    has_states = states or drafter_kind(settings.drafter).reads_states
+    make = make_state_engine if has_states else make_engine
+    target: Engine = make(pair.target, pair.vocab)
+    threads = lane_threads(pair, lane, target)
+    target.share_passes(threads)
     with use_threads(threads):
-        has_states = states or drafter_kind(settings.drafter).reads_states
-        make = make_state_engine if has_states else make_engine
-        target: Engine = make(pair.target, pair.vocab)
         path = target.path(context)
         drafter = make_drafter(pair, context, path)
     ids = list(prompt_ids)

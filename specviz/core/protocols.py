@@ -96,6 +96,10 @@ class Engine(Protocol):
         passes through the first layers only, with the length at which they began."""
         ...
 
+    def share_passes(self, threads: int) -> None:
+        """From now on, let so many threads at most share a pass, if it has threads of its own."""
+        ...
+
     def take_over(self, other: Engine) -> bool:
         """Copy the cache of another engine into this empty one, if both run the same model in the
         same form; returns whether it did."""

@@ -141,14 +141,14 @@ def load_named(name: str, watcher: Watcher) -> Any:
         return loaded
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
-    make_engine(loaded.target, loaded.vocab)
+    engine = make_engine(loaded.target, loaded.vocab)
     if loaded.draft is not None:
         make_engine(loaded.draft, loaded.draft_vocab)
     elif loaded.head is not None:
         target = make_state_engine(loaded.target, loaded.vocab)
         make_head_engine(loaded.head, loaded.vocab, target)
     for lane in LANES:
-        lane_threads(loaded, lane)
+        lane_threads(loaded, lane, engine)
     return loaded
 
 

@@ -138,7 +138,7 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
     _, pair = publish(tmp_path / "head")
     ids, rows = torch.tensor(PROMPT), []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(module, "threads_for", lambda _, threads=threads: threads)
+        monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
         target = make_state_engine(pair.target, VOCAB)
         target.keep_states(pair.head.states)
         target.forward(ids, keep=1)

@@ -113,7 +113,7 @@ def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
     model.model.rotary_emb.float()
     runs = []
     for threads, widths in ((1, [1] * 60), (1, [6] * 10), (2, [60]), (3, [5, 7, 13] * 3)):
-        monkeypatch.setattr(module, "threads_for", lambda _, threads=threads: threads)
+        monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
         engine, place, rows = CompiledEngine(model, VOCAB), 0, []
         for width in widths:
             part = ids[place : place + width]
@@ -127,7 +127,7 @@ def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
 def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "threads_for", lambda _: 3)
+    monkeypatch.setattr(module, "threads_for", lambda *_: 3)
     model, ids, rows = grouped(), numbers(12), []
     engine = CompiledEngine(model, VOCAB)
     for i, one in enumerate(ids.split(1)):
@@ -143,7 +143,7 @@ def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
 def test_a_draft_run_is_its_steps(
     fed: int, temperature: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "threads_for", lambda _: threads)
+    monkeypatch.setattr(module, "threads_for", lambda *_: threads)
     model, ids, uniforms = grouped(), numbers(fed + 7), np.random.default_rng(3).random(5)
     engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
     for engine in engines:

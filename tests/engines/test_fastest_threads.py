@@ -11,7 +11,9 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings, race
 from specviz.core import threads
 from specviz.core.engine_choice import eager_only, make_engine
+from specviz.core.loop import start_lane
 from specviz.core.threads import thread_counts, use_threads
+from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.sides.fast_cpu import fastest_threads as module
 from specviz.sides.fast_cpu.engine import CompiledEngine
 from specviz.sides.fast_cpu.fastest_threads import fastest_threads
@@ -46,6 +48,11 @@ def pretended(monkeypatch: pytest.MonkeyPatch, seconds: dict[tuple[int, bool], f
     monkeypatch.setattr(module, "_seconds", of)
 
 
+def threads_of_lanes(pair: Pair) -> dict[str, int]:
+    header = next(race(pair, [1, 2, 3], Settings(max_new_tokens=2)))
+    return header.lane_threads
+
+
 def test_numbers_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, wanted in ((1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
         monkeypatch.setattr(threads, "processors", lambda n=processors: n)
@@ -66,8 +73,10 @@ def test_each_lane_has_its_own_best_number(eight: None, monkeypatch: pytest.Monk
     pair = toy_pair()
     assert fastest_threads(pair.target, None, pair.vocab, 1) == 4
     assert fastest_threads(pair.target, pair.draft, pair.vocab, 6) == 2
-    header = next(race(pair, [1, 2, 3], Settings(max_new_tokens=2)))
-    assert header.lane_threads == {"speculative": 2, "baseline": 4}
+    assert threads_of_lanes(pair) == {"speculative": 2, "baseline": 4}
+    for lane, number in ((SPECULATIVE, 2), (BASELINE, 4)):
+        target = start_lane(pair, [1, 2, 3], Settings(), lane).target
+        assert isinstance(target, CompiledEngine) and target.threads == number
 
 
 def test_it_is_measured_once(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,11 +97,11 @@ def test_the_rounds_are_made(eight: None) -> None:
 def test_other_engines_run_with_the_threads_of_torch(
     eight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretended(monkeypatch, {(n, False): 1 / n for n in (1, 2, 4, 8)})
-    target = llama(64, **SMALL)
+    pretended(monkeypatch, {(n, d): 1 / n for n in (1, 2, 4, 8) for d in (False, True)})
+    pair = toy_pair()
     with eager_only():
-        assert fastest_threads(target, None, 64, 1) == torch.get_num_threads() < 8
-    assert fastest_threads(target, None, 64, 1) == 8
+        assert set(threads_of_lanes(pair).values()) == {torch.get_num_threads()} != {8}
+    assert set(threads_of_lanes(pair).values()) == {8}
 
 
 def test_a_fixed_number_is_used(eight: None) -> None:

@@ -72,9 +72,11 @@ class Passes:
         self._values = self._keys
         records = [Layer(*layer_weights(layer)) for layer in layers]
         self._layers = (Layer * len(layers))(*records)
+        weights = list(module.parameters())
+        self._weight_bytes = sum(p.numel() * p.element_size() for p in weights)
         self.plan = Plan(
             code=compiled_pass().address,
-            arranged=has_bfloat16(module),
+            arranged=has_bfloat16(module, weights),
             width=config.hidden_size,
             inner=config.intermediate_size,
             heads=config.num_attention_heads,
@@ -82,7 +84,7 @@ class Passes:
             head_dim=head_dim,
             vocab=vocab,
             depth=len(layers),
-            threads=threads_for(module),
+            threads=threads_for(self._weight_bytes, used_threads()),
             meeting=meeting.ctypes.data,
             layers=addressof(self._layers),
             frequencies=rotary.inv_freq.data_ptr(),
@@ -108,6 +110,10 @@ class Passes:
             plan.depth = layers
         self.shared = self._kept if len(ids) <= KEPT_WIDTH else self._share(plan, len(ids))
         return plan
+
+    def share(self, threads: int) -> None:
+        """Have so many threads at most share a pass."""
+        self.plan.threads = threads_for(self._weight_bytes, threads)
 
     def run(self, plan: Plan) -> None:
         """One pass."""
@@ -211,10 +217,11 @@ def packed_kind(module: Any) -> str | None:
     return kind
 
 
-def has_bfloat16(module: Any) -> bool:
-    """Whether some weights of a module, or of those in it, are bf16."""
-    return any(parameter.dtype == torch.bfloat16 for parameter in module.parameters()) or any(
-        packed_kind(part) == "BF16" for part in module.modules()
+def has_bfloat16(module: Any, weights: Iterable[Tensor]) -> bool:
+    """Whether some of the weights of a module are bf16, or some of the blocks in it hold such."""
+    dtypes = {weight.dtype for weight in weights}
+    return torch.bfloat16 in dtypes or (
+        torch.uint8 in dtypes and any(packed_kind(part) == "BF16" for part in module.modules())
     )
 
 
@@ -232,10 +239,9 @@ def _weight(tensor: Tensor | None, packed_as: str | None = None) -> Weight:
     return Weight(tensor.data_ptr(), kind, product)
 
 
-def threads_for(model: Any) -> int:
+def threads_for(weight_bytes: int, most: int) -> int:
     """How many threads share a pass: as many as may be used, but none with too little to do."""
-    bytes_read: int = sum(p.numel() * p.element_size() for p in model.parameters())
-    return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD, MOST_THREADS))
+    return max(1, min(most, weight_bytes // BYTES_PER_THREAD, MOST_THREADS))
 
 
 class CompiledEngine(OwnEngine):
@@ -262,6 +268,9 @@ class CompiledEngine(OwnEngine):
         if run.device.type != "cpu":  # a target elsewhere judges, with other draws
             return super().path(run)
         return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
+
+    def share_passes(self, threads: int) -> None:
+        self._passes.share(threads)
 
     def round_context(self) -> AbstractContextManager[None]:
         # Around compiled passes torch has only rows to work on, and its other threads would go on

@@ -34,14 +34,10 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     """How many threads suit rounds of one target pass over `width` tokens, after as many less one
     passes of the draft (None: no passes) over one token each.
 
-    target, draft: models of transformers. The first call for a target makes such rounds with every
-    number of `thread_counts` in turn and compares their medians; later calls know the answer.
-    Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
-    `SpecvizError`.
+    target, draft: models of transformers; the target's passes are compiled. The first call for a
+    target makes such rounds with every number of `thread_counts` in turn and compares their
+    medians; later calls know the answer. Raises `SpecvizError`.
     """
-    engine = make_engine(target, vocab)
-    if engine.name != "compiled":
-        return torch.get_num_threads()
     if pass_bytes(target) >= LARGE:
         return used_processors()
     counts = thread_counts()

@@ -89,19 +89,20 @@ def _has_compiler() -> bool:
 
 def suits(model: Any) -> bool:
     """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
-    return _lie_here(model.parameters()) and is_read_in_place(model)
+    weights = list(model.parameters())
+    return _lie_here(weights) and is_llama_family(model) and _has_fitting_sizes(model, weights)
 
 
 def is_read_in_place(model: Any) -> bool:
     """Whether compiled passes read the weights of such a model as they are stored, computing in
     fp32; it may be on the `meta` device."""
-    return is_llama_family(model) and _has_fitting_sizes(model)
+    return is_llama_family(model) and _has_fitting_sizes(model, model.parameters())
 
 
-def _has_fitting_sizes(model: Any) -> bool:
+def _has_fitting_sizes(model: Any, weights: Iterable[Tensor]) -> bool:
     eps = {m.variance_epsilon for m in model.modules() if "variance_epsilon" in vars(m)}
     return (
-        _fits(model.parameters(), model.config, model.model.layers[0].self_attn.head_dim)
+        _fits(weights, model.config, model.model.layers[0].self_attn.head_dim)
         and bool(context_length(model))
         and len(eps) == 1
         and model.model.rotary_emb.inv_freq.dtype == torch.float32
