@@ -14,6 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
+from ..core.llama_family import is_llama_family
 from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
 from ..core.pair import Pair
 from ..errors import PairError
@@ -88,7 +89,8 @@ class ModelMetadata:
 
     @cached_property
     def caches(self) -> Caches:
-        if self.packed is not None:  # of an architecture that is known
+        # Of these the config tells all, and a pass of a large model takes half a second.
+        if self.packed is not None or is_llama_family(self.model):
             return configured_caches(text_config(self.model))
         return probed_caches(self.model)
 

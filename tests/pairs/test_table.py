@@ -15,13 +15,19 @@ import pytest
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
+from specviz.core.llama_family import TYPES, is_llama_family
 from specviz.core.model_facts import context_length, parameter_count, text_config
 from specviz.environment import ASSETS, BUILTIN
 from specviz.errors import PairError, SettingsError
 from specviz.pairs import table
 from specviz.pairs.load import check_files
 from specviz.pairs.memory import PRECISIONS
-from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
+from specviz.pairs.metadata import (
+    configured_caches,
+    meta_model,
+    probed_caches,
+    quantizable_parameters,
+)
 from specviz.pairs.source import ModelSource
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
@@ -59,9 +65,25 @@ def test_numbers_are_those_of_the_config(name: str):
     assert facts.quantizable == quantizable_parameters(model)
     assert facts.context == context_length(model)
     layers = text_config(model).num_hidden_layers
-    caches = probed_caches(meta_model(with_one_layer_of_each_kind(config)))
+    small = meta_model(with_one_layer_of_each_kind(config))
+    caches = probed_caches(small)
+    if is_llama_family(small):
+        assert configured_caches(text_config(small)) == caches
     assert {layer.numbers * layers for layer in caches.layers} == {facts.cache}
     assert caches.rolls_back
+
+
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 32}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("change", [{}, {"head_dim": 48}, {"num_key_value_heads": 1}], ids=str)
+def test_the_config_of_a_known_family_tells_its_caches(kind: str, change: dict[str, int]):
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(kind, **{**SMALL, **heads, "sliding_window": None, **change})
+    model = meta_model(config)
+    assert is_llama_family(model)
+    assert configured_caches(config) == probed_caches(model)
 
 
 def with_one_layer_of_each_kind(config: Any) -> Any:
