@@ -10,6 +10,7 @@ from typing import Any
 import compile_passes
 import fetched_pair
 import forked_page
+import forked_process
 import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
@@ -46,6 +47,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # The others first collect, which takes about as long.
     if hands_out(session.config):
         compile_passes.begin()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    # Those that run the tests begin with the libraries imported, too.
+    from execnet.gateway_io import Popen2IOMaster
+
+    Popen2IOMaster.__init__ = forked_process.begin_worker  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,6 +122,7 @@ def pytest_collection_finish() -> None:
     # objects, at which the collector would look again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)  # the tests' own models and recordings are many small objects
 
 
 LONG = (

@@ -47,6 +47,17 @@ class ForkedProcess:
         self._process.join(timeout)
 
 
+def begin_worker(master: Any, command: Sequence[str], execmodel: Any) -> None:
+    """In the place of `execnet.gateway_io.Popen2IOMaster.__init__`: begin one of the processes that
+    run the tests."""
+    from execnet.gateway_base import Popen2IO
+
+    *python, option, code = command
+    assert option == "-c"
+    master.popen = ForkedProcess([python[0], option, code])
+    Popen2IO.__init__(master, master.popen.stdin, master.popen.stdout, execmodel)
+
+
 def run_forked(
     command: Sequence[str], env: Mapping[str, str] | None = None, seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
