@@ -104,7 +104,8 @@ def become(variables: dict[str, str], forks: str) -> None:
     # The libraries are a million objects, at which each process would look again and again.
     gc.freeze()
     fork_from(forks)
-    multiprocessing.set_start_method(None, force=True)  # its own locks vanish with it, however it ends
+    # Its own locks then vanish with it, however it ends.
+    multiprocessing.set_start_method(None, force=True)
     os.environ.clear()
     os.environ.update(variables)
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))

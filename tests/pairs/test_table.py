@@ -12,8 +12,9 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+import torch
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from specviz.core.llama_family import TYPES, is_llama_family
 from specviz.core.model_facts import context_length, parameter_count, text_config
@@ -23,6 +24,7 @@ from specviz.pairs import table
 from specviz.pairs.load import check_files
 from specviz.pairs.memory import PRECISIONS
 from specviz.pairs.metadata import (
+    ModelMetadata,
     configured_caches,
     meta_model,
     probed_caches,
@@ -84,6 +86,20 @@ def test_the_config_of_a_known_family_tells_its_caches(kind: str, change: dict[s
     model = meta_model(config)
     assert is_llama_family(model)
     assert configured_caches(config) == probed_caches(model)
+
+
+def test_the_caches_of_another_family_are_those_that_a_pass_fills():
+    # Its keys are wider than its values, of which the usual names of a config say nothing.
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "qk_nope_head_dim": 16}
+    widths = {"qk_rope_head_dim": 8, "v_head_dim": 16, "kv_lora_rank": 8, "q_lora_rank": 8}
+    dense = {"first_k_dense_replace": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1}
+    config = AutoConfig.for_model("deepseek_v3", **SMALL, **heads, **widths, **dense)
+    metadata = ModelMetadata(ModelSource("a model", None), meta_model(config), None)
+    model = AutoModelForCausalLM.from_config(config)
+    cache = model(torch.tensor([[1, 2, 3]]), use_cache=True).past_key_values
+    filled = [(layer.keys.numel() + layer.values.numel()) // 3 for layer in cache.layers]
+    assert [layer.numbers for layer in metadata.caches.layers] == filled
+    assert configured_caches(config) != metadata.caches
 
 
 def with_one_layer_of_each_kind(config: Any) -> Any:
