@@ -100,7 +100,8 @@ def test_other_engines_run_with_the_threads_of_torch(
     pretended(monkeypatch, {(n, d): 1 / n for n in (1, 2, 4, 8) for d in (False, True)})
     pair = toy_pair()
     with eager_only():
-        assert set(threads_of_lanes(pair).values()) == {torch.get_num_threads()} != {8}
+        assert set(threads_of_lanes(pair).values()) == {torch.get_num_threads()}
+    assert torch.get_num_threads() < 8
     assert set(threads_of_lanes(pair).values()) == {8}
 
 
