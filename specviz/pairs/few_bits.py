@@ -18,6 +18,9 @@ BLOCK = 32  # weights
 
 PIECE = 1 << 19  # weights that are unpacked at a time
 
+NUMBERS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+"""What files call weights that are not packed, by their dtype."""
+
 
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
@@ -47,7 +50,15 @@ def repacked(
     step = max(1, PIECE // width)
 
     def repack(begin: int) -> None:
-        part = weights[begin : begin + step]
+        part = weights[begin : begin + step].detach().contiguous()
+        if kind == FIVE_BIT:
+            from ..sides.fast_cpu import five_bits  # which imports numba
+
+            held = packed_as or NUMBERS[part.dtype]
+            five_bits.pack(
+                held, part.view(torch.uint8).numpy(), blocks[begin : begin + step].numpy()
+            )
+            return
         numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
         blocks[begin : begin + step] = packed(numbers, kind)
 
@@ -65,12 +76,8 @@ def row_bytes(width: int, kind: str) -> int:
 
 
 def packed(weights: Tensor, kind: str) -> Tensor:
-    """Weights, fp32 [rows, width], as blocks of Q8_0, Q4_1 or `FIVE_BIT`: uint8 [rows, bytes]. Each
-    code of the first two is the one nearest to its weight with the scale as it is kept, in fp16."""
-    if kind == FIVE_BIT:
-        from ..sides.fast_cpu import five_bits
-
-        return torch.from_numpy(five_bits.pack(weights.detach().numpy()))
+    """Weights, fp32 [rows, width], as blocks of Q8_0 or Q4_1: uint8 [rows, bytes]. Each code is the
+    one nearest to its weight with the scale as it is kept, in fp16."""
     blocks = weights.detach().numpy().reshape(-1, BLOCK)
     if kind == "Q8_0":
         scale = (np.abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)

@@ -17,7 +17,7 @@ import gguf
 from numba import cfunc, types
 
 from specviz.sides.fast_cpu import five_bits
-from specviz.sides.fast_cpu.five_bits import MOST_TOGETHER, five_bit_product_code, pack, unpack
+from specviz.sides.fast_cpu.five_bits import MOST_TOGETHER, five_bit_product_code, unpack
 
 WIDTHS = (32, 64, 96, 128, 896)
 Q5_0 = gguf.GGMLQuantizationType.Q5_0
@@ -34,6 +34,16 @@ def weights_of(outputs: int, width: int) -> NDArray[np.float32]:
     numbers[2, :32] = 900.0
     exact: NDArray[np.float32] = gguf.quants.dequantize(gguf.quants.quantize(numbers, Q5_0), Q5_0)
     return exact
+
+
+def in_five_bits(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    return packed_rows("F32", weights.view(np.uint8), weights.shape[1])
+
+
+def packed_rows(kind: str, rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    packed = np.full((len(rows), five_bits.row_bytes(width)), 255, np.uint8)
+    five_bits.pack(kind, rows, packed)
+    return packed
 
 
 def inputs_of(rows: int, width: int) -> NDArray[np.float32]:
@@ -64,14 +74,22 @@ def multiplied(
 @pytest.mark.parametrize("width", WIDTHS)
 def test_blocks_of_q5_0_keep_their_weights(width: int) -> None:
     weights = weights_of(5, width)
-    packed = pack(weights)
-    assert packed.nbytes == five_bits.row_bytes(width) * 5
-    assert np.array_equal(unpack(packed, width), weights)
+    blocks = gguf.quants.quantize(weights, Q5_0)
+    for packed in (in_five_bits(weights), packed_rows("Q5_0", blocks, width)):
+        assert np.array_equal(unpack(packed, width), weights)
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_1", "Q5_1", "Q8_0"])
+def test_weights_of_another_kind_become_the_five_bits_of_their_numbers(kind: str) -> None:
+    numbers = np.random.default_rng(1).standard_normal((3, 512)).astype(np.float32)
+    rows = gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[kind]).view(np.uint8)
+    exact = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[kind])
+    assert np.array_equal(packed_rows(kind, rows, 512), in_five_bits(exact))
 
 
 def test_other_weights_are_off_by_half_a_step_or_one_at_the_end() -> None:
     weights = np.random.default_rng(0).standard_normal((16, 96)).astype(np.float32)
-    off = np.abs(unpack(pack(weights), 96) - weights).reshape(-1, 32)
+    off = np.abs(unpack(in_five_bits(weights), 96) - weights).reshape(-1, 32)
     largest = np.abs(weights).reshape(-1, 32).max(1, keepdims=True)
     # The codes go to 15 on one side, and to 16 on that of the largest weight.
     is_end = np.abs(weights).reshape(-1, 32) > largest * 15 / 16
@@ -85,7 +103,7 @@ def test_products_are_those_of_the_numbers_but_for_the_rounding_of_inputs(
 ) -> None:
     weights = weights_of(35, width)
     x = inputs_of(rows, width)
-    y = multiplied(x, pack(weights))
+    y = multiplied(x, in_five_bits(weights))
     blocks = np.abs(x).reshape(rows, -1, 32).max(2).repeat(32, 1)
     most = (blocks / 32767 / 2) @ np.abs(weights).T  # what half a step of each input can change
     exact = x.astype(np.float64) @ weights.T.astype(np.float64)
@@ -93,7 +111,7 @@ def test_products_are_those_of_the_numbers_but_for_the_rounding_of_inputs(
 
 
 def test_a_row_has_the_same_bits_whatever_is_beside_it() -> None:
-    packed = pack(weights_of(35, 128))
+    packed = in_five_bits(weights_of(35, 128))
     x = inputs_of(9, 128)
     together = multiplied(x, packed)
     for row in range(len(x)):
@@ -103,7 +121,7 @@ def test_a_row_has_the_same_bits_whatever_is_beside_it() -> None:
 def test_processors_without_the_instruction_give_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    packed = pack(weights_of(7, 96))
+    packed = in_five_bits(weights_of(7, 96))
     x = inputs_of(3, 96)
     usual = multiplied(x, packed)
     monkeypatch.setattr(five_bits.llvm, "get_host_cpu_features", dict)
@@ -116,6 +134,6 @@ def test_processors_without_the_instruction_give_the_same_bits(
 def test_what_is_no_number_stays_none(broken: float) -> None:
     x = inputs_of(2, 96)
     x[1, 70] = broken
-    y = multiplied(x, pack(weights_of(5, 96)))
+    y = multiplied(x, in_five_bits(weights_of(5, 96)))
     assert np.isfinite(y[0]).all()
     assert np.isnan(y[1]).all()

@@ -22,6 +22,7 @@ from numba.core import cgutils
 from numpy.typing import NDArray
 
 from . import kind
+from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS
 from .ir import (
     F32,
     I16,
@@ -42,7 +43,7 @@ from .ir import (
     spread,
     store,
 )
-from .vector import AHEAD, prefetch
+from .vector import AHEAD, prefetch, widen
 
 BLOCK = 32
 """Weights, and inputs, that share a scale."""
@@ -229,25 +230,25 @@ def _multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
             )
 
 
-def pack(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Weights [rows, width] in five bits: [rows, bytes]. A scale is the largest weight of its block
-    divided by -16, as in Q5_0, whose blocks thus keep their weights."""
-    rows, width = weights.shape
-    packed = np.zeros((rows, row_bytes(width)), np.uint8)
-    _pack_rows(np.ascontiguousarray(weights), packed)
-    return packed
+def pack(kind: str, rows: NDArray[np.uint8], packed: NDArray[np.uint8]) -> None:
+    """Write rows of weights of a kind, [rows, bytes], in five bits to `packed`, [rows, bytes]. A
+    scale is the largest weight of its block divided by -16, as in Q5_0, whose blocks thus keep
+    their weights."""
+    _pack_rows(KINDS[kind], rows, packed)
 
 
 @njit(nogil=True, cache=True)
-def _pack_rows(weights, packed):
-    rows, width = weights.shape
+def _pack_rows(kind, rows, packed):
+    width = rows.shape[1] // BLOCK_BYTES[kind] * BLOCK_WEIGHTS[kind]
     blocks = width // BLOCK
-    for row in range(rows):
-        source = weights.ctypes.data + row * weights.strides[0]
+    numbers = np.empty(width, np.float32)
+    packed[:] = 0
+    for row in range(len(rows)):
+        widen(kind, rows.ctypes.data + row * rows.strides[0], numbers.ctypes.data, width)
         words = packed.ctypes.data + row * packed.strides[0]
         scales = words + groups_of(width) * GROUP_BYTES
         for place in range(min(TOGETHER, blocks)):
-            pack_blocks(place, source, blocks, words, scales)
+            pack_blocks(place, numbers.ctypes.data, blocks, words, scales)
 
 
 @operation(place=range(TOGETHER))
