@@ -28,6 +28,16 @@ MEASURES = """() => {
     over: [scrollWidth - innerWidth, scrollHeight - innerHeight], outside, wide,
   };
 }"""
+COVERED = """() => {
+  const notice = document.querySelector(".sv-notice").getBoundingClientRect();
+  return [...document.querySelectorAll(
+    "[data-headline], [data-verdict], .sv-asked, [data-lane], .sv-legend li, figure")]
+    .filter((node) => {
+      const box = node.getBoundingClientRect();
+      return box.left < notice.right && notice.left < box.right
+        && box.top < notice.bottom && notice.top < box.bottom;
+    }).map((node) => node.className || node.tagName);
+}"""
 TO_THE_END = """() => {
   const scrubber = document.querySelector("[data-scrub]");
   scrubber.value = scrubber.max;
@@ -62,9 +72,12 @@ def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit) -> None:
 def test_keys_of_the_stage(visitor: Visitor) -> None:
     visitor.playing()
     page = visitor.page
+    page.locator("#presets .preset").first.click()  # which says what it shows
     page.keyboard.press("s")
     expect(page.locator("#topbar")).to_be_hidden()
     expect(page.locator(".sv-transport")).to_be_hidden()
+    expect(page.locator(".sv-notice")).to_be_visible()
+    assert page.evaluate(COVERED) == []
     token = page.locator("[data-lane=baseline] .t .w").first
     size = "node => parseFloat(getComputedStyle(node).fontSize)"
     before = token.evaluate(size)
