@@ -143,11 +143,17 @@ def test_a_worker_reads_a_file_again_that_was_written_to(tmp_path: Path) -> None
     ("kept", "bits"), [(None, None), (torch.float32, None), (torch.bfloat16, None), (None, "5bit")]
 )
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
-def test_weights_depend_on_neither_threads_nor_the_default_dtype(
-    file_of: Callable[[str, str], Path], kind: str, kept: torch.dtype | None, bits: str | None
+def test_weights_depend_on_neither_threads_nor_pieces_nor_the_default_dtype(
+    file_of: Callable[[str, str], Path],
+    kind: str,
+    kept: torch.dtype | None,
+    bits: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reading = Reading(read_gguf(file_of(kind, "target")), "it", kept, bits)
     weights = read_weights(reading)
+    for module in ("few_bits", "packed_weights"):
+        monkeypatch.setattr(f"specviz.pairs.{module}.PIECE", 1000)  # a few rows
     threads = torch.get_num_threads()
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
