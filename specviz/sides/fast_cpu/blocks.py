@@ -49,6 +49,9 @@ KINDS = {
 FIVE_BITS = 11
 """A kind of drafts alone, which no file has: see `five_bits`."""
 
+PLAIN = (FLOAT32, BFLOAT16, FLOAT16)
+"""Kinds whose weights are numbers, as those of norms and biases always are."""
+
 PACKED = tuple(range(Q8_0, Q6_K + 1))
 """Kinds whose weights share a scale with others of a block."""
 

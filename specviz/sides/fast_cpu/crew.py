@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .forward import plan_at
-from .ir import LANES, arrive, call_at, read_shared, yield_processor
+from .ir import LANES, arrive, call_at, in_place, inside, read_shared, yield_processor
 from .vector import softmax
 
 MOST_THREADS = 256  # that share a pass
@@ -60,7 +60,7 @@ def serve(index, box, done):
         call_at(plan_at(box[PLAN_AT]).code, index, box[PLAN_AT])
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def greedy_id(logits, tie):
     """The lowest id whose logit is the highest, or below it by no more than the share `tie`.
 
@@ -76,7 +76,7 @@ def greedy_id(logits, tie):
     return 0
 
 
-@njit(nogil=True, cache=True)
+@inside
 def _softmax_into(scratch, logits):
     """Write softmax(logits) to scratch, and 0 behind it. logits: fp32 [vocab]. scratch: fp32,
     `vocab` rounded up to a multiple of `LANES`."""
@@ -86,7 +86,7 @@ def _softmax_into(scratch, logits):
     softmax(scratch.ctypes.data, len(scratch))
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def _draw(logits, uniform, scratch, q):
     """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
 

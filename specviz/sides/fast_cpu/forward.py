@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import carray, cfunc, njit, types
+from numba import carray, cfunc, types
 
 from .blocks import STEP
-from .ir import LANES, pointer
+from .ir import LANES, in_place, inside, pointer
 from .rows import (
     LAYER,
     PLAN,
@@ -33,7 +33,7 @@ from .rows import (
 from .vector import MOST_COMBINED, combine, gate_by_silu, softmax
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def cache_of(plan, layer):
     """Keys and values of a layer, as in `attend`."""
     heads = plan.kv_heads
@@ -45,7 +45,7 @@ def cache_of(plan, layer):
     return keys, values
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def attend(plan, q, keys, values, thread, seen):
     """The thread's share of softmax(q k) v over all positions up to each token's own.
 
@@ -99,7 +99,7 @@ def attend(plan, q, keys, values, thread, seen):
                 )
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
     """x += attention over inputs [n, ...], as `in_both_orders` gives them, the thread's share;
     returns the arrivals."""
@@ -132,7 +132,7 @@ def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, valu
     return meet(plan.meeting, arrivals, threads)
 
 
-@njit(nogil=True, cache=True)
+@inside
 def _add_product(plan, inputs, weight, bias, thread, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns."""
     added = matrix(plan.added, x.shape[0], plan.width)
@@ -143,7 +143,7 @@ def _add_product(plan, inputs, weight, bias, thread, x):
             x[r, i] += added[r, i]
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def mlp_block(plan, layer, thread, arrivals, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
     threads = plan.threads
@@ -163,7 +163,7 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
     return meet(plan.meeting, arrivals, threads)
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def _beside_states(plan, layer, thread, arrivals, x):
     """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
     normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
@@ -196,7 +196,7 @@ def _beside_states(plan, layer, thread, arrivals, x):
     return both, arrivals
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def _keep_states(plan, layer, x):
     """Copy x into its slot of the kept states, if those of this layer are kept."""
     slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
@@ -209,7 +209,7 @@ def _keep_states(plan, layer, x):
             kept[r, slot * width + i] = x[r, i]
 
 
-@njit(nogil=True, cache=True)
+@inside
 def plan_at(address):
     return carray(pointer(address), 1, PLAN)[0]
 

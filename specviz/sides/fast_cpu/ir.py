@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -169,6 +169,15 @@ class Loop:
             phi.add_incoming(value, last)
         b.cbranch(b.icmp_signed("<", following, self._count), self._body, self._after)
         b.position_at_end(self._after)
+
+
+inside = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Makes a function that other compiled code calls. Python must not: what that needs takes as long
+to compile as the function, and is not there."""
+
+in_place = njit(inline="always")
+"""Makes a function that is compiled as a part of the one that calls it, at one place. Others are
+compiled by themselves first, and once more with each that calls them."""
 
 
 def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:

@@ -11,7 +11,7 @@ from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
 from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, LAYOUTS, PACKED, Q5_0, Q8_0
-from .ir import LANES
+from .ir import LANES, inside
 from .vector import (
     MOST_ROWS,
     MOST_UNPACKED_ROWS,
@@ -35,7 +35,7 @@ MOST_GROUPED_ROWS = 4
 unpack the weights once and write them down."""
 
 
-@njit(nogil=True, cache=True)
+@inside
 def bytes_of(kind, count):
     """Bytes of so many weights of a kind, a multiple of what a block holds."""
     return count // BLOCK_WEIGHTS[kind] * BLOCK_BYTES[kind]

@@ -6,13 +6,22 @@ import math
 from ctypes import Structure, c_float, c_int64
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from .blocks import BFLOAT16, FIVE_BITS, FLOAT32, STEP
 from .five_bits import row_bytes
-from .ir import LANES, arrive, call_product, pointer, read_shared, yield_processor
+from .ir import (
+    LANES,
+    arrive,
+    call_product,
+    in_place,
+    inside,
+    pointer,
+    read_shared,
+    yield_processor,
+)
 from .products import bytes_of
-from .vector import multiply, widen
+from .vector import multiply, widen, widen_numbers
 
 SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
 
@@ -113,14 +122,14 @@ LAYER = np.dtype(Layer)
 PLAN = np.dtype(Plan)
 
 
-@njit(nogil=True, cache=True)
+@inside
 def share(count, thread, threads, unit):
     """The thread's share of `count` things, from and to, in multiples of `unit`."""
     each = -(-count // (threads * unit)) * unit
     return min(thread * each, count), min((thread + 1) * each, count)
 
 
-@njit(nogil=True, cache=True)
+@inside
 def meet(counter, arrivals, threads):
     """Wait until all threads have come here; arrivals: counted so far. Returns their new number."""
     arrivals += threads
@@ -134,7 +143,7 @@ def meet(counter, arrivals, threads):
     return arrivals
 
 
-@njit(nogil=True, cache=True)
+@inside
 def in_both_orders(plan, x):
     """x [n, width], and x in the order in which `multiply` meets weights of bf16, if the model has
     any: of each `STEP` those at even indices come first."""
@@ -150,7 +159,7 @@ def in_both_orders(plan, x):
     return x, arranged
 
 
-@njit(nogil=True, cache=True)
+@inside
 def product(plan, inputs, weight, bias, begin, end, y):
     """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end].
 
@@ -176,24 +185,24 @@ def product(plan, inputs, weight, bias, begin, end, y):
     if bias.address != 0:
         line = np.empty(end - begin, np.float32)
         source = bias.address + bytes_of(bias.kind, begin)
-        widen(bias.kind, source, line.ctypes.data, end - begin)
+        widen_numbers(bias.kind, source, line.ctypes.data, end - begin)
         for row in range(n):
             for i in range(end - begin):
                 y[row, begin + i] += line[i]
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def _row_bytes(kind, width):
     """Bytes of the weights of one output."""
     return row_bytes(width) if kind == FIVE_BITS else bytes_of(kind, width)
 
 
-@njit(nogil=True, cache=True)
+@inside
 def norm(x, weight, eps, scale, out):
     """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467)."""
     n, width = x.shape
     line = np.empty(width, np.float32)
-    widen(weight.kind, weight.address, line.ctypes.data, width)
+    widen_numbers(weight.kind, weight.address, line.ctypes.data, width)
     square = np.empty(1, np.float32)
     for r in range(n):
         row = x.ctypes.data + r * x.strides[0]
@@ -203,7 +212,7 @@ def norm(x, weight, eps, scale, out):
             out[r, i] = x[r, i] * factor * line[i]
 
 
-@njit(nogil=True, cache=True)
+@inside
 def rotate(states, first, last, head_dim, angles, scale):
     """Rotary embedding of heads `first` to `last` in place, times `scale` (Su et al. 2021, arXiv
     2104.09864). states: [n, heads * head_dim]."""
@@ -221,7 +230,7 @@ def rotate(states, first, last, head_dim, angles, scale):
                 states[r, base + half + i] = (high * cosine + low * sine) * scale
 
 
-@njit(nogil=True, cache=True)
+@inside
 def norm_heads(states, first, last, head_dim, weight, eps):
     """Norms of single heads, as Qwen3 has them for q and k."""
     if weight.address == 0:
@@ -234,7 +243,7 @@ def norm_heads(states, first, last, head_dim, weight, eps):
                 states[r, h * head_dim + i] = rows[r, i]
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def embed(plan, ids, thread, x):
     """The thread's share of the embeddings of `ids`; x: [n, width]."""
     first, last = share(len(ids), thread, plan.threads, 1)
@@ -244,7 +253,7 @@ def embed(plan, ids, thread, x):
         widen(table.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def angles_of(frequencies, scaling, start, n):
     """Cosines and sines of the positions from `start` on, fp32 [n, head_dim / 2] each."""
     half = len(frequencies)
@@ -258,7 +267,7 @@ def angles_of(frequencies, scaling, start, n):
     return cosines, sines
 
 
-@njit(nogil=True, cache=True)
+@in_place
 def remember(k, v, first, last, start, keys, values):
     """Write the keys and values of heads `first` to `last` into the cache, from `start` on."""
     head_dim = keys.shape[1]
@@ -269,6 +278,6 @@ def remember(k, v, first, last, start, keys, values):
                 values[g, start + r, i] = v[r, g * head_dim + i]
 
 
-@njit(nogil=True, cache=True)
+@inside
 def matrix(address, rows, columns):
     return carray(pointer(address), (rows, columns), np.float32)

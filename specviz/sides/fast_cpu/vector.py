@@ -22,6 +22,7 @@ from .blocks import (
     KINDS,
     LAYOUTS,
     PACKED,
+    PLAIN,
     Q5_0,
     Q8_0,
     Layout,
@@ -61,6 +62,12 @@ MOST_COMBINED = 6
 @operation(kind=tuple(KINDS.values()))
 def widen(b, kind, source, target, count):
     """Copy `count` weights of `kind`, a multiple of its step, as fp32 in their order."""
+    _widen(b, kind, source, target, count, in_order=True)
+
+
+@operation(kind=PLAIN)
+def widen_numbers(b, kind, source, target, count):
+    """The same of norms and biases, whose kinds are a few of all, and quickly compiled."""
     _widen(b, kind, source, target, count, in_order=True)
 
 
