@@ -76,4 +76,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with collector_paused():
         module = import_module(f".{_MODULES[name]}", __name__)
-    return getattr(module, name)
+    value = globals()[name] = getattr(module, name)  # from now on Python finds it here
+    return value

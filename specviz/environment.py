@@ -67,11 +67,12 @@ def collector_paused() -> Iterator[None]:
     race, would look through it, for a quarter of a second each."""
     was_enabled = gc.isenabled()
     gc.disable()
+    before = gc.get_count()[0]
     try:
         yield
     finally:
         if was_enabled:
-            made_many = gc.get_count()[0] > MANY_OBJECTS
+            made_many = gc.get_count()[0] - before > MANY_OBJECTS
             if made_many and not gc.get_freeze_count():  # nobody else keeps objects out of searches
                 gc.freeze()
                 gc.unfreeze()  # they go on as old ones

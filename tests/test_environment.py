@@ -170,3 +170,19 @@ def test_what_others_keep_out_of_searches_for_garbage_stays_out():
     with collector_paused():
         made = [[number] for number in range(2 * MANY_OBJECTS)]
     assert gc.get_freeze_count() >= kept - 100 and made
+
+
+def test_a_pause_in_which_little_is_made_does_not_look_at_what_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """To count a million objects that are kept out of searches takes as long as a search."""
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("counted"))
+    threshold = gc.get_threshold()
+    gc.set_threshold(100 * MANY_OBJECTS)
+    try:
+        earlier = [[number] for number in range(2 * MANY_OBJECTS)]
+        with collector_paused():
+            made = [[number] for number in range(MANY_OBJECTS // 2)]
+    finally:
+        gc.set_threshold(*threshold)
+    assert earlier and made
