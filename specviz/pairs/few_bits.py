@@ -18,9 +18,6 @@ BLOCK = 32  # weights
 
 PIECE = 1 << 19  # weights that are unpacked at a time
 
-NUMBERS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
-"""What files call weights that are not packed, by their dtype."""
-
 
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
@@ -51,16 +48,16 @@ def repacked(
 
     def repack(begin: int) -> None:
         part = weights[begin : begin + step].detach().contiguous()
+        written = blocks[begin : begin + step]
         if kind == FIVE_BIT:
-            from ..sides.fast_cpu import five_bits  # which imports numba
+            from ..sides.fast_cpu import five_bits  # these import numba
+            from ..sides.fast_cpu.engine import DTYPE_KINDS
 
-            held = packed_as or NUMBERS[part.dtype]
-            five_bits.pack(
-                held, part.view(torch.uint8).numpy(), blocks[begin : begin + step].numpy()
-            )
-            return
-        numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
-        blocks[begin : begin + step] = packed(numbers, kind)
+            held_as = packed_as or DTYPE_KINDS[part.dtype]
+            five_bits.pack(held_as, part.view(torch.uint8).numpy(), written.numpy())
+        else:
+            numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
+            written[:] = packed(numbers, kind)
 
     each = map if pool is None else pool.map
     list(each(repack, range(0, len(weights), step)))

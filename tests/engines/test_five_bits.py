@@ -41,9 +41,10 @@ def in_five_bits(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def packed_rows(kind: str, rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    packed = np.full((len(rows), five_bits.row_bytes(width)), 255, np.uint8)
-    five_bits.pack(kind, rows, packed)
-    return packed
+    packed = np.full((len(rows) + 1, five_bits.row_bytes(width)), 255, np.uint8)
+    five_bits.pack(kind, rows, packed[:-1])
+    assert (packed[-1] == 255).all(), "it wrote behind the last row"
+    return packed[:-1]
 
 
 def inputs_of(rows: int, width: int) -> NDArray[np.float32]:
