@@ -80,5 +80,9 @@ def extra_token_cost(target: LanguageModel, engine: str) -> float:
     if kind.arithmetic is None or pass_bytes(target) < LARGE:
         return kind.extra_token
     weights = pass_weights(target)
-    token_cost = kind.arithmetic.plain * weights.plain + kind.arithmetic.packed * weights.packed
+    token_cost = (
+        kind.arithmetic.plain * weights.plain
+        + kind.arithmetic.packed * weights.packed
+        + kind.arithmetic.integer * weights.integer
+    )
     return token_cost / pass_cost(target, engine)

@@ -136,6 +136,9 @@ def described(model: LanguageModel | DraftHead, engine: str, context: int | None
     packed_as = getattr(model, "packed_as", None)
     if packed_as:
         description["weights"] = packed_as
+    products = getattr(model, "products", None)
+    if products:
+        description["products"] = products
     return description
 
 

@@ -142,12 +142,23 @@ class VerdictKind:
         )
 
 
+INTEGER_PRODUCTS = "int8"
+"""Products of weights of few bits with inputs rounded to 8 bits, as integers."""
+
+FP32_PRODUCTS = "fp32"
+"""Products in fp32, of weights that are unpacked for it."""
+
+PRODUCTS = (INTEGER_PRODUCTS, FP32_PRODUCTS)
+"""How passes on a processor multiply weights of few bits."""
+
+
 class Arithmetic(NamedTuple):
-    """Bytes of a large model that could be read while one more token is multiplied with one weight,
-    plain or packed."""
+    """Bytes of a large model that could be read while one more token is multiplied with one weight:
+    plain, packed, or packed and multiplied as an integer."""
 
     plain: float
     packed: float
+    integer: float
 
 
 @dataclass(frozen=True, kw_only=True)

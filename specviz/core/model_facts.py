@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 def logit_width(model: LanguageModel) -> int:
     """How many logits the model returns for a position, padding included."""
     head = model.get_output_embeddings()
+    outputs = getattr(head, "out_features", None)
+    if outputs is not None:  # weights may lie in another order than one row for each output
+        return int(outputs)
     weight = getattr(head, "weight", None)
     return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
 
@@ -90,12 +93,13 @@ def pass_bytes(model: Any) -> int:
 
 
 class PassWeights(NamedTuple):
-    """How many weights a pass multiplies with: plain numbers, and those that it unpacks from
-    blocks, which take `packed_bytes`."""
+    """How many weights a pass multiplies with: plain numbers, those that it unpacks from blocks,
+    which take `packed_bytes`, and those whose codes it multiplies as integers."""
 
     plain: int
     packed: int
     packed_bytes: int
+    integer: int = 0
 
 
 def pass_weights(model: Any) -> PassWeights:
@@ -111,9 +115,14 @@ def pass_weights(model: Any) -> PassWeights:
         for parameter in model.parameters()
         if parameter not in in_blocks and parameter is not table
     )
-    unpacked = [module for module in in_blocks.values() if getattr(module, "is_unpacked", True)]
-    numbers = sum(module.numbers for module in unpacked)
-    return PassWeights(plain, numbers, sum(module.weight.nbytes for module in unpacked))
+    unpacked = [module for module in in_blocks.values() if not module.is_tiled]
+    tiled = [module for module in in_blocks.values() if module.is_tiled]
+    return PassWeights(
+        plain,
+        packed=sum(module.numbers for module in unpacked),
+        packed_bytes=sum(module.weight.nbytes for module in unpacked),
+        integer=sum(module.numbers for module in tiled),
+    )
 
 
 def _untied_table(model: Any) -> Any:

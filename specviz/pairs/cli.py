@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..console import escaped
+from ..core.kinds import PRODUCTS
 from ..environment import SERVED
 from ..errors import PairError
 from ..options import real, whole
@@ -52,11 +53,13 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
     draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
     parser.add_argument("--draft-quantize", choices=DRAFT_QUANTIZED, help=draft_bits)
+    products = "of a target's weights of few bits on a processor: int8 rounds inputs to 8 bits, as "
+    parser.add_argument("--products", choices=PRODUCTS, help=f"{products}llama.cpp, and is usual")
     parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
 
 
 def _loading(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("dtype", "quantize", "draft_quantize", "device")
+    names = ("dtype", "quantize", "draft_quantize", "products", "device")
     return {name: getattr(options, name) for name in names}
 
 

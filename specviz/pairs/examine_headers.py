@@ -15,7 +15,6 @@ from typing import Any
 
 from ..core.ends import is_tuned_for
 from ..errors import PairError
-from ..sides.fast_cpu.kind import FIVE_BIT
 from .findings import (
     Examined,
     Finding,
@@ -26,7 +25,13 @@ from .findings import (
     packed_findings,
 )
 from .gguf import GgufHeader, checked_gguf
-from .gguf_layout import FREQUENCIES, bytes_in_five_bits, can_stay_packed, stores_tied_apart
+from .gguf_layout import (
+    FREQUENCIES,
+    can_stay_packed,
+    integer_bytes,
+    quantized_file_bytes,
+    stores_tied_apart,
+)
 from .gguf_tokenizer import (
     BYTE_LEVEL,
     SPECIAL,
@@ -38,7 +43,16 @@ from .gguf_tokenizer import (
     tokenizer_fields,
     used_ids,
 )
-from .memory import DRAFTING_LANES, DTYPES, LANES, STORED, LayerCache, MemoryNeed, PlannedLoad
+from .memory import (
+    DRAFT_KINDS,
+    DRAFTING_LANES,
+    DTYPES,
+    LANES,
+    STORED,
+    LayerCache,
+    MemoryNeed,
+    PlannedLoad,
+)
 from .source import ModelSource
 from .spec import local_file
 from .table import NamedPair, suggested_draft
@@ -83,9 +97,13 @@ def examined_headers(
         PlannedLoad(model.source.shown, replace(model.need, copies=lanes), precision)
         for model, lanes, precision in zip(models, copies, precisions, strict=False)
     ]
-    if row is not None and dtype is None and len(models) > 1 and row.draft_bits(names[1]):
-        need = replace(loads[1].need, smaller=bytes_in_five_bits(models[1].header))
-        loads[1] = loads[1]._replace(need=need, precision=FIVE_BIT)
+    if row is not None and dtype is None and len(models) > 1:
+        bits = row.draft_bits(names[1])
+        if bits is not None:
+            kind = DRAFT_KINDS[bits]
+            smaller = quantized_file_bytes(models[1].header, kind, kind)
+            need = replace(loads[1].need, smaller=smaller)
+            loads[1] = loads[1]._replace(need=need, precision=bits)
     return Examined([model.source.shown for model in models], findings, loads, _parts(models))
 
 
@@ -307,5 +325,5 @@ class _HeaderFacts:
             quantizable=sum(linear),
             layers=[layer] * self.sizes.layers,
             context=self.context,
-            stored=self.header.stored,
+            stored=integer_bytes(self.header),
         )

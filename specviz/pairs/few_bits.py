@@ -11,9 +11,6 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..sides.fast_cpu.kind import FIVE_BIT
-from ..sides.fast_cpu.kind import row_bytes as five_bit_row_bytes
-
 BLOCK = 32  # weights
 
 PIECE = 1 << 19  # weights that are unpacked at a time
@@ -22,10 +19,6 @@ PIECE = 1 << 19  # weights that are unpacked at a time
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
     """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
     package `gguf` computes."""
-    if kind == FIVE_BIT:
-        from ..sides.fast_cpu import five_bits
-
-        return torch.from_numpy(five_bits.unpack(blocks.detach().contiguous().numpy(), width))
     from ..sides.fast_cpu.products import unpack  # which imports numba
 
     # Whatever torch's default dtype is: transformers changes it, for all threads, at times.
@@ -49,12 +42,12 @@ def repacked(
     def repack(begin: int) -> None:
         part = weights[begin : begin + step].detach().contiguous()
         written = blocks[begin : begin + step]
-        if kind == FIVE_BIT:
-            from ..sides.fast_cpu import five_bits  # these import numba
-            from ..sides.fast_cpu.engine import DTYPE_KINDS
+        if kind in ("Q4_0", "Q5_0"):
+            from ..sides.fast_cpu.engine import DTYPE_KINDS  # these import numba
+            from ..sides.fast_cpu.packing import pack
 
             held_as = packed_as or DTYPE_KINDS[part.dtype]
-            five_bits.pack(held_as, part.view(torch.uint8).numpy(), written.numpy())
+            pack(held_as, part.view(torch.uint8).numpy(), kind, written.numpy())
         else:
             numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
             written[:] = packed(numbers, kind)
@@ -66,8 +59,6 @@ def repacked(
 
 def row_bytes(width: int, kind: str) -> int:
     """Bytes of a row of so many weights, a multiple of `BLOCK`."""
-    if kind == FIVE_BIT:
-        return five_bit_row_bytes(width)
     weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     return width // weights * size
 

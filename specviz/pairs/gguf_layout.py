@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..environment import has_numba
 from ..errors import PairError
-from ..sides.fast_cpu.kind import row_bytes
 from .gguf import GgufHeader, GgufTensor
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -26,6 +25,7 @@ PLAIN = ("F32", "F16", "BF16")
 
 COMPARED = 64  # rows of the embedding table and of the output layer
 ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
+OUTPUTS_OF_TILE = 16
 UNIT = 32  # widths of matrices must be multiples of it
 
 _ATTENTION = {
@@ -45,6 +45,7 @@ _LAYER = _ATTENTION | {
 }
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 EMBEDDING = "token_embd.weight"
+OUTPUT = "output.weight"
 FREQUENCIES = "rope_freqs.weight"
 """A tensor of factors that slow rotary frequencies down."""
 
@@ -82,7 +83,7 @@ def stores_tied_apart(header: GgufHeader) -> bool:
     is often kept with more bits: a few rows of both are alike but for rounding. Raises
     `PairError`."""
     embedding = header.tensors.get(EMBEDDING)
-    output = header.tensors.get("output.weight")
+    output = header.tensors.get(OUTPUT)
     if embedding is None or output is None or embedding.shape != output.shape:
         return False
     try:
@@ -95,15 +96,31 @@ def stores_tied_apart(header: GgufHeader) -> bool:
     return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
 
 
-def bytes_in_five_bits(header: GgufHeader) -> int:
-    """Bytes of the weights of a draft whose matrices get five bits, but for its embedding table."""
-    table = header.tensors[EMBEDDING]
-    rows, width = table.shape
-    size = rows * row_bytes(width) if header.tied else 0
+def integer_bytes(header: GgufHeader) -> int:
+    """Bytes of the weights of a file of which products are those of integers: an output layer that
+    is the embedding table once more then lies apart from it."""
+    return header.stored + (header.tensors[EMBEDDING].bytes if header.tied else 0)
+
+
+def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int:
+    """Bytes of the weights of a file whose matrices become blocks of a kind, those of the output
+    layer of another one. The embedding table stays as it is."""
+    size = 0
     for name, tensor in header.tensors.items():
-        is_kept = len(tensor.shape) == 1 or name == EMBEDDING
-        size += tensor.bytes if is_kept else tensor.shape[0] * row_bytes(tensor.shape[1])
+        if len(tensor.shape) == 1 or name == EMBEDDING:
+            size += tensor.bytes
+        else:
+            size += _blocks_bytes(tensor, output_kind if name == OUTPUT else kind)
+    if header.tied:
+        size += _blocks_bytes(header.tensors[EMBEDDING], output_kind)
     return size
+
+
+def _blocks_bytes(tensor: GgufTensor, kind: str) -> int:
+    """Bytes of a matrix in tiles of sixteen outputs, the last of which may be a part of one."""
+    weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    outputs, inputs = tensor.shape
+    return -(-outputs // OUTPUTS_OF_TILE) * OUTPUTS_OF_TILE * inputs // weights * size
 
 
 def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:

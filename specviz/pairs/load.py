@@ -48,6 +48,7 @@ def load_pair(
     dtype: str | torch.dtype | None = None,
     quantize: str | None = None,
     draft_quantize: str | None = None,
+    products: str | None = None,
     device: str | torch.device | None = None,
     on_progress: Watcher | None = None,
 ) -> Pair | Watched:
@@ -66,8 +67,10 @@ def load_pair(
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
     where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
     quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of
-    32 that compiled passes read. A draft on a CPU may have "5bit" too, whose products round their
-    inputs and are the fastest.
+    32 that compiled passes read. A draft on a CPU may have "5bit" too.
+    products: how a target on a CPU multiplies weights of few bits: "int8" rounds inputs to 8 bits
+    and multiplies integers, as llama.cpp does, "fp32" makes fp32 of each weight. None is "int8". A
+    draft, which its target judges, always has the former.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
     on_progress: called with each new `Progress`.
@@ -79,6 +82,7 @@ def load_pair(
         dtype=dtype,
         quantize=quantize,
         draft_quantize=draft_quantize,
+        products=products,
         device=device,
         on_progress=on_progress,
     )

@@ -17,12 +17,14 @@ from ..errors import PairError
 if TYPE_CHECKING:
     import torch
 
+FIVE_BIT = "5bit"
+
 PRECISIONS: dict[str, float] = {
     "float32": 4,
     "bfloat16": 2,
     "float16": 2,
     "8bit": 1,
-    "5bit": 5 / 8 + 2 / 32,  # each 32 weights share a scale in fp16
+    FIVE_BIT: 5 / 8 + 2 / 32,  # each 32 weights share a scale in fp16
     "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
 }
 """Bytes of a weight. 8, 5 and 4 bits apply to linear layers; others then have 16 bits."""
@@ -30,8 +32,19 @@ PRECISIONS: dict[str, float] = {
 QUANTIZED = ("8bit", "4bit")
 """Precisions of few bits that any model may be loaded in."""
 
-DRAFT_QUANTIZED = ("8bit", "5bit", "4bit")
-"""The same of a draft: products with weights of 5 bits, on a processor, round their inputs."""
+DRAFT_QUANTIZED = ("8bit", FIVE_BIT, "4bit")
+"""The same of a draft, which may have 5 bits on a processor."""
+
+KINDS = {"8bit": "Q8_0", FIVE_BIT: "Q5_0", "4bit": "Q4_1"}
+"""In which kind linear layers of few bits are kept on a processor: 32 weights share a scale and, of
+4 bits, a minimum."""
+
+DRAFT_KINDS = KINDS | {"4bit": "Q4_0"}
+"""The same of a draft, whose output layer has that kind too: its target judges what it drafts, and
+fewer bytes are worth more than what a minimum spares of rounding."""
+
+TABLE = "Q8_0"
+"""The kind of an embedding table and of a target's output layer, where fewer bits cost the most."""
 
 STORED = "stored"
 """The precision of a model that is kept as its file holds it."""

@@ -9,18 +9,21 @@ from typing import Any
 
 import torch
 
+from ..core.kinds import INTEGER_PRODUCTS
 from ..core.model_facts import complete, logits_device
 from ..core.pair import Pair
 from ..environment import has_numba
 from ..errors import PairError, ran_out_of_memory
-from ..sides.fast_cpu.kind import FIVE_BIT
 from .gguf import GgufHeader
-from .gguf_layout import bytes_in_five_bits
+from .gguf_layout import integer_bytes, quantized_file_bytes
 from .load import LoadRequest
 from .memory import (
+    DRAFT_KINDS,
     DRAFTING_LANES,
+    KINDS,
     LANES,
     STORED,
+    TABLE,
     Device,
     DeviceMemory,
     PlannedLoad,
@@ -215,7 +218,10 @@ def _planned_load(
     need = memory_need(model.model, model.caches.layers, copies=copies)
     precision = loading_precision(model.config, device, options.dtype)
     if model.packed is not None:
-        need = replace(need, stored=model.packed.stored)
+        stored = model.packed.stored
+        if options.products == INTEGER_PRODUCTS:
+            stored = integer_bytes(model.packed)
+        need = replace(need, stored=stored)
         if options.dtype is None:
             precision = STORED
     if options.quantize is not None:
@@ -225,10 +231,14 @@ def _planned_load(
             from .quantize import check_quantizable, quantized_bytes
 
             check_quantizable(model.model, model.source.shown)
-            if precision == FIVE_BIT and model.packed is not None:
-                smaller = bytes_in_five_bits(model.packed)
+            if model.packed is not None:
+                kind = (DRAFT_KINDS if options.is_draft else KINDS)[precision]
+                output_kind = kind if options.is_draft else TABLE
+                smaller = quantized_file_bytes(model.packed, kind, output_kind)
             else:
-                smaller = quantized_bytes(model.model, precision)
+                smaller = quantized_bytes(
+                    model.model, precision, options.products, is_draft=options.is_draft
+                )
             need = replace(need, smaller=smaller)
     return PlannedLoad(model.source.shown, need, precision)
 
@@ -254,17 +264,21 @@ def _loaded(
 def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
     if model.packed is None:
         return load_model(model.source, options, on_progress)
-    from .packed import load_packed
+    from .packed import choose_products, load_packed
 
     dtype = _kept_dtype(options, None)
     name = model.source.name
     bits = options.quantize
-    weights = read_weights(Reading(model.packed, name, dtype, bits, on_progress))
+    weights = read_weights(Reading(model.packed, name, dtype, options.products, on_progress))
     loaded = load_packed(model, weights, dtype)
     if bits is not None:
         from .quantize import quantize_on_processor
 
-        quantize_on_processor(loaded, name, bits, on_progress)
+        quantize_on_processor(
+            loaded, name, bits, options.products, on_progress, is_draft=options.is_draft
+        )
+    elif dtype is None:
+        choose_products(loaded, options.products)
     if dtype is not None and options.device is not None and options.device.type != "cpu":
         _move(loaded, options.device, dtype)
     return loaded

@@ -7,6 +7,7 @@ too, slowly: each unpacks its weights for each call.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig
 
+from ..core.kinds import INTEGER_PRODUCTS
+from ..core.threads import one_torch_thread, used_processors
 from ..errors import PairError
-from ..sides.fast_cpu.kind import FIVE_BIT
-from .few_bits import PIECE, unpacked
+from .few_bits import BLOCK, PIECE, unpacked
 from .gguf import GgufHeader, unreadable
 from .gguf_layout import FREQUENCIES, named_tensors, stores_tied_apart
 from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
@@ -25,12 +27,17 @@ from .packed_model import PackedModel
 from .packed_weights import HeldTensor, PackedWeights
 from .source import ModelSource
 
+TINY = 1e-30
+"""Inputs below it are rounded to 0, as in `integer_products`."""
+
 
 class PackedLinear(nn.Module):
     """A linear layer whose weights are blocks of a GGUF file.
 
     weight: uint8 [out_features, bytes of a row]. packed_as: its kind, such as "Q4_K".
     """
+
+    is_tiled = False
 
     def __init__(
         self, weight: nn.Parameter, packed_as: str, in_features: int, bias: nn.Parameter | None
@@ -47,26 +54,107 @@ class PackedLinear(nn.Module):
         """How many weights it has."""
         return self.in_features * self.out_features
 
-    @property
-    def is_unpacked(self) -> bool:
-        """Whether a pass makes numbers of its weights, and multiplies those."""
-        return self.packed_as != FIVE_BIT
-
     def forward(self, inputs: Tensor) -> Tensor:
         outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)
         step = max(1, PIECE // self.in_features)
         for begin in range(0, self.out_features, step):
             part = slice(begin, begin + step)
-            outputs[..., part] = inputs @ self.unpacked(part).to(inputs.dtype).T
+            outputs[..., part] = self.of_outputs(inputs, part)
         return outputs if self.bias is None else outputs + self.bias
+
+    def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
+        """Some outputs without their bias. rows: which ones."""
+        return inputs @ self.unpacked(rows).to(inputs.dtype).T
 
     def unpacked(self, rows: slice | Tensor) -> Tensor:
         """The weights of some outputs, fp32 [rows, in_features]."""
         return unpacked(self.weight[rows], self.packed_as, self.in_features)
 
 
+class TiledLinear(nn.Module):
+    """A linear layer of blocks with sixteen outputs side by side, whose inputs are rounded to 8
+    bits (`integer_products`).
+
+    weight: uint8 [tiles, bytes of a tile]. packed_as: the kind of the blocks.
+    """
+
+    is_tiled = True
+
+    def __init__(self, linear: PackedLinear, pool: ThreadPoolExecutor | None = None) -> None:
+        from ..sides.fast_cpu.tiles import as_tiles  # which imports numba
+
+        super().__init__()
+        tiles = as_tiles(linear.packed_as, linear.weight.detach().numpy(), pool)
+        self.weight = nn.Parameter(torch.from_numpy(tiles), requires_grad=False)
+        self.bias = linear.bias
+        self.packed_as = linear.packed_as
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+
+    @property
+    def numbers(self) -> int:
+        """How many weights it has."""
+        return self.in_features * self.out_features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)
+        step = max(1, PIECE // self.in_features)
+        for begin in range(0, self.out_features, step):
+            rows = torch.arange(begin, min(begin + step, self.out_features))
+            outputs[..., rows] = self.of_outputs(inputs, rows)
+        return outputs if self.bias is None else outputs + self.bias
+
+    def of_outputs(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        """Some outputs without their bias. rows: int64, which ones."""
+        weights = self.unpacked(rows).to(inputs.dtype)
+        return rounded_to_8_bits(inputs) @ weights.T
+
+    def unpacked(self, rows: Tensor) -> Tensor:
+        """The weights of some outputs, fp32 [rows, in_features]."""
+        from ..sides.fast_cpu.tiles import rows_of
+
+        blocks = rows_of(self.packed_as, self.weight.detach().numpy(), rows.numpy())
+        return unpacked(torch.from_numpy(blocks), self.packed_as, self.in_features)
+
+
+def rounded_to_8_bits(inputs: Tensor) -> Tensor:
+    """The numbers for which `integer_products.round_inputs` has codes: each block of the last
+    dimension shares a scale."""
+    blocks = inputs.unflatten(-1, (-1, BLOCK))
+    largest = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY)
+    codes = (blocks * (127.0 / largest)).round()
+    rounded: Tensor = (codes * (largest / 127.0)).flatten(-2)
+    return rounded
+
+
+def choose_products(model: Any, products: str) -> None:
+    """Have a model of `PackedLinear` layers multiply its weights in one of `PRODUCTS`.
+
+    For integers the layers get tiles. The embedding table stays as it is; an output layer that was
+    tied to it gets tiles of its own.
+    """
+    model.products = products
+    if products != INTEGER_PRODUCTS:
+        return
+    parents = [part for layer in model.model.layers for part in (layer.self_attn, layer.mlp)]
+    linears = [
+        (parent, name)
+        for parent in [*parents, model]
+        for name, child in parent.named_children()
+        if isinstance(child, PackedLinear)
+    ]
+    is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
+    with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
+        for parent, name in linears:
+            setattr(parent, name, TiledLinear(getattr(parent, name), pool))
+    if is_tied and isinstance(model.lm_head, TiledLinear):
+        model.stores_tied_apart = True
+
+
 class PackedEmbedding(nn.Module):
     """An embedding table whose rows are blocks of a GGUF file, as those of `PackedLinear`."""
+
+    is_tiled = False
 
     def __init__(self, weight: nn.Parameter, packed_as: str, width: int) -> None:
         super().__init__()

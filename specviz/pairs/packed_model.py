@@ -19,7 +19,14 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ..errors import PairError
 
-TOLD = ("generation_config", "name_or_path", "packed_as", "stores_tied_apart", "weights_file")
+TOLD = (
+    "generation_config",
+    "name_or_path",
+    "packed_as",
+    "products",
+    "stores_tied_apart",
+    "weights_file",
+)
 """What is known of a model beside its config, by attribute."""
 
 ADDED = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
@@ -137,9 +144,9 @@ class _Inner(WeightsOnly):
 class PackedModel(WeightsOnly):
     """A model of llama, mistral, qwen2 or qwen3, on torch's `meta` device until it gets weights.
 
-    packed_as: the kind of most blocks, None if its weights are numbers. stores_tied_apart: whether
-    its output layer is its embedding table once more, in another kind. weights_file: what its
-    weights are mapped from.
+    packed_as: the kind of most blocks, None if its weights are numbers. products: how passes
+    multiply them, one of `PRODUCTS`. stores_tied_apart: whether its output layer is its embedding
+    table once more, in another kind. weights_file: what its weights are mapped from.
     """
 
     def __init__(self, config: Any) -> None:
@@ -148,6 +155,7 @@ class PackedModel(WeightsOnly):
         self.generation_config = GenerationConfig.from_model_config(config)
         self.name_or_path = ""
         self.packed_as = None
+        self.products: str | None = None
         self.stores_tied_apart = False
         self.weights_file: Any = None
         with torch.device("meta"):

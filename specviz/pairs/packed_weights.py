@@ -18,10 +18,10 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.kinds import FP32_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from ..errors import PairError
-from ..sides.fast_cpu.kind import FIVE_BIT
-from .few_bits import PIECE, repacked, unpacked
+from .few_bits import PIECE, unpacked
 from .gguf import GgufHeader, GgufTensor
 from .gguf_layout import EMBEDDING
 from .memory import shown_bytes
@@ -88,14 +88,14 @@ class Reading(NamedTuple):
     """A file whose weights are read, and as what.
 
     name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
-    are, but for a kind that passes read faster in another one. bits: the few that the model is to
-    have: of `FIVE_BIT` all matrices have them once they are read, but for the embedding table.
+    are. products: how they are multiplied, one of `PRODUCTS`: for those in fp32 a kind becomes
+    another one that passes read faster.
     """
 
     header: GgufHeader
     name: str
     dtype: torch.dtype | None = None
-    bits: str | None = None
+    products: str = FP32_PRODUCTS
     on_progress: Watcher | None = None
 
 
@@ -151,23 +151,17 @@ def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor
     header = reading.header
     tensor = header.tensors[name]
     data = _checked(header, name, content)
-    in_five_bits = reading.bits == FIVE_BIT and len(tensor.shape) == 2 and name != EMBEDDING
     kept = reading.dtype
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
         if tensor.kind == "BF16":
             numbers = numbers.view(torch.bfloat16)
-        if in_five_bits:
-            return HeldTensor(FIVE_BIT, repacked(numbers, None, tensor.shape[1], FIVE_BIT))
         if len(tensor.shape) == 1:
             kept = torch.float32
         return HeldTensor(None, numbers if kept is None else numbers.to(kept))
-    if in_five_bits:
-        blocks = torch.from_numpy(data)
-        return HeldTensor(FIVE_BIT, repacked(blocks, tensor.kind, tensor.shape[1], FIVE_BIT))
     if kept is not None:
         return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], kept))
-    is_multiplied = name != EMBEDDING or (header.tied and reading.bits != FIVE_BIT)
+    is_multiplied = reading.products == FP32_PRODUCTS and (name != EMBEDDING or header.tied)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from ..sides.fast_cpu.products import as_q8_0  # which imports numba
 

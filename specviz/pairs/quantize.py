@@ -10,75 +10,68 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..core.kinds import FP32_PRODUCTS, INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from ..environment import has_numba
 from ..errors import PairError
-from ..sides.fast_cpu.kind import FIVE_BIT
 from .few_bits import repacked, row_bytes
-from .packed import PackedEmbedding, PackedLinear
+from .memory import DRAFT_KINDS, KINDS, TABLE
+from .packed import PackedEmbedding, PackedLinear, choose_products
 from .progress import Progress, Watcher
-
-KINDS = {"8bit": "Q8_0", "5bit": FIVE_BIT, "4bit": "Q4_1"}
-"""In which kind linear layers are kept: 32 weights share a scale and, of 4 bits, a minimum."""
-
-TABLE = "Q8_0"
-"""The kind of the embedding table and the output layer, where fewer bits cost the most."""
 
 
 def quantize_on_processor(
-    model: Any, name: str, bits: str, on_progress: Watcher | None = None
+    model: Any,
+    name: str,
+    bits: str,
+    products: str = INTEGER_PRODUCTS,
+    on_progress: Watcher | None = None,
+    *,
+    is_draft: bool = False,
 ) -> None:
     """Replace the weights of a model by blocks of `bits`, one of `KINDS`. Each processor takes one
     layer after the other, so that memory holds few of them twice.
 
-    name: what the model is called. Raises `PairError` if compiled passes do not read such a model.
+    name: what the model is called. products: how the blocks are multiplied, one of `PRODUCTS`.
+    is_draft: whether it has `DRAFT_KINDS`. Raises `PairError` if compiled passes do not read such a
+    model.
     """
     check_quantizable(model, name)
+    kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
     linears = list(_linears(model))
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
-        in_blocks = pool.map(lambda linear: _packed_linear(getattr(*linear), KINDS[bits]), linears)
+        in_blocks = pool.map(lambda linear: _packed_linear(getattr(*linear), kind), linears)
         for done, (linear, packed) in enumerate(zip(linears, in_blocks, strict=True), 1):
             setattr(*linear, packed)
             if on_progress is not None:
                 on_progress(Progress(f"making the weights of {name} smaller", done / len(linears)))
-        if bits == FIVE_BIT:
-            _pack_output_layer(model, pool)
-        else:
-            _pack_tables(model, pool)
+        _pack_tables(model, kind if is_draft else TABLE, pool)
     for parameter in model.parameters():  # norms and biases, which are small
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
-    model.packed_as = KINDS[bits]
+    model.packed_as = kind
+    choose_products(model, products)
     model.config.dtype = torch.float32
 
 
-def _pack_tables(model: Any, pool: ThreadPoolExecutor) -> None:
-    """The embedding table and the output layer, which may be one."""
-    inner = model.model
-    table = inner.embed_tokens
-    tied = model.lm_head.weight is table.weight
-    width = table.embedding_dim
-    inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
-    if tied:
-        model.lm_head = PackedLinear(inner.embed_tokens.weight, TABLE, width, None)
-    else:
-        model.lm_head = _packed_linear(model.lm_head, TABLE, pool)
-
-
-def _pack_output_layer(model: Any, pool: ThreadPoolExecutor) -> None:
-    """The output layer alone in five bits: of the table a pass reads a single row."""
+def _pack_tables(model: Any, kind: str, pool: ThreadPoolExecutor) -> None:
+    """The output layer, in this kind, and the embedding table, which may be one. A table that is
+    packed already stays as it is: a pass reads a single row of it for each token."""
     inner = model.model
     table = inner.embed_tokens
     width = table.embedding_dim
-    if model.lm_head.weight is table.weight:
-        model.lm_head = PackedLinear(
-            _blocks_of(table, width, FIVE_BIT, pool), FIVE_BIT, width, None
-        )
-        model.stores_tied_apart = True
-    else:
-        model.lm_head = _packed_linear(model.lm_head, FIVE_BIT, pool)
+    is_tied = model.lm_head.weight is table.weight
     if not hasattr(table, "packed_as"):
-        inner.embed_tokens = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
+        table = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
+        inner.embed_tokens = table
+    if not is_tied:
+        model.lm_head = _packed_linear(model.lm_head, kind, pool)
+        return
+    weight = table.weight
+    if table.packed_as != kind:
+        weight = _blocks_of(table, width, kind, pool)
+        model.stores_tied_apart = True
+    model.lm_head = PackedLinear(weight, kind, width, None)
 
 
 def check_quantizable(model: Any, name: str) -> None:
@@ -96,10 +89,10 @@ def check_quantizable(model: Any, name: str) -> None:
     )
 
 
-def quantized_bytes(model: Any, bits: str) -> int:
+def quantized_bytes(model: Any, bits: str, products: str, *, is_draft: bool = False) -> int:
     """Bytes of the weights of a model of bf16 or fp32, which may be on the `meta` device, in
-    `bits`."""
-    kind = KINDS[bits]
+    `bits`. products: one of `PRODUCTS`; for integers a tied output layer lies apart."""
+    kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
     inside = sum(
         linear.out_features * row_bytes(linear.in_features, kind)
         for linear in (getattr(part, attribute) for part, attribute in _linears(model))
@@ -107,10 +100,11 @@ def quantized_bytes(model: Any, bits: str) -> int:
     table = model.model.embed_tokens
     rows = table.num_embeddings
     width = table.embedding_dim
-    outputs = FIVE_BIT if bits == FIVE_BIT else TABLE
-    shared = model.config.tie_word_embeddings and outputs == TABLE
     total: int = inside + rows * row_bytes(width, TABLE)
-    return total if shared else total + rows * row_bytes(width, outputs)
+    is_shared = model.config.tie_word_embeddings and products == FP32_PRODUCTS
+    if not is_shared:
+        total += rows * row_bytes(width, kind if is_draft else TABLE)
+    return total
 
 
 def _linears(model: Any) -> Iterator[tuple[nn.Module, str]]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
+from ..core.kinds import INTEGER_PRODUCTS, PRODUCTS
 from ..errors import PairError, ran_out_of_memory
-from ..sides.fast_cpu.kind import FIVE_BIT
+from .memory import DRAFT_QUANTIZED, FIVE_BIT, QUANTIZED
 from .source import ModelSource
 
 if TYPE_CHECKING:
@@ -46,12 +47,15 @@ class LoadOptions:
     """How one model is loaded.
 
     dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of a
-    draft "5bit", or None. device: None spreads the model over several GPUs; `most` then limits the
-    bytes on each GPU, by its index.
+    draft "5bit", or None. products: of weights of few bits on a processor, one of `PRODUCTS`.
+    device: None spreads the model over several GPUs; `most` then limits the bytes on each GPU, by
+    its index.
     """
 
     dtype: torch.dtype | None = None
     quantize: str | None = None
+    products: str = INTEGER_PRODUCTS
+    is_draft: bool = False
     device: torch.device | None = None
     most: dict[int, int] = field(default_factory=dict)
 
@@ -112,8 +116,6 @@ def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str
     is missing. Without a GPU compiled passes read such weights."""
     if quantize is None:
         return None
-    from .memory import DRAFT_QUANTIZED, QUANTIZED
-
     name = "draft_quantize" if of_draft else "quantize"
     known = DRAFT_QUANTIZED if of_draft else QUANTIZED
     if quantize not in known:
@@ -131,13 +133,19 @@ def checked_options(
     dtype: str | torch.dtype | None = None,
     quantize: str | None = None,
     draft_quantize: str | None = None,
+    products: str | None = None,
 ) -> tuple[LoadOptions, LoadOptions]:
-    """Of the target and of the draft. Raises `PairError`, see `load_pair`."""
+    """Of the target and of the draft, whose products are always those of integers. Raises
+    `PairError`, see `load_pair`."""
     torch_dtype = DTYPES.get(str(dtype).removeprefix("torch."))
     if torch_dtype is None and dtype not in (None, "auto"):
         raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
-    target = LoadOptions(torch_dtype, checked_quantization(quantize))
-    draft = LoadOptions(torch_dtype, checked_quantization(draft_quantize, of_draft=True))
+    if products not in (None, *PRODUCTS):
+        raise PairError(f"products is {products!r}: use one of {', '.join(map(repr, PRODUCTS))}.")
+    bits = checked_quantization(quantize)
+    target = LoadOptions(torch_dtype, bits, products or INTEGER_PRODUCTS)
+    draft_bits = checked_quantization(draft_quantize, of_draft=True)
+    draft = LoadOptions(torch_dtype, draft_bits, is_draft=True)
     return target, draft
 
 
@@ -190,7 +198,14 @@ def load_model(
     if bits is not None:
         from .quantize import quantize_on_processor  # which few runs need
 
-        quantize_on_processor(model, source.shown, bits, on_progress)
+        quantize_on_processor(
+            model,
+            source.shown,
+            bits,
+            options.products,
+            on_progress,
+            is_draft=options.is_draft,
+        )
     return model.eval()
 
 

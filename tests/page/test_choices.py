@@ -47,7 +47,7 @@ def test_a_large_gpu_takes_more_than_a_laptop() -> None:
 def test_what_must_be_fetched_first_says_how_much() -> None:
     labels = {value: label for label, value in pair_choices("builtin", LAPTOP)}
     coder = labels["qwen2.5-coder-1.5b"]
-    models = "Qwen2.5-Coder-1.5B-Instruct, 4 bits + Qwen2.5-Coder-0.5B-Instruct, 5 bits"
+    models = "Qwen2.5-Coder-1.5B-Instruct, 4 bits + Qwen2.5-Coder-0.5B-Instruct, 4 bits"
     assert coder.startswith(f"{models} · f")
     assert coder.endswith(" · download 1.6 GB")
     assert "download" not in labels["builtin"]

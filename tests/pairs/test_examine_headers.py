@@ -21,7 +21,7 @@ from specviz.environment import may_have_gpu
 from specviz.pairs import doctor
 from specviz.pairs.doctor import Report, examine
 from specviz.pairs.gguf import read_gguf
-from specviz.pairs.gguf_layout import bytes_in_five_bits
+from specviz.pairs.gguf_layout import quantized_file_bytes
 from specviz.pairs.table import NamedPair, named_pairs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -118,16 +118,16 @@ def test_examining_files_imports_no_library_of_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_draft_to_which_the_table_gives_five_bits_takes_what_it_takes_once_loaded(
+def test_a_draft_to_which_the_table_gives_few_bits_takes_what_it_takes_once_loaded(
     tied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = str(tiny_file(tmp_path, "Q4_K").path)
     file = tiny_file(tmp_path, "Q5_0", name="draft", tie_word_embeddings=tied)
     row = replace(named_pairs()[0], target_dtype=None)
-    monkeypatch.setattr(NamedPair, "draft_bits", lambda self, name: "5bit")
+    monkeypatch.setattr(NamedPair, "draft_bits", lambda self, name: "4bit")
     monkeypatch.setattr(doctor, "_names", lambda *_: ([target, str(file.path)], row))
     found = by_headers(monkeypatch, "a row")
     assert found == without_headers(monkeypatch, "a row")
-    assert any("as 5bit" in finding.sentence for finding in found.findings)
-    draft = load_pair(f"{target}+{file.path}", draft_quantize="5bit").draft
-    assert parameter_bytes(draft) == bytes_in_five_bits(read_gguf(file.path))
+    assert any("as 4bit" in finding.sentence for finding in found.findings)
+    draft = load_pair(f"{target}+{file.path}", draft_quantize="4bit").draft
+    assert parameter_bytes(draft) == quantized_file_bytes(read_gguf(file.path), "Q4_0", "Q4_0")

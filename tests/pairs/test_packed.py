@@ -90,7 +90,7 @@ def test_a_file_writes_what_transformers_writes_with_its_numbers(
 ) -> None:
     target = tiny_file(tmp_path, kind, architecture, tie_word_embeddings=tied)
     draft = draft_of(kind, architecture)
-    pair = load_pair(f"{target.path}+{draft.path}")
+    pair = load_pair(f"{target.path}+{draft.path}", products="fp32")
     assert weights_form(pair.target) == kind and weights_form(pair.draft_model) == kind
     assert pair.shared is None and pair.target.config.gguf_digest.startswith("sha256:")
     for model in (pair.target, pair.draft_model):
@@ -144,7 +144,7 @@ ROPES: dict[str, tuple[dict[str, Any], Callable[[], dict[str, Any]]]] = {
 def test_scaled_positions_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     parameters, writing = ROPES[name]
     file = tiny_file(tmp_path, "Q8_0", writing=writing(), rope_parameters=parameters)
-    pair = load_pair(f"{file.path}+none")
+    pair = load_pair(f"{file.path}+none", products="fp32")
     engine = make_engine(pair.target, pair.vocab)
     assert engine.name == "compiled"
     ids = torch.randint(pair.vocab, (200,), generator=torch.Generator().manual_seed(0))
@@ -193,7 +193,7 @@ def test_files_of_one_family_with_different_padding_share_a_tokenizer(tmp_path: 
         for rows in (352, 325)
     )
     for target, draft in ((wide, narrow), (narrow, wide)):
-        pair = load_pair(f"{target.path}+{draft.path}")
+        pair = load_pair(f"{target.path}+{draft.path}", products="fp32")
         assert pair.shared is None and pair.vocab == len(tiny_tokenizer())
         ids = pair.encode(PROMPT, chat="off")
         wanted = greedy_ids(target.model, ids, COUNT, pair.vocab)
@@ -204,7 +204,7 @@ def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
     """As Ollama keeps files: by their digest, without a suffix."""
     file = tiny_file(tmp_path, "Q8_0")
     blob = file.path.rename(tmp_path / "sha256-0123abcd")
-    pair = load_pair(f"{blob}+none")
+    pair = load_pair(f"{blob}+none", products="fp32")
     ids = pair.encode(PROMPT, chat="off")
     wanted = greedy_ids(file.model, ids, COUNT, pair.vocab)
     assert both_lanes(pair, ids) == (wanted, wanted)
@@ -235,18 +235,23 @@ def test_unpacking_and_arithmetic_have_their_price(
     model = tiny_model(tie_word_embeddings=False)
     path = tmp_path / "model.gguf"
     write_packed(model, tiny_tokenizer(), path, "Q4_0")
-    packed, plain = (load_pair(f"{path}+none", dtype=dtype).target for dtype in (None, "bfloat16"))
+    packed = load_pair(f"{path}+none", products="fp32").target
+    plain = load_pair(f"{path}+none", dtype="bfloat16").target
+    integer = load_pair(f"{path}+none").target
     table = model.get_input_embeddings().weight.numel()
     vectors = sum(weight.numel() for weight in model.parameters() if weight.ndim == 1)
     matrices = parameter_count(model) - table - vectors
-    assert pass_weights(packed) == (vectors, matrices, matrices // 32 * 18)
-    assert pass_weights(plain) == (vectors + matrices, 0, 0)
+    assert pass_weights(packed) == (vectors, matrices, matrices // 32 * 18, 0)
+    assert pass_weights(plain) == (vectors + matrices, 0, 0, 0)
+    assert pass_weights(integer) == (vectors, 0, 0, matrices)
 
     monkeypatch.setattr(cost, "LARGE", 0)  # as if it lay in no cache
     costs = [pass_cost(target, "compiled") for target in (packed, plain)]
     assert costs[0] > pass_bytes(packed)
     extra = [extra_token_cost(target, "compiled") for target in (packed, plain)]
     assert extra[0] * costs[0] > extra[1] * costs[1] > 0  # per weight
+    assert pass_cost(integer, "compiled") < costs[0]
+    assert 0 < extra_token_cost(integer, "compiled") < extra[0]
 
 
 ENDS = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "</s>")

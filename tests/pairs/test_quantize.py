@@ -26,9 +26,10 @@ from specviz.inspect.equivalence import tail
 from specviz.inspect.prove import LUCK, chi_square
 from specviz.lanes import SPECULATIVE
 from specviz.pairs.few_bits import packed
+from specviz.pairs.memory import DRAFT_KINDS, KINDS
 from specviz.pairs.models import with_draft_bits
 from specviz.pairs.packed import PackedLinear
-from specviz.pairs.quantize import KINDS, quantize_on_processor
+from specviz.pairs.quantize import quantize_on_processor
 from specviz.pairs.table import named_pair
 from specviz.pairs.weights import LoadOptions
 from specviz.settings import Settings
@@ -58,7 +59,8 @@ def test_a_draft_of_few_bits_changes_no_word_of_the_target(bits: str) -> None:
     usual = load_pair("builtin")
     pair = load_pair("builtin", draft_quantize=bits)
     assert pair.draft is not None and usual.draft is not None
-    assert weights_form(pair.draft) == KINDS[bits] and weights_form(pair.target) == "bfloat16"
+    kind = DRAFT_KINDS[bits]
+    assert weights_form(pair.draft) == kind and weights_form(pair.target) == "bfloat16"
     assert make_engine(pair.draft, pair.vocab).name == "compiled"
     assert parameter_bytes(pair.draft) < parameter_bytes(usual.draft)
     assert parameter_count(pair.draft) == parameter_count(usual.draft)
@@ -69,7 +71,7 @@ def test_a_draft_of_few_bits_changes_no_word_of_the_target(bits: str) -> None:
     header = next(iter(race(pair, PROMPT, max_new_tokens=2)))
     assert isinstance(header, Header)
     assert header.drafts[SPECULATIVE] is not None
-    assert header.drafts[SPECULATIVE]["weights"] == KINDS[bits]
+    assert header.drafts[SPECULATIVE]["weights"] == kind
 
 
 def test_a_target_of_few_bits_is_another_model_and_says_so() -> None:
@@ -135,25 +137,25 @@ def test_a_model_that_passes_do_not_read_gets_a_sentence() -> None:
 def test_tied_weights_stay_one_memory() -> None:
     model = build("qwen 2")
     tied = model.lm_head.weight is model.model.embed_tokens.weight
-    quantize_on_processor(model, "toy", "8bit")
+    quantize_on_processor(model, "toy", "8bit", "fp32")
     assert isinstance(model.lm_head, PackedLinear)
     assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
 
 
 @pytest.mark.parametrize("family", ["qwen 2", "llama"])
-def test_five_bits_leave_an_embedding_table_of_its_own(family: str) -> None:
+def test_a_draft_of_five_bits_has_an_embedding_table_of_its_own(family: str) -> None:
     model = build(family)
     count = parameter_count(model)
-    quantize_on_processor(model, "toy", "5bit")
-    assert model.lm_head.packed_as == "5bit"
+    quantize_on_processor(model, "toy", "5bit", is_draft=True)
+    assert model.lm_head.packed_as == "Q5_0"
     assert model.model.embed_tokens.packed_as == "Q8_0"
     assert parameter_count(model) == count
 
 
-def test_a_pass_of_five_bits_costs_its_bytes_and_no_unpacking() -> None:
+def test_a_pass_of_integer_products_costs_its_bytes_and_no_unpacking() -> None:
     five, eight = (llama(2048, hidden_size=384, intermediate_size=768) for _ in range(2))
-    quantize_on_processor(five, "toy", "5bit")
-    quantize_on_processor(eight, "toy", "8bit")
+    quantize_on_processor(five, "toy", "5bit", is_draft=True)
+    quantize_on_processor(eight, "toy", "8bit", "fp32")
     weights = pass_weights(five)
     assert weights.packed == 0 and weights.packed_bytes == 0
     assert pass_cost(five, "compiled") < pass_cost(eight, "compiled")
@@ -172,11 +174,11 @@ def test_five_bits_are_for_drafts_on_a_processor() -> None:
 def test_a_row_gives_its_draft_the_bits_that_it_says_unless_told_otherwise() -> None:
     row = named_pair("qwen2.5-coder-1.5b")
     assert row is not None and row.draft_name is not None
-    assert row.draft_name.endswith(", 5 bits")
+    assert row.draft_name.endswith(", 4 bits")
     usual = (LoadOptions(), LoadOptions())
     assert row.draft_file is not None
     bits = row.draft_bits(f"/somewhere/{row.draft_file.name}")
-    assert bits == "5bit" and row.draft_bits("another/draft") is None
+    assert bits == "4bit" and row.draft_bits("another/draft") is None
     assert with_draft_bits(usual, bits) == (LoadOptions(), LoadOptions(quantize=bits))
     for told in (LoadOptions(quantize="8bit"), LoadOptions(torch.bfloat16)):
         assert with_draft_bits((LoadOptions(), told), bits) == (LoadOptions(), told)

@@ -68,7 +68,7 @@ def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Pa
 @reads_maps
 def test_what_passes_read_as_it_stands_takes_no_memory_of_its_own(tmp_path: Path) -> None:
     path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
-    pair = load_pair(f"{path}+none")
+    pair = load_pair(f"{path}+none", products="fp32")
     ranges = mapped(path)
     for name, parameter in pair.target.named_parameters():
         address = parameter.data_ptr()
@@ -140,17 +140,18 @@ def test_a_worker_reads_a_file_again_that_was_written_to(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("kept", "bits"), [(None, None), (torch.float32, None), (torch.bfloat16, None), (None, "5bit")]
+    ("kept", "products"),
+    [(None, "fp32"), (torch.float32, "fp32"), (torch.bfloat16, "fp32"), (None, "int8")],
 )
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "F16"])
 def test_weights_depend_on_neither_threads_nor_pieces_nor_the_default_dtype(
     file_of: Callable[[str, str], Path],
     kind: str,
     kept: torch.dtype | None,
-    bits: str | None,
+    products: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reading = Reading(read_gguf(file_of(kind, "target")), "it", kept, bits)
+    reading = Reading(read_gguf(file_of(kind, "target")), "it", kept, products)
     weights = read_weights(reading)
     for module in ("few_bits", "packed_weights"):
         monkeypatch.setattr(f"specviz.pairs.{module}.PIECE", 1000)  # a few rows

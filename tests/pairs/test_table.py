@@ -275,7 +275,7 @@ def test_files_are_pinned_and_called_by_their_models():
     row = named_pair("qwen2.5-coder-1.5b")
     assert row is not None
     assert row.target_name == "Qwen2.5-Coder-1.5B-Instruct, 4 bits"
-    assert row.draft_name == "Qwen2.5-Coder-0.5B-Instruct, 5 bits"
+    assert row.draft_name == "Qwen2.5-Coder-0.5B-Instruct, 4 bits"
     # On a processor they take little more than their files, whatever fp32 would take.
     size = sum(file.bytes for file in row.files)
     assert size < row.bytes(row.precision(cpu=True)) < 1.35 * size

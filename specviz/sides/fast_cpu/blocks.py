@@ -46,9 +46,6 @@ KINDS = {
 }
 """Kinds by the names that GGUF files have for them, as the numbers that compiled code takes."""
 
-FIVE_BITS = 11
-"""A kind of drafts alone, which no file has: see `five_bits`."""
-
 PLAIN = (FLOAT32, BFLOAT16, FLOAT16)
 """Kinds whose weights are numbers, as those of norms and biases always are."""
 
@@ -61,7 +58,9 @@ BLOCK_WEIGHTS = (1, 1, 1, 32, 32, 32, 32, 32, 256, 256, 256)
 BLOCK_BYTES = (4, 2, 2, 34, 18, 20, 22, 24, 144, 176, 210)
 """Bytes of a block, by kind."""
 
-STEP = 32  # weights of a kind that is not packed, which an operation takes at a time
+STEP = 32
+"""Weights of a kind that is not packed, which an operation takes at a time; and outputs, of which
+threads share multiples."""
 
 
 class Layout(NamedTuple):

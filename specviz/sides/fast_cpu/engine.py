@@ -21,14 +21,14 @@ from ...core.stopping import check_stop
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...settings import Settings
-from .blocks import FIVE_BITS, KINDS
+from .blocks import KINDS, STEP
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
-from .five_bits import five_bit_product_code
 from .forward import compiled_pass
-from .kind import FIVE_BIT
+from .integer_products import integer_product_code
 from .products import product_code
 from .rows import Layer, Plan, Weight
 from .support import forget_stale_code
+from .tiles import TILES_IN_STEP, tile_bytes
 from .vector import LINE
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def layer_weights(layer: Any) -> list[Weight]:
 
 def weights_of(modules: Iterable[Any]) -> list[Weight]:
     """The weights of the modules; of one that is None or has none, a `Weight` of nothing."""
-    return [_weight(getattr(module, "weight", None), packed_kind(module)) for module in modules]
+    return [_weight(getattr(module, "weight", None), module) for module in modules]
 
 
 def packed_kind(module: Any) -> str | None:
@@ -229,14 +229,28 @@ def bias_of(module: Any) -> Weight:
     return _weight(getattr(module, "bias", None))
 
 
-def _weight(tensor: Tensor | None, packed_as: str | None = None) -> Weight:
+def _table(tensor: Tensor, module: Any = None) -> Weight:
+    """An embedding table, of which a pass reads rows. module: that has it."""
+    return Weight(tensor.data_ptr(), _kind(tensor, module))
+
+
+def _kind(tensor: Tensor, module: Any) -> int:
+    return KINDS[packed_kind(module) or DTYPE_KINDS[tensor.dtype]]
+
+
+def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
+    """Where a tensor lies, and how products with it are computed. module: that has it."""
     if tensor is None:
         return Weight()
-    if packed_as == FIVE_BIT:
-        return Weight(tensor.data_ptr(), FIVE_BITS, five_bit_product_code())
-    kind = KINDS[packed_as or DTYPE_KINDS[tensor.dtype]]
-    product = product_code(kind) if tensor.dim() == 2 else 0
-    return Weight(tensor.data_ptr(), kind, product)
+    kind = _kind(tensor, module)
+    address = tensor.data_ptr()
+    if tensor.dim() == 1:
+        return Weight(address, kind)
+    if packed_kind(module) is not None and module.is_tiled:
+        step_bytes = TILES_IN_STEP * tile_bytes(kind, module.in_features)
+        return Weight(address, kind, integer_product_code(kind), step_bytes)
+    row_bytes = tensor.shape[1] * tensor.element_size()
+    return Weight(address, kind, product_code(kind), STEP * row_bytes)
 
 
 def threads_for(weight_bytes: int, most: int) -> int:
@@ -258,9 +272,8 @@ class CompiledEngine(OwnEngine):
         limit = context_length(model)
         self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
         plan = self._passes.plan
-        plan.embedding, plan.final_norm, plan.head = weights_of(
-            [inner.embed_tokens, inner.norm, model.get_output_embeddings()]
-        )
+        plan.embedding = _table(inner.embed_tokens.weight, inner.embed_tokens)
+        plan.final_norm, plan.head = weights_of([inner.norm, model.get_output_embeddings()])
         self._slots = np.full(len(inner.layers), -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
 
@@ -390,7 +403,7 @@ class CompiledHeadEngine(StateReader):
         config = head.config
         self._passes = Passes(head, config.layer, [head.midlayer], head.rotary, config.draft_vocab)
         plan = self._passes.plan
-        plan.embedding = _weight(head.embedding)
+        plan.embedding = _table(head.embedding)
         plan.unread_width = head.fc.in_features
         plan.normed_residual = config.norm_before_residual
         plan.final_norm, plan.head, plan.fuse, plan.fuse_norm, plan.state_norm = weights_of(

@@ -67,11 +67,16 @@ def lane(b: ir.IRBuilder, vector: Any, index: int) -> Any:
     return b.extract_element(vector, ir.Constant(I32, index))
 
 
+def call_named(b: ir.IRBuilder, name: str, result: Any, *operands: Any) -> Any:
+    """Call a function of LLVM by its whole name. result: the type that it returns."""
+    function_type = ir.FunctionType(result, [operand.type for operand in operands])
+    return b.call(cgutils.get_or_insert_function(b.module, function_type, name), operands)
+
+
 def call_intrinsic(b: ir.IRBuilder, name: str, *operands: Any) -> Any:
-    kinds = [operand.type for operand in operands]
-    function_type = ir.FunctionType(kinds[0], kinds)
-    full = f"llvm.{name}.v{kinds[0].count}f32"
-    return b.call(cgutils.get_or_insert_function(b.module, function_type, full), operands)
+    """Call an operation on vectors of fp32 that returns one of the same length."""
+    kind = operands[0].type
+    return call_named(b, f"llvm.{name}.v{kind.count}f32", kind, *operands)
 
 
 def fma(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:

@@ -8,8 +8,7 @@ from ctypes import Structure, c_float, c_int64
 import numpy as np
 from numba import carray
 
-from .blocks import BFLOAT16, FIVE_BITS, FLOAT32, STEP
-from .five_bits import row_bytes
+from .blocks import BFLOAT16, FLOAT32, STEP
 from .ir import (
     LANES,
     arrive,
@@ -28,9 +27,15 @@ SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its
 
 class Weight(Structure):
     """Where a tensor lies, 0 where a model has no such tensor; of which kind it is
-    (`blocks.KINDS`); and where the code of products with it lies (`products.product_code`)."""
+    (`blocks.KINDS`); of a matrix where the code of products with it lies (`products.product_code`,
+    `integer_products.integer_product_code`), and the bytes of `STEP` outputs."""
 
-    _fields_ = (("address", c_int64), ("kind", c_int64), ("product", c_int64))
+    _fields_ = (
+        ("address", c_int64),
+        ("kind", c_int64),
+        ("product", c_int64),
+        ("step_bytes", c_int64),
+    )
 
 
 class Layer(Structure):
@@ -161,7 +166,7 @@ def in_both_orders(plan, x):
 
 @inside
 def product(plan, inputs, weight, bias, begin, end, y):
-    """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end].
+    """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end]; begin: a multiple of `STEP`.
 
     inputs: x [n, width], as `in_both_orders` gives it. y: [n, outputs].
     """
@@ -176,7 +181,7 @@ def product(plan, inputs, weight, bias, begin, end, y):
         n,
         x.ctypes.data,
         x.strides[0],
-        weight.address + begin * _row_bytes(weight.kind, width),
+        weight.address + begin // STEP * weight.step_bytes,
         width,
         end - begin,
         y.ctypes.data + 4 * begin,
@@ -189,12 +194,6 @@ def product(plan, inputs, weight, bias, begin, end, y):
         for row in range(n):
             for i in range(end - begin):
                 y[row, begin + i] += line[i]
-
-
-@in_place
-def _row_bytes(kind, width):
-    """Bytes of the weights of one output."""
-    return row_bytes(width) if kind == FIVE_BITS else bytes_of(kind, width)
 
 
 @inside

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...core.kinds import INTEGER_PRODUCTS
 from ...core.llama_family import has_known_layers, is_llama_family
 from ...core.model_facts import complete, context_length
 from ...environment import has_numba
@@ -39,6 +40,7 @@ TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each c
 UNIT = 32  # widths must be multiples of it
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
 TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5
+INTEGER_TOLERANCE = 0.05  # of those whose inputs are rounded to 8 bits, one step apart at times
 HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to 16 bits
 TRIED_OUTPUTS = 4096  # logits of each token that are compared
 READ = {torch.float32, torch.bfloat16, torch.float16, torch.uint8}
@@ -163,6 +165,7 @@ def _trial_mark(model: Any, vocab: int) -> Path | None:
     processor = [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
     kinds = {str(getattr(module, "packed_as", None)) for module in model.modules()}
     kinds |= {str(parameter.dtype) for parameter in model.parameters()}
+    kinds.add(f"products {getattr(model, 'products', None)}")
     rotary = model.model.rotary_emb
     positions = [str(rotary.inv_freq.tolist()), str(rotary.attention_scaling)]
     shape = [*sorted(kinds), str(len(model.model.layers)), str(vocab), *positions]
@@ -189,7 +192,9 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     expected = torch.cat([expected, expected[-1:]])
     logits = torch.cat([together, alone])[:, outputs]
     problem = "pass gave other logits; using transformers' modules"
-    return _are_close(logits, expected, torch.float32, problem)
+    rounds_inputs = getattr(model, "products", None) == INTEGER_PRODUCTS
+    tolerance = INTEGER_TOLERANCE if rounds_inputs else TOLERANCE
+    return _are_close(logits, expected, tolerance, problem)
 
 
 def _tried_outputs(vocab: int) -> Tensor:
@@ -216,7 +221,8 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
     plain_logits, compiled_logits = logits
     is_compared = torch.isfinite(plain_logits)  # tokens that the head cannot draft have -inf
     problem = "head gave other logits; using torch's modules"
-    return _are_close(compiled_logits[is_compared], plain_logits[is_compared], head.dtype, problem)
+    tolerance = TOLERANCE if head.dtype == torch.float32 else HALF_TOLERANCE
+    return _are_close(compiled_logits[is_compared], plain_logits[is_compared], tolerance, problem)
 
 
 @torch.inference_mode()
@@ -235,9 +241,10 @@ def _fp32_logits(model: Any, ids: Tensor, layers: int | None, outputs: Tensor) -
         states = out if isinstance(out, Tensor) else out[0]
     states = _in_fp32(inner.norm)(states)[0]
     head = model.get_output_embeddings()
-    packed = hasattr(head, "packed_as")
-    weight = head.unpacked(outputs) if packed else head.weight[outputs].float()
-    logits: Tensor = states @ weight.T
+    if hasattr(head, "packed_as"):
+        logits: Tensor = head.of_outputs(states, outputs)
+    else:
+        logits = states @ head.weight[outputs].float().T
     return logits if head.bias is None else logits + head.bias[outputs].float()
 
 
@@ -248,10 +255,9 @@ def _in_fp32(module: Any) -> Any:
     return copy.deepcopy(module).float() if halves else module
 
 
-def _are_close(logits: Tensor, expected: Tensor, dtype: torch.dtype, problem: str) -> bool:
-    """Whether logits differ no more than by rounding, for weights of `dtype`; else a warning."""
+def _are_close(logits: Tensor, expected: Tensor, tolerance: float, problem: str) -> bool:
+    """Whether logits differ by no more than this share of the largest; else a warning."""
     scale = expected.abs().max().clamp(min=1.0)
-    tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
     if (logits - expected).abs().max() <= tolerance * scale:
         return True
     warnings.warn(f"the compiled {problem}", stacklevel=4)

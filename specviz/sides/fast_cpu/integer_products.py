@@ -1,0 +1,462 @@
+"""Products of weights of few bits with inputs that are rounded to 8 bits, as integers.
+
+Each 32 inputs of a row share a scale, the largest of them divided by 127, and become integers from
+-127 to 127. Codes of weights times such inputs are summed as integers, exactly, and the sum of a
+block becomes one fp32:
+
+    y = sum over blocks of  input_scale * (scale * sum(code * input) + minimum * sum(input))
+
+in the order of the blocks, so that an output has the same bits for any number of rows, of threads,
+and on any processor. Weights have the values of their file; only inputs are rounded. llama.cpp
+does the same (https://github.com/ggml-org/ggml/blob/master/src/ggml-cpu/quants.c, `vec_dot`), in
+K kinds with one scale for each 256 inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, types
+
+from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
+from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastest_form, spread_word
+from .ir import (
+    F32,
+    I8,
+    I32,
+    INTEGERS,
+    LANES,
+    VECTOR,
+    Loop,
+    broadcast,
+    call_intrinsic,
+    fma,
+    fold,
+    i64,
+    integers,
+    memory_of,
+    operation,
+    pointer,
+    splat,
+    spread,
+    store,
+)
+from .ir import LANES as OUTPUTS
+from .ir import load as load_floats
+from .vector import LINE, prefetch
+
+BLOCK = 32  # inputs that share a scale
+WORDS = 8  # of them, four inputs each
+MOST_TOGETHER = 8
+"""Rows of inputs that are multiplied together."""
+
+AHEAD = 8192  # bytes that weights are fetched ahead
+TINY = 1e-30  # inputs below it are rounded to 0
+
+SCALE_VECTORS = 16
+
+RECORD = 48
+"""Bytes of a block of rounded inputs: 32 codes, the scale and the sum of the codes, fp32, and for
+each half of the block the integer with which its sums begin."""
+
+SCALE_AT = 32
+SUM_AT = 36
+STARTS_AT = 40
+
+FORM_NAMES = tuple(FORMS)
+
+
+@dataclass
+class Group:
+    """Codes of 32 inputs and sixteen outputs.
+
+    codes: makes the vector of each of the `WORDS`. scales: fp32 vectors, one for the group, or one
+    for each half. minimum: fp32 vector, or None.
+    """
+
+    codes: Callable[[int], Any]
+    scales: list[Any]
+    minimum: Any = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a block of a kind lies in a tile.
+
+    bits: of a code. groups: (builder, address of the block, address of its scales, index of the
+    part, int64) -> the groups of 32 inputs of a part, in their order. bias: what the codes are
+    larger by than the integers that they stand for. parts: of a block, of equal size, so that the
+    code of one part serves all. scales: (builder, address of the block, address of memory for
+    `SCALE_VECTORS`) -> None, writes the scales of all parts, where they are packed too.
+    """
+
+    bits: int
+    groups: Callable[[ir.IRBuilder, Any, Any, Any], Iterator[Group]]
+    bias: int = 0
+    parts: int = 1
+    scales: Callable[[ir.IRBuilder, Any, Any], None] | None = None
+
+
+def _element(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
+    """The word of four bytes that lies `offset` bytes behind the begin of a block in a row."""
+    at = b.add(tile, i64(OUTPUTS * offset))
+    words = b.load(b.inttoptr(at, INTEGERS.as_pointer()))
+    words.align = 2
+    return words
+
+
+def _half_floats(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
+    """The fp16 at this offset, as fp32."""
+    at = b.add(tile, i64(OUTPUTS * offset))
+    halves = b.load(b.inttoptr(at, ir.VectorType(ir.HalfType(), OUTPUTS).as_pointer()))
+    halves.align = 2
+    return b.fpext(halves, VECTOR)
+
+
+def _bits(b: ir.IRBuilder, words: Any, right: Any, mask: int) -> Any:
+    """The bits of `mask` in each byte of the words, shifted. right: a number of bits, to the left
+    if below 0, or a vector of them."""
+    if not isinstance(right, int):
+        words = b.lshr(words, right)
+    elif right > 0:
+        words = b.lshr(words, integers(right))
+    elif right < 0:
+        words = b.shl(words, integers(-right))
+    return b.and_(words, integers(mask * 0x01010101))
+
+
+def _nibble(b: ir.IRBuilder, tile: Any, begin: int, word: int) -> Any:
+    """The codes of four inputs in the kinds whose 16 bytes hold those of 32 inputs: the first 16
+    in their low halves, the others in their high ones."""
+    return _bits(b, _element(b, tile, begin + 4 * (word % 4)), 4 * (word // 4), 15)
+
+
+def _fifth_bits(b: ir.IRBuilder, tile: Any, begin: int, word: int) -> Any:
+    return _bits(b, _element(b, tile, begin), word - 4, 16)
+
+
+def _q4_0(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    yield Group(lambda word: _nibble(b, tile, 2, word), [_half_floats(b, tile, 0)])
+
+
+def _q4_1(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    minimum = _half_floats(b, tile, 2)
+    yield Group(lambda word: _nibble(b, tile, 4, word), [_half_floats(b, tile, 0)], minimum)
+
+
+def _q5_0(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    def codes(word: int) -> Any:
+        return b.or_(_nibble(b, tile, 6, word), _fifth_bits(b, tile, 2, word))
+
+    yield Group(codes, [_half_floats(b, tile, 0)])
+
+
+def _q5_1(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    def codes(word: int) -> Any:
+        return b.or_(_nibble(b, tile, 8, word), _fifth_bits(b, tile, 4, word))
+
+    yield Group(codes, [_half_floats(b, tile, 0)], _half_floats(b, tile, 2))
+
+
+def _q8_0(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    yield Group(lambda word: _element(b, tile, 2 + 4 * word), [_half_floats(b, tile, 0)])
+
+
+def _q4_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    """32 bytes of a part hold the codes of a group in their low halves, and those of the next in
+    their high ones."""
+    words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
+    for group in range(2):
+
+        def codes(word: int, group: int = group) -> Any:
+            return _bits(b, _element(b, words, 16 + 4 * word), 4 * group, 15)
+
+        scale, minimum = _scale_vectors(b, scales, part, group)
+        yield Group(codes, [scale], minimum)
+
+
+def _q5_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    """As Q4_K; before the codes come their fifth bits: bit g of 32 bytes is that of group g."""
+    words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
+    skipped = _spread_index(b, b.mul(part, i64(2)))
+    for group in range(2):
+
+        def codes(word: int, group: int = group) -> Any:
+            low = _bits(b, _element(b, words, 48 + 4 * word), 4 * group, 15)
+            fifth = _bits(b, _element(b, tile, 16 + 4 * word), skipped, 1 << group)
+            return b.or_(low, b.shl(fifth, integers(4 - group)))
+
+        scale, minimum = _scale_vectors(b, scales, part, group)
+        yield Group(codes, [scale], minimum)
+
+
+def _q6_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
+    """Two halves of 128 codes: of each, 64 bytes have the low 4 bits of codes and 32 the high 2. A
+    part is half of a half."""
+    half = b.lshr(part, i64(1))
+    low_words = b.add(tile, b.mul(half, i64(OUTPUTS * 64)))
+    high_words = b.add(tile, b.mul(half, i64(OUTPUTS * 32)))
+    skipped = _spread_index(b, b.mul(b.and_(part, i64(1)), i64(4)))
+    for group in range(2):
+
+        def codes(word: int, group: int = group) -> Any:
+            low = _bits(b, _element(b, low_words, 32 * group + 4 * word), skipped, 15)
+            high = _bits(b, _element(b, high_words, 128 + 4 * word), skipped, 3 << 2 * group)
+            return b.or_(low, b.shl(high, integers(4 - 2 * group)))
+
+        yield Group(codes, _scale_vectors(b, scales, part, group))
+
+
+def _spread_index(b: ir.IRBuilder, index: Any) -> Any:
+    return spread_word(b, b.trunc(index, I32), LANES)
+
+
+def _scale_vectors(b: ir.IRBuilder, scales: Any, part: Any, group: int) -> list[Any]:
+    """The two vectors of a group among those that `Kind.scales` has written."""
+    of_part = b.add(scales, b.mul(part, i64(4 * 4 * LANES)))
+    begin = 2 * group
+    return [load_floats(b, b.add(of_part, i64(4 * LANES * (begin + i)))) for i in range(2)]
+
+
+def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
+    """Write the scale and, below 0, the minimum of each of the 8 groups of a block.
+
+    A block begins with a scale and a minimum, fp16, and three words that hold 8 codes of 6 bits for
+    each of them: the first four of either are the low bits of the bytes of two words, whose other
+    bits are the top bits of the last four; their low bits are the halves of the third word.
+    """
+    factors = [_half_floats(b, tile, 0), b.fneg(_half_floats(b, tile, 2))]
+    words = [_element(b, tile, 4), _element(b, tile, 8)]
+    low_bits = _element(b, tile, 12)
+    for i, (factor, word) in enumerate(zip(factors, words, strict=True)):
+        low = _bits(b, low_bits, 4 * i, 15)
+        first = _bits(b, word, 0, 63)
+        last = b.or_(low, _bits(b, word, 2, 48))
+        for group in range(8):
+            code = _byte(b, first if group < 4 else last, group % 4)
+            vector = b.fmul(factor, b.uitofp(code, VECTOR))
+            store(b, vector, b.add(scales, i64(4 * LANES * (2 * group + i))))
+
+
+def _q6_k_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
+    """Write the scales of 16 inputs each: behind the codes come 16 of them, int8, and the scale of
+    all, fp16."""
+    whole = _half_floats(b, tile, 208)
+    for index in range(16):
+        four = _element(b, tile, 192 + index // 4 * 4)
+        code = b.ashr(b.shl(four, integers(24 - 8 * (index % 4))), integers(24))
+        vector = b.fmul(whole, b.sitofp(code, VECTOR))
+        store(b, vector, b.add(scales, i64(4 * LANES * index)))
+
+
+def _byte(b: ir.IRBuilder, words: Any, index: int) -> Any:
+    """One byte of each word, as an integer without a sign."""
+    return b.and_(b.lshr(words, integers(8 * index)), integers(255))
+
+
+TILED = {
+    Q4_0: Kind(4, _q4_0, bias=8),
+    Q4_1: Kind(4, _q4_1),
+    Q5_0: Kind(5, _q5_0, bias=16),
+    Q5_1: Kind(5, _q5_1),
+    Q8_0: Kind(8, _q8_0),
+    Q4_K: Kind(4, _q4_k, parts=4, scales=_group_scales),
+    Q5_K: Kind(5, _q5_k, parts=4, scales=_group_scales),
+    Q6_K: Kind(6, _q6_k, bias=32, parts=4, scales=_q6_k_scales),
+}
+"""The kinds of weights that integer products read."""
+
+
+@operation()
+def round_inputs(b, x, count, bias, records, step):
+    """Round `count` fp32 numbers, a multiple of `BLOCK`, to codes and a scale for each block.
+
+    records: where the first block's `RECORD` is written. step: bytes from a record to the next.
+    bias: of the codes of weights, by which sums of products would be too large. The scale is NaN
+    where a number is NaN or infinite.
+    """
+    loop = Loop(b, count, BLOCK, [records])
+    record = loop.carried[0]
+    here = b.add(x, b.mul(loop.index, i64(4)))
+    numbers = [load_floats(b, here), load_floats(b, b.add(here, i64(4 * LANES)))]
+    sizes = [call_intrinsic(b, "fabs", vector) for vector in numbers]
+    larger = call_intrinsic(b, "maxnum", *sizes)
+    size = _larger(b, fold(b, larger, partial(_larger, b)), F32(TINY))
+    factors = spread(b, b.fdiv(F32(LARGEST_INPUT), size))
+    total = integers(0)
+    start_factor = b.neg(b.trunc(bias, I32))
+    for half, vector in enumerate(numbers):
+        nearest = call_intrinsic(b, "roundeven", b.fmul(vector, factors))
+        # Of NaN, which is no integer, the lowest code: the scale makes it NaN again.
+        bounded = call_intrinsic(b, "maxnum", nearest, splat(-LARGEST_INPUT))
+        codes = b.fptosi(call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT)), INTEGERS)
+        store(b, b.trunc(codes, ir.VectorType(I8, LANES)), b.add(record, i64(LANES * half)))
+        of_half = fold(b, codes, b.add)
+        store(b, b.mul(of_half, start_factor), b.add(record, i64(STARTS_AT + 4 * half)))
+        total = b.add(total, codes)
+    store(b, b.sitofp(fold(b, total, b.add), F32), b.add(record, i64(SUM_AT)))
+    nan_or_zero = fold(b, b.fmul(b.fadd(*numbers), splat(0.0)), b.fadd)
+    scale = b.fadd(b.fdiv(size, F32(LARGEST_INPUT)), nan_or_zero)
+    store(b, scale, b.add(record, i64(SCALE_AT)))
+    loop.end([b.add(record, step)])
+
+
+def _larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
+    return b.select(b.fcmp_ordered(">", first, second), first, second)
+
+
+@operation(
+    kind=tuple(TILED),
+    form=range(len(FORM_NAMES)),
+    rows=range(1, MOST_TOGETHER + 1),
+)
+def multiply_tiles(b, kind, form, rows, records, tiles, blocks, count, y, y_step):
+    """Write the products of these rows with `count` tiles, one or more.
+
+    records: rounded inputs, [inputs / 32, rows] of `RECORD` bytes. tiles: [count, blocks] blocks of
+    sixteen outputs. y: fp32, where the first row's outputs are written; y_step: bytes between rows.
+    """
+    layout = TILED[kind]
+    form_of_sums = FORMS[FORM_NAMES[form]]
+    groups = BLOCK_WEIGHTS[kind] // BLOCK // layout.parts
+    block_bytes = OUTPUTS * BLOCK_BYTES[kind]
+    scales = memory_of(b, SCALE_VECTORS * LANES)
+    tile_loop = Loop(b, count, 1, [tiles, y])
+    tile, out = tile_loop.carried
+    loop = Loop(b, blocks, 1, [tile, records, *[splat(0.0)] * rows])
+    block, inputs, *totals = loop.carried
+    for offset in range(0, block_bytes, LINE):
+        prefetch(b, b.add(block, i64(offset + AHEAD)))
+    if layout.scales is not None:
+        layout.scales(b, block, scales)
+    parts = Loop(b, i64(layout.parts), 1, [inputs, *totals])
+    inputs, *totals = parts.carried
+    for index, group in enumerate(layout.groups(b, block, scales, parts.index)):
+        of_rows = [b.add(inputs, i64(RECORD * (index * rows + row))) for row in range(rows)]
+        totals = _add_group(b, partial(form_of_sums, b, layout.bits), group, of_rows, totals)
+    parts.end([b.add(inputs, i64(RECORD * rows * groups)), *totals])
+    loop.end([b.add(block, i64(block_bytes)), *parts.carried_out])
+    next_tile = loop.carried_out[0]
+    for row, total in enumerate(loop.carried_out[2:]):
+        store(b, total, b.add(out, b.mul(y_step, i64(row))))
+    tile_loop.end([next_tile, b.add(out, i64(4 * OUTPUTS))])
+
+
+def _add_group(
+    b: ir.IRBuilder,
+    form: Callable[[Any], IntegerSums],
+    group: Group,
+    records: list[Any],
+    totals: list[Any],
+) -> list[Any]:
+    """Add to the running totals of each row, fp32, the products of a group."""
+    parts = len(group.scales)
+    sums: list[list[IntegerSums]] = [[] for _ in records]
+    for word in range(WORDS):
+        if word % (WORDS // parts) == 0:
+            part = word * parts // WORDS
+            for of_row, record in zip(sums, records, strict=True):
+                of_row.append(form(_start(b, record, part, parts)))
+        codes = sums[0][-1].prepared(group.codes(word))
+        for of_row, record in zip(sums, records, strict=True):
+            of_row[-1].add(codes, _word(b, record, 4 * word))
+    added = []
+    for of_row, record, total in zip(sums, records, totals, strict=True):
+        numbers = [b.sitofp(part_sums.total(), VECTOR) for part_sums in of_row]
+        product = b.fmul(group.scales[0], numbers[0])
+        for scale, number in zip(group.scales[1:], numbers[1:], strict=True):
+            product = fma(b, scale, number, product)
+        if group.minimum is not None:
+            product = fma(b, group.minimum, broadcast(b, b.add(record, i64(SUM_AT))), product)
+        added.append(fma(b, broadcast(b, b.add(record, i64(SCALE_AT))), product, total))
+    return added
+
+
+def _start(b: ir.IRBuilder, record: Any, part: int, parts: int) -> Any:
+    """The integer with which the sums of a part of a group begin, in all lanes."""
+    start = _word(b, record, STARTS_AT + 4 * part)
+    if parts == 1:
+        start = b.add(start, _word(b, record, STARTS_AT + 4))
+    return spread_word(b, start, LANES)
+
+
+def _word(b: ir.IRBuilder, record: Any, offset: int) -> Any:
+    word = b.load(b.inttoptr(b.add(record, i64(offset)), I32.as_pointer()))
+    word.align = 4
+    return word
+
+
+def code_bias(kind: int, form: str) -> int:
+    """Return what the codes of a kind, as a form multiplies them, are too large by."""
+    layout = TILED[kind]
+    return FORMS[form].offset if layout.bits == SIGNED_BITS else layout.bias
+
+
+@cache
+def integer_product_code(kind: int) -> int:
+    """As `products.product_code`, for weights in tiles, in the fastest form of this processor."""
+    form = fastest_form()
+    form_index = FORM_NAMES.index(form)
+    offset = code_bias(kind, form)
+    weights = BLOCK_WEIGHTS[kind]
+    block_bytes = OUTPUTS * BLOCK_BYTES[kind]
+
+    def multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
+        groups = -(-rows // MOST_TOGETHER)
+        together = -(-rows // groups)
+        records = np.empty((groups, width // BLOCK * together * RECORD), np.uint8)
+        for row in range(rows):
+            group = row // together
+            in_group = min(together, rows - group * together)
+            target = records.ctypes.data + group * records.strides[0]
+            target += (row - group * together) * RECORD
+            round_inputs(x + row * x_step, width, offset, target, in_group * RECORD)
+        blocks = width // weights
+        tile_bytes = blocks * block_bytes
+        whole = outputs // OUTPUTS
+        # The weights of a tile stay in the processor's cache for all groups of rows.
+        each = whole if groups == 1 else 1
+        for first in range(0, whole, max(each, 1)):
+            for group in range(groups):
+                in_group = min(together, rows - group * together)
+                multiply_tiles(
+                    kind,
+                    form_index,
+                    in_group,
+                    records.ctypes.data + group * records.strides[0],
+                    w + first * tile_bytes,
+                    blocks,
+                    each,
+                    y + group * together * y_step + 4 * OUTPUTS * first,
+                    y_step,
+                )
+        rest = outputs - whole * OUTPUTS
+        if rest > 0:
+            last = np.empty((together, OUTPUTS), np.float32)
+            for group in range(groups):
+                in_group = min(together, rows - group * together)
+                multiply_tiles(
+                    kind,
+                    form_index,
+                    in_group,
+                    records.ctypes.data + group * records.strides[0],
+                    w + whole * tile_bytes,
+                    blocks,
+                    1,
+                    last.ctypes.data,
+                    last.strides[0],
+                )
+                for row in range(in_group):
+                    at = y + (group * together + row) * y_step + 4 * OUTPUTS * whole
+                    line = carray(pointer(at), rest, np.float32)
+                    for i in range(rest):
+                        line[i] = last[row, i]
+
+    signature = types.void(*[types.int64] * 8)
+    address: int = cfunc(signature, cache=True)(multiply_rows).address
+    return address

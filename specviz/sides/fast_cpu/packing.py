@@ -1,0 +1,126 @@
+"""Weights in blocks of Q4_0 or Q5_0, made in compiled code: those of a draft, at each load."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numpy.typing import NDArray
+
+from .blocks import BLOCK_BYTES, KINDS, Q4_0, Q5_0
+from .ir import (
+    F32,
+    I8,
+    I16,
+    I32,
+    INTEGERS,
+    LANES,
+    Loop,
+    call_intrinsic,
+    fma,
+    fold,
+    i64,
+    integers,
+    load,
+    operation,
+    splat,
+    spread,
+    store,
+)
+from .vector import widen
+
+BLOCK = 32
+LOWEST = {Q4_0: -8, Q5_0: -16}
+"""The lowest code, by kind; the highest is one below its size."""
+
+FACTORS = (1.0, 0.95, 0.9, 0.85, 0.8)
+"""Scales that are tried for a block, as shares of the one with which its largest weight gets the
+lowest code. The first of those with the least squared error is taken, so blocks of the kind itself
+keep their weights."""
+
+
+def pack(held_as: str, rows: NDArray[np.uint8], kind: str, blocks: NDArray[np.uint8]) -> None:
+    """Write rows of weights of the kind `held_as`, [rows, bytes], as blocks, [rows, bytes], of
+    Q4_0 or Q5_0."""
+    _pack_rows(KINDS[held_as], rows, KINDS[kind], blocks)
+
+
+@njit(nogil=True, cache=True)
+def _pack_rows(held_as, rows, kind, blocks):
+    width = blocks.shape[1] // BLOCK_BYTES[kind] * BLOCK
+    numbers = np.empty(width, np.float32)
+    for row in range(len(rows)):
+        source = rows.ctypes.data + row * rows.strides[0]
+        widen(held_as, source, numbers.ctypes.data, width)
+        target = blocks.ctypes.data + row * blocks.strides[0]
+        pack_blocks(kind, numbers.ctypes.data, width // BLOCK, target)
+
+
+@operation(kind=tuple(LOWEST))
+def pack_blocks(b, kind, weights, count, target):
+    """Write `count` blocks, one or more, of fp32 weights."""
+    lowest = LOWEST[kind]
+    loop = Loop(b, count, 1, [weights, target])
+    here, block = loop.carried
+    numbers = [load(b, here), load(b, b.add(here, i64(4 * LANES)))]
+    extreme = _extreme(b, numbers)
+    best_scale = None
+    for factor in FACTORS:
+        scale = b.fptrunc(b.fmul(extreme, F32(factor / lowest)), ir.HalfType())
+        error = _squared_error(b, numbers, _codes(b, numbers, scale, lowest), scale)
+        if best_scale is None:
+            best_scale = scale
+            least_error = error
+        else:
+            is_better = b.fcmp_ordered("<", error, least_error)
+            best_scale = b.select(is_better, scale, best_scale)
+            least_error = b.select(is_better, error, least_error)
+    store(b, best_scale, block, align=2)
+    codes = [
+        b.add(b.fptosi(vector, INTEGERS), integers(-lowest))
+        for vector in _codes(b, numbers, best_scale, lowest)
+    ]
+    nibbles_at = 2
+    if kind == Q5_0:
+        fifths = [b.icmp_signed(">=", vector, integers(16)) for vector in codes]
+        bits = [b.zext(b.bitcast(vector, I16), I32) for vector in fifths]
+        word = b.or_(bits[0], b.shl(bits[1], ir.Constant(I32, 16)))
+        store(b, word, b.add(block, i64(2)), align=2)
+        codes = [b.and_(vector, integers(15)) for vector in codes]
+        nibbles_at = 6
+    nibbles = b.or_(codes[0], b.shl(codes[1], integers(4)))
+    store(b, b.trunc(nibbles, ir.VectorType(I8, LANES)), b.add(block, i64(nibbles_at)), align=2)
+    loop.end([b.add(here, i64(4 * BLOCK)), b.add(block, i64(BLOCK_BYTES[kind]))])
+
+
+def _extreme(b, numbers):
+    """The number that is the furthest from 0."""
+    highest = fold(b, call_intrinsic(b, "maxnum", *numbers), lambda x, y: _chosen(b, ">", x, y))
+    lowest = fold(b, call_intrinsic(b, "minnum", *numbers), lambda x, y: _chosen(b, "<", x, y))
+    return b.select(b.fcmp_ordered(">=", b.fneg(lowest), highest), lowest, highest)
+
+
+def _codes(b, numbers, scale, lowest):
+    """The code of each number that is the nearest to it, as fp32."""
+    step = b.fpext(scale, F32)
+    is_zero = b.fcmp_ordered("==", step, F32(0))
+    inverse = spread(b, b.select(is_zero, F32(0), b.fdiv(F32(1), step)))
+    codes = []
+    for vector in numbers:
+        nearest = call_intrinsic(b, "roundeven", b.fmul(vector, inverse))
+        bounded = call_intrinsic(b, "maxnum", nearest, splat(float(lowest)))
+        codes.append(call_intrinsic(b, "minnum", bounded, splat(float(-lowest - 1))))
+    return codes
+
+
+def _squared_error(b, numbers, codes, scale):
+    steps = spread(b, b.fpext(scale, F32))
+    total = splat(0.0)
+    for vector, code in zip(numbers, codes, strict=True):
+        error = fma(b, b.fneg(steps), code, vector)
+        total = fma(b, error, error, total)
+    return fold(b, total, b.fadd)
+
+
+def _chosen(b, comparison, first, second):
+    return b.select(b.fcmp_ordered(comparison, first, second), first, second)

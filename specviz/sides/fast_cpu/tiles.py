@@ -1,0 +1,166 @@
+"""Blocks of few bits with sixteen outputs side by side, the order in which integer products read
+them.
+
+A tile holds the same bytes as the rows of sixteen outputs, in another order. A block of a GGUF file
+is a sequence of elements: scales in fp16, and words of four bytes with the codes of four inputs.
+In a tile each element stands sixteen times, once for each output, so that one vector register
+holds the same element of all outputs. The fifth bits of Q5_0 and Q5_1 are reordered within their
+word: in the file bit i is that of input i, in a tile byte k has, in bit j, that of input 4 j + k.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .blocks import (
+    BLOCK_BYTES,
+    BLOCK_WEIGHTS,
+    KINDS,
+    Q4_0,
+    Q4_1,
+    Q4_K,
+    Q5_0,
+    Q5_1,
+    Q5_K,
+    Q6_K,
+    Q8_0,
+    STEP,
+)
+from .ir import LANES as OUTPUTS
+
+
+class Elements(NamedTuple):
+    """The elements of a block in their order: scales, words, and scales again."""
+
+    scales: int
+    words: int
+    last_scales: int = 0
+
+
+ELEMENTS = {
+    Q4_0: Elements(1, 4),
+    Q4_1: Elements(2, 4),
+    Q5_0: Elements(1, 5),
+    Q5_1: Elements(2, 5),
+    Q8_0: Elements(1, 8),
+    Q4_K: Elements(2, 35),
+    Q5_K: Elements(2, 43),
+    Q6_K: Elements(0, 52, 1),
+}
+"""By kind."""
+
+FIFTH_BITS = (Q5_0, Q5_1)
+"""The kinds whose first word has the fifth bits of all codes."""
+
+TILES_IN_STEP = STEP // OUTPUTS
+
+TILES_AT_A_TIME = 64
+
+
+def tile_bytes(kind: int, width: int) -> int:
+    """Return the bytes of a tile of rows of `width` weights."""
+    return OUTPUTS * (width // BLOCK_WEIGHTS[kind]) * BLOCK_BYTES[kind]
+
+
+def as_tiles(
+    kind: str, rows: NDArray[np.uint8], pool: ThreadPoolExecutor | None = None
+) -> NDArray[np.uint8]:
+    """Return rows of blocks, [outputs, bytes of a row], as tiles, [tiles, bytes of a tile].
+
+    The outputs that fill up the last tile have weights of 0. pool: whose threads share the tiles.
+    """
+    number = KINDS[kind]
+    outputs, row_bytes = rows.shape
+    count = -(-outputs // OUTPUTS)
+    # Zeros at the end alone: the rest is written.
+    tiles = np.empty((count, OUTPUTS * row_bytes), np.uint8)
+    tiles[outputs // OUTPUTS :] = 0
+    units = BLOCK_BYTES[number] // 2
+    source = np.ascontiguousarray(rows).view(np.uint16).reshape(outputs, -1, units)
+    target = tiles.view(np.uint16).reshape(count, -1, OUTPUTS * units)
+    elements = ELEMENTS[number]
+
+    def write(begin: int) -> None:
+        end = begin + TILES_AT_A_TIME
+        part = source[begin * OUTPUTS : end * OUTPUTS]
+        written = target[begin:end]
+        _write_scales(part, 0, elements.scales, written)
+        _write_words(part, elements.scales, number in FIFTH_BITS, written.view(np.uint32))
+        _write_scales(part, units - elements.last_scales, units, written)
+
+    begins = range(0, count, TILES_AT_A_TIME)
+    list(map(write, begins) if pool is None else pool.map(write, begins))
+    return tiles
+
+
+def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the rows of blocks of some outputs: [len(outputs), bytes of a row]."""
+    number = KINDS[kind]
+    units = BLOCK_BYTES[number] // 2
+    of_outputs = (
+        tiles[outputs // OUTPUTS].view(np.uint16).reshape(len(outputs), -1, OUTPUTS * units)
+    )
+    lanes = outputs % OUTPUTS
+    rows = np.empty((len(outputs), of_outputs.shape[1], units), np.uint16)
+    elements = ELEMENTS[number]
+    words_end = elements.scales + 2 * elements.words
+    for unit in range(units):
+        if elements.scales <= unit < words_end:
+            low = unit - (unit - elements.scales) % 2
+            places = OUTPUTS * low + 2 * lanes + unit - low
+        else:
+            places = OUTPUTS * unit + lanes
+        rows[:, :, unit] = np.take_along_axis(of_outputs, places[:, None, None], 2)[:, :, 0]
+    if number in FIFTH_BITS:
+        word = slice(elements.scales, elements.scales + 2)
+        in_tile = np.ascontiguousarray(rows[:, :, word]).view(np.uint8)
+        bits = np.unpackbits(in_tile, axis=-1, bitorder="little")
+        in_file = bits.reshape(*bits.shape[:2], 4, 8).swapaxes(2, 3).reshape(bits.shape)
+        rows[:, :, word] = np.packbits(in_file, axis=-1, bitorder="little").view(np.uint16)
+    return rows.view(np.uint8).reshape(len(outputs), -1)
+
+
+@njit(nogil=True, cache=True)
+def _write_scales(rows, begin, end, tiles):
+    """Write some units of rows, [outputs, blocks, units], to tiles, [tiles, blocks, units]."""
+    for output in range(len(rows)):
+        for block in range(rows.shape[1]):
+            for unit in range(begin, end):
+                place = OUTPUTS * unit + output % OUTPUTS
+                tiles[output // OUTPUTS, block, place] = rows[output, block, unit]
+
+
+@njit(nogil=True, cache=True)
+def _write_words(rows, begin, has_fifth_bits, tiles):
+    """Write the words of rows, [outputs, blocks, units], which begin with this unit, to tiles,
+    [tiles, blocks, words]."""
+    count = (rows.shape[2] - begin) // 2
+    first = OUTPUTS * begin // 2
+    for tile in range(len(tiles)):
+        outputs = min(OUTPUTS, len(rows) - tile * OUTPUTS)
+        for block in range(rows.shape[1]):
+            target = tiles[tile, block]
+            for lane in range(outputs):
+                source = rows[tile * OUTPUTS + lane, block]
+                for word in range(count):
+                    low = np.uint32(source[begin + 2 * word])
+                    high = np.uint32(source[begin + 2 * word + 1])
+                    target[first + OUTPUTS * word + lane] = low | high << np.uint32(16)
+                if has_fifth_bits:
+                    target[first + lane] = _by_words(target[first + lane])
+
+
+@njit
+def _by_words(word):
+    """Reorder 32 bits: bit 8 k + j becomes what bit 4 j + k was."""
+    ordered = np.uint32(0)
+    for j in range(8):
+        four = (word >> np.uint32(4 * j)) & np.uint32(15)
+        spread = (four * np.uint32(0x00204081)) & np.uint32(0x01010101)
+        ordered |= spread << np.uint32(j)
+    return ordered
