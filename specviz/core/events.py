@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
+from .kinds import arithmetic_in_words
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -207,6 +208,11 @@ class Header:
     def draft(self) -> dict[str, Any] | None:
         """The draft model of the first lane."""
         return next(iter(self.drafts.values()))
+
+    @property
+    def arithmetic(self) -> str:
+        """How the target's products are computed, in words."""
+        return arithmetic_in_words(self.dtype, self.target.get("products"))
 
     @property
     def on_server(self) -> bool:

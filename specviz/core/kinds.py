@@ -151,6 +151,20 @@ FP32_PRODUCTS = "fp32"
 PRODUCTS = (INTEGER_PRODUCTS, FP32_PRODUCTS)
 """How passes on a processor multiply weights of few bits."""
 
+PRODUCTS_IN_WORDS = {
+    INTEGER_PRODUCTS: "inputs in 8 bits, as llama.cpp",
+    FP32_PRODUCTS: "products in fp32",
+}
+
+
+def arithmetic_in_words(form: str, products: str | None) -> str:
+    """Return how a model's products are computed: "Q4_K, inputs in 8 bits, as llama.cpp".
+
+    form: of its weights, a dtype or the kind of most blocks. products: one of `PRODUCTS`, or None
+    where weights are plain numbers.
+    """
+    return form if products is None else f"{form}, {PRODUCTS_IN_WORDS[products]}"
+
 
 class Arithmetic(NamedTuple):
     """Bytes of a large model that could be read while one more token is multiplied with one weight:

@@ -19,6 +19,7 @@ from ..core.engine import prefill
 from ..core.engine_choice import make_engine
 from ..core.events import Token, margin_of
 from ..core.header import model_name
+from ..core.kinds import arithmetic_in_words
 from ..core.model_facts import weights_form
 from ..core.pair import Pair
 from ..errors import PairError, TraceError
@@ -143,11 +144,12 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
     name = model_name(pair.target)
     if name != parting.target:
         raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
-    dtype = weights_form(pair.target)
+    products = getattr(pair.target, "products", None)
+    dtype = arithmetic_in_words(weights_form(pair.target), products)
     if dtype != parting.dtype:
         raise PairError(
             f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it "
-            "with the dtype of the run."
+            "with the dtype and the products of the run."
         )
     fed = [*parting.prompt, *parting.theirs]
     for target_pass in parting.passes:

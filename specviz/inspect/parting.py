@@ -132,7 +132,7 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
         theirs=_ids(baseline_tokens[: divergence.index + 1]),
         gamma=header.settings_of(name).gamma,
         target=str(header.target["name"]),
-        dtype=header.dtype,
+        dtype=header.arithmetic,
     )
 
 

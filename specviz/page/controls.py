@@ -176,7 +176,13 @@ def checked_prompt(prompt: object) -> str:
 FOLDED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
 """The settings that are folded away, by their field, beside lanes and weights."""
 
-BIT_CHOICES = {"Usual": "usual", "16 bits": "bfloat16", "8": "8bit", "4": "4bit"}
+BIT_CHOICES = {
+    "Usual": "usual",
+    "16 bits": "bfloat16",
+    "8": "8bit",
+    "4": "4bit",
+    "fp32 products": "fp32",
+}
 
 
 def controls_of(pair: str, machine: Host | None) -> list[dict[str, Any]]:

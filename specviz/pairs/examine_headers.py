@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 from ..core.ends import is_tuned_for
+from ..core.kinds import INTEGER_PRODUCTS
 from ..errors import PairError
 from .findings import (
     Examined,
@@ -94,7 +95,12 @@ def examined_headers(
     precisions = [unpacked or STORED, dtype or STORED]
     copies = [LANES, DRAFTING_LANES]
     loads = [
-        PlannedLoad(model.source.shown, replace(model.need, copies=lanes), precision)
+        PlannedLoad(
+            model.source.shown,
+            replace(model.need, copies=lanes),
+            precision,
+            INTEGER_PRODUCTS if precision == STORED else None,
+        )
         for model, lanes, precision in zip(models, copies, precisions, strict=False)
     ]
     if row is not None and dtype is None and len(models) > 1:
@@ -103,7 +109,7 @@ def examined_headers(
             kind = DRAFT_KINDS[bits]
             smaller = quantized_file_bytes(models[1].header, kind, kind)
             need = replace(loads[1].need, smaller=smaller)
-            loads[1] = loads[1]._replace(need=need, precision=bits)
+            loads[1] = loads[1]._replace(need=need, precision=bits, products=INTEGER_PRODUCTS)
     return Examined([model.source.shown for model in models], findings, loads, _parts(models))
 
 

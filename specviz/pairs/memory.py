@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import psutil
 
+from ..core.kinds import arithmetic_in_words
 from ..environment import may_have_gpu
 from ..errors import PairError
 
@@ -184,11 +185,13 @@ def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = N
 
 
 class PlannedLoad(NamedTuple):
-    """A model to load, the memory that it needs and the precision that it is loaded in."""
+    """A model to load, the memory that it needs and the precision that it is loaded in. products:
+    of weights of few bits on a processor, one of `PRODUCTS`."""
 
     name: str
     need: MemoryNeed
     precision: str
+    products: str | None = None
 
     def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
@@ -197,7 +200,8 @@ class PlannedLoad(NamedTuple):
     def shown(self, tokens: int) -> str:
         """Its bytes in a sentence."""
         precision = "its file has it" if self.precision == STORED else self.precision
-        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {precision}"
+        arithmetic = arithmetic_in_words(precision, self.products)
+        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {arithmetic}"
 
 
 def place_target(

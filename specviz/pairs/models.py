@@ -19,6 +19,7 @@ from .gguf_layout import integer_bytes, quantized_file_bytes
 from .load import LoadRequest
 from .memory import (
     DRAFT_KINDS,
+    DRAFT_QUANTIZED,
     DRAFTING_LANES,
     KINDS,
     LANES,
@@ -240,7 +241,9 @@ def _planned_load(
                     model.model, precision, options.products, is_draft=options.is_draft
                 )
             need = replace(need, smaller=smaller)
-    return PlannedLoad(model.source.shown, need, precision)
+    has_few_bits = precision == STORED or precision in DRAFT_QUANTIZED
+    products = options.products if has_few_bits and device.type == "cpu" else None
+    return PlannedLoad(model.source.shown, need, precision, products)
 
 
 def _loaded(

@@ -155,7 +155,9 @@ def check(options: argparse.Namespace) -> int:
         trace, _ = read_file(path)
         name = options.pair or pair_named(trace.header)
         if name not in pairs:
-            options_of_pair = vars(options) | {"pair": name}
+            # The run's own arithmetic, unless somebody asks for another one.
+            products = options.products or trace.header.target.get("products")
+            options_of_pair = vars(options) | {"pair": name, "products": products}
             pairs[name] = named_pair(argparse.Namespace(**options_of_pair))
         comparison = rerun(trace, pairs[name])
         print(*map(escaped, rerun_lines(comparison)), sep="\n")

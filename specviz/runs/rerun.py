@@ -34,7 +34,7 @@ MOST_ROUNDING = {"float32": 1e-3}  # what rounding of these numbers may do betwe
 MOST_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
 NEAR = 0.1  # nats between two tokens that are as good as equally likely
-MODEL = ("name", "parameters", "revision", "context", "shared")
+MODEL = ("name", "parameters", "revision", "context", "shared", "products")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
 MOST_LISTED = 5  # differences
 

@@ -110,6 +110,7 @@ MODEL = _object_of(
         "revision": NotRequired[NAME | None],
         "context": NotRequired[COUNT | None],
         "weights": NotRequired[NAME],
+        "products": NotRequired[Literal["int8", "fp32"]],
     },
 )
 BY_TYPE: dict[Any, Any] = {

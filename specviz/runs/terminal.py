@@ -102,7 +102,7 @@ def _metric_lines(trace: Trace) -> Iterator[str]:
     if header.on_server:
         yield from request_lines(trace)
     torch = header.versions["torch"]
-    yield f"on {header.device}, {header.dtype}, threads: {_threads(header)}, torch {torch}"
+    yield f"on {header.device}, {header.arithmetic}, threads: {_threads(header)}, torch {torch}"
 
 
 def _inexact_line(header: Header) -> Iterator[str]:

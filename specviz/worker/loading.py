@@ -93,8 +93,10 @@ WEIGHTS: dict[str, dict[str, str]] = {
     "bfloat16": {"dtype": "bfloat16"},
     "8bit": {"quantize": "8bit", "draft_quantize": "8bit"},
     "4bit": {"quantize": "4bit", "draft_quantize": "4bit"},
+    "fp32": {"products": "fp32"},
 }
-"""The precisions in which both models can be loaded, as options of `load_pair`."""
+"""How both models can be loaded, as options of `load_pair`: in which precision, and with which
+products of a target of few bits."""
 
 
 def with_weights(pair: str, weights: str) -> str:

@@ -90,7 +90,13 @@ def files() -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def pair(files: tuple[Path, Path]) -> Iterator[Pair]:
     target, draft = files
-    yield load_pair(f"{target}+{draft}")
+    yield load_pair(f"{target}+{draft}", products="fp32")
+
+
+@pytest.fixture(scope="module")
+def integer_pair(files: tuple[Path, Path]) -> Iterator[Pair]:
+    target, draft = files
+    yield load_pair(f"{target}+{draft}", draft_quantize="4bit")
 
 
 def test_its_files_hold_the_numbers_that_gguf_reads(files: tuple[Path, Path]) -> None:
@@ -113,9 +119,9 @@ def test_its_files_hold_the_numbers_that_gguf_reads(files: tuple[Path, Path]) ->
         assert "Q4_K" in kinds
 
 
-def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair) -> None:
+def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair, integer_pair: Pair) -> None:
     ids = torch.tensor(pair.encode(QUESTIONS[0])[:21])
-    for model in (pair.target, pair.draft_model):
+    for model in (pair.target, integer_pair.target, integer_pair.draft_model):
         runs = []
         for threads, widths in ((1, [1, 2, 3, 4, 5, 6]), (2, [6, 5, 4, 3, 2, 1]), (2, [1] * 21)):
             with use_threads(threads):
@@ -166,6 +172,11 @@ def test_greedy_texts_are_those_of_transformers_in_both_lanes(pair: Pair, questi
     check_greedy(pair.target, pair, pair.encode(question), checked_text(pair, question))
 
 
+@pytest.mark.parametrize("question", QUESTIONS[:2])
+def test_integer_products_write_one_text_in_both_lanes(integer_pair: Pair, question: str) -> None:
+    checked_text(integer_pair, question)
+
+
 def test_the_doctor_counts_a_target_in_the_form_that_its_row_loads(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,9 +185,9 @@ def test_the_doctor_counts_a_target_in_the_form_that_its_row_loads(
     for name in (NAME, f"{NAME}-bf16"):
         findings = {each.topic: each.sentence for each in examine(name).findings}
         needs[name] = findings["memory"]
-    assert "Qwen2.5-Coder-1.5B-Instruct 1.6 GB as its file has it" in needs[NAME]
+    assert "Qwen2.5-Coder-1.5B-Instruct 1.6 GB as its file has it, inputs in 8 bits" in needs[NAME]
     assert "Qwen2.5-Coder-1.5B-Instruct 3.3 GB as bfloat16" in needs[f"{NAME}-bf16"]
-    assert all("0.5B-Instruct 627.9 MB as 5bit" in said for said in needs.values())
+    assert all("0.5B-Instruct 522.7 MB as 4bit" in said for said in needs.values())
 
 
 @long

@@ -329,6 +329,7 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "processor": header.processor,
         "dtype": header.dtype,
+        "arithmetic": header.arithmetic,
         "target": _model_and_form(header.target),
         "draft": _model_and_form(header.draft),
     }
