@@ -12,6 +12,7 @@ over the rounds with as many drafted tokens is what it usually takes.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -118,6 +119,9 @@ MOST_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the media
 WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3
+MIN_ROUNDS = WINDOW * FEWEST_WINDOWS
+"""Rounds of a lane below which nothing is said of its speed."""
+DELAYED = 1.5  # times its usual time: a round that took longer was delayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,25 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
 def seconds_of(r: Round) -> float:
     """What a round took on its lane's clock."""
     return r.draft_seconds + r.verify_seconds + r.overhead_seconds
+
+
+def undelayed_seconds(rounds: Sequence[Round]) -> float:
+    """The seconds that some rounds of a lane would have taken together if none had been delayed.
+
+    A delayed round counts as what is usual: the median over the rounds with as many drafted tokens,
+    or over those with more where that is less, since a narrower pass costs no more.
+    """
+    usual = _usual_seconds(rounds)
+    least = math.inf
+    for width in sorted(usual, reverse=True):
+        least = min(least, usual[width])
+        usual[width] = least
+    seconds = 0.0
+    for r in rounds:
+        taken = seconds_of(r)
+        expected = usual[len(r.drafted)]
+        seconds += expected if taken > DELAYED * expected else taken
+    return seconds
 
 
 def _mean_seconds(rounds: Sequence[Round]) -> float:

@@ -1,7 +1,8 @@
 """What a sweep tries, and which piece comes next, as far as its findings say.
 
-Each drafter runs at its largest gamma on a few prompts, which predicts all rows. Then the rows that
-are still in the race run by turns; the last seconds are kept for the one that promises most.
+Each drafter runs once at its largest gamma, which predicts its other rows. Then as many rows as
+there is time for run on every prompt, by turns; one that is clearly slower is given up. A race that
+something else on the machine delayed is run again. The last seconds are kept for the best row.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,21 +23,18 @@ from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
 MOST_ROWS = 200
-SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
-SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
 MOST_REPEATS = 12
+RETRIES = 2  # more times that a race is run that something delayed
 SETTLED_REPEATS = 2  # repeats after which a sweep with one row left for a temperature is done
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One race. key: of the configuration. question: the index of the prompt. timing: whether it
-    only measures what rounds of this gamma cost, with a few of them. repeat: from 0."""
+    """One race. key: of the configuration. question: the index of the prompt. repeat: from 0."""
 
     key: str
     question: int
     repeat: int = 0
-    timing: bool = False
 
 
 def checked(request: SweepRequest) -> SweepRequest:
@@ -87,33 +84,52 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def impossible_drafters(
-    pair: Pair, prompt: str, settings: Settings, drafters: Sequence[str]
-) -> dict[str, str]:
-    """Why this pair cannot use some drafters, as sentences by drafter."""
-    reasons = {}
-    for drafter in drafters:
-        short = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
-        try:
-            next(race(pair, prompt, short))
-        except PairError as error:
-            reasons[drafter] = str(error)
-    return reasons
+def why_impossible(pair: Pair, prompt: str, settings: Settings, drafter: str) -> str:
+    """Begin a race with this drafter, which gets its engines ready. Return why the pair cannot use
+    it, as a sentence, or an empty text."""
+    short = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
+    try:
+        next(race(pair, prompt, short))
+    except PairError as error:
+        return str(error)
+    return ""
+
+
+def rows_to_begin_with(pair: Pair, rows: Sequence[Configuration]) -> frozenset[str]:
+    """The keys of the rows, one of each temperature, that are nearest to the settings with which
+    the pair begins; none if its drafter is not swept."""
+    usual = pair.settings()
+
+    def distance(row: Configuration) -> tuple[bool, int]:
+        return row.policy != usual.gamma_policy, abs(row.gamma - usual.gamma)
+
+    nearest: dict[float, Configuration] = {}
+    for row in rows:
+        if row.drafter != usual.drafter:
+            continue
+        known = nearest.get(row.temperature)
+        if known is None or distance(row) < distance(known):
+            nearest[row.temperature] = row
+    return frozenset(row.key for row in nearest.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a sweep is. table: its rows as they are known now. ran: how often a row ran on a
-    prompt. timed: the rows whose rounds were timed. questions: the number of prompts. spent: of
-    `seconds`. done: pieces."""
+    """Where a sweep is.
+
+    table: its rows as they are known now. ran: how often a row ran on a prompt without delays.
+    tried: how often it ran there at all. questions: the number of prompts. spent: of `seconds`.
+    done: pieces. begins: the keys of the rows with which the pair begins, which always run.
+    """
 
     table: tuple[Row, ...]
     ran: Counter[tuple[str, int]]
-    timed: AbstractSet[str]
+    tried: Counter[tuple[str, int]]
     questions: int
     spent: float
     seconds: float
     done: int
+    begins: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> list[Row]:
@@ -121,22 +137,36 @@ class Standing:
         return [row for row in self.table if row.status != "left out"]
 
     @property
-    def time_for(self) -> float:
-        """For about how many pieces the time is enough."""
+    def pieces_in_all(self) -> float:
+        """For about how many pieces the whole time is enough."""
         if not self.spent:
             return math.inf
-        return (self.seconds - self.spent) * self.done / self.spent
+        return self.seconds * self.done / self.spent
+
+    @property
+    def time_for(self) -> float:
+        """For about how many more pieces the time is enough."""
+        return self.pieces_in_all - self.done
+
+    def is_due(self, key: str, question: int, repeat: int = 0) -> bool:
+        """Whether a row has not run on a prompt for this repeat, and may still be tried."""
+        is_missing = self.ran[key, question] <= repeat
+        return is_missing and self.tried[key, question] <= repeat + RETRIES
+
+    def prompts_of(self, key: str) -> int:
+        """On how many prompts a row ran."""
+        return sum(self.ran[key, question] > 0 for question in range(self.questions))
 
 
 def due(now: Standing) -> list[Piece]:
-    """The next pieces in their order; none if the budget is spent, or nothing is left to tell
+    """The next pieces in their order; none if the time is spent, or nothing is left to tell
     apart."""
     if now.done and now.spent >= now.seconds:
         return []
     owed = _owed(now)
     if now.done and now.time_for <= len(owed) + 1:
-        return owed or _confirming(now)
-    return _scouting(now, owed) or owed or _confirming(now)
+        return owed or _next_turn(now)
+    return _scouting(now) or _next_turn(now)
 
 
 def pieces_left(now: Standing) -> int:
@@ -144,7 +174,7 @@ def pieces_left(now: Standing) -> int:
     next_pieces = due(now)
     if not next_pieces:
         return 0
-    keys = [key for group in _in_the_race(now) for key in group]
+    keys = [key for group in racing(now) for key in group]
     if not now.done:  # nothing is predicted yet: about half of the rows will be worth measuring
         keys = keys[: max(1, len(keys) // 2)]
     missing = 0
@@ -155,82 +185,87 @@ def pieces_left(now: Standing) -> int:
     return max(1, round(min(pieces, now.time_for)))
 
 
-def _scouting(now: Standing, owed: Sequence[Piece]) -> list[Piece]:
-    """On the first prompts each drafter at its largest gamma, at every temperature. On the very
-    first also the costs of the other gammas, with the first drafter, which always drafts if it is a
-    model: the pass that judges does not know who drafted."""
-    groups: dict[tuple[str, float], list[Configuration]] = defaultdict(list)
+def _groups(now: Standing) -> list[list[Row]]:
+    """The rows of each drafter at each temperature."""
+    groups: dict[tuple[str, float], list[Row]] = defaultdict(list)
     for row in now.rows:
-        configuration = row.configuration
-        groups[configuration.drafter, configuration.temperature].append(configuration)
-    largest = [_largest(group).key for group in groups.values()]
-    for question in range(min(SCOUTED, now.questions)):
-        pieces = [
-            Piece(key, question) for key in rotated(largest, question) if not now.ran[key, question]
-        ]
-        if question == 0:
-            pieces += _timing(now, groups.values())
-        if not pieces:
-            continue
-        if question > 0 and now.spent > SCOUT_SHARE * now.seconds:
-            return []
-        # What leads runs on each prompt before the next one is scouted.
-        return [piece for piece in owed if piece.question < question] or pieces
-    return []
+        groups[row.configuration.drafter, row.configuration.temperature].append(row)
+    return list(groups.values())
 
 
-def _largest(group: Sequence[Configuration]) -> Configuration:
-    """The configuration with the largest gamma, a fixed one if there is one."""
-    fixed = [configuration for configuration in group if configuration.policy == "fixed"]
-    return max(fixed or group, key=lambda configuration: configuration.gamma)
+def _scouting(now: Standing) -> list[Piece]:
+    """Each drafter at its largest gamma on the first prompt, at every temperature."""
+    largest = [_largest(group) for group in _groups(now)]
+    return [Piece(key, 0) for key in largest if now.is_due(key, 0)]
 
 
-def _timing(now: Standing, groups: Iterable[Sequence[Configuration]]) -> list[Piece]:
-    """The pieces that time the rounds of the other gammas, of the first drafter with fixed ones."""
-    for group in groups:
-        fixed = [configuration for configuration in group if configuration.policy == "fixed"]
-        if fixed:
-            keys = [configuration.key for configuration in fixed[:-1]]
-            return [Piece(key, 0, timing=True) for key in keys if key not in now.timed]
-    return []
+def _largest(group: Sequence[Row]) -> str:
+    """The key of the row with the largest gamma, of a fixed one if there is one."""
+    configurations = [row.configuration for row in group]
+    fixed = [each for each in configurations if each.policy == "fixed"]
+    return max(fixed or configurations, key=lambda each: each.gamma).key
 
 
-def _confirming(now: Standing) -> list[Piece]:
-    """Of the rows that are still in the race, those that have not run on the first prompt, or
-    repeat, that is not done."""
-    groups = _in_the_race(now)
+def _next_turn(now: Standing) -> list[Piece]:
+    """Of the rows that are in the race, those that have not run on the first prompt, or repeat,
+    that is not done."""
+    groups = racing(now)
     keys = [key for group in groups for key in group]
     is_settled = all(len(group) <= 1 for group in groups)
     repeats = min(SETTLED_REPEATS, MOST_REPEATS) if is_settled else MOST_REPEATS
     for turn in range(repeats * now.questions):
         repeat, question = divmod(turn, now.questions)
-        left = [key for key in rotated(keys, turn) if now.ran[key, question] <= repeat]
+        left = [key for key in rotated(keys, turn) if now.is_due(key, question, repeat)]
         if left:
             return [Piece(key, question, now.ran[key, question]) for key in left]
     return []
 
 
-def _in_the_race(now: Standing) -> list[list[str]]:
-    """The keys of the rows to go on with, a list for each temperature: those that were measured and
-    are not slower beyond noise; those predicted to be near the best one; the best of each drafter;
-    and those of which nothing is predicted."""
-    groups: list[list[str]] = []
-    for temperature in dict.fromkeys(row.configuration.temperature for row in now.rows):
+def racing(now: Standing) -> list[list[str]]:
+    """The keys of the rows to go on with, a list for each temperature.
+
+    Where the time is short, they are as many as can run on `ENOUGH` prompts each: first the row
+    that the pair begins with and those that are being measured, then those that promise most, and
+    those of which nothing is known by turns of drafters. Rows that are clearly slower are in none.
+    """
+    temperatures = list(dict.fromkeys(row.configuration.temperature for row in now.rows))
+    pieces = now.pieces_in_all - len(_groups(now))  # after each drafter ran once
+    limit = pieces / ENOUGH / max(1, len(temperatures))
+    lists = []
+    for temperature in temperatures:
         rows = [row for row in now.rows if row.configuration.temperature == temperature]
-        bar = KEEP * best_promise(rows)
-        rising = sorted(rows, key=lambda row: row.promise or 0.0)
-        # The last one of a drafter stays.
-        leaders = list({row.configuration.drafter: row for row in rising}.values())
-        groups.append([row.configuration.key for row in rows if _is_racing(row, leaders, bar)])
-    return groups
+        chosen = _by_urgency(now, rows)
+        if math.isfinite(limit):
+            chosen = chosen[: max(1, int(limit))]
+        keys = {row.configuration.key for row in chosen if row.status != "eliminated"}
+        # In the order of the table.
+        lists.append([row.configuration.key for row in rows if row.configuration.key in keys])
+    return lists
 
 
-def _is_racing(row: Row, leaders: Sequence[Row], bar: float) -> bool:
-    if row.status == "eliminated":
-        return False
-    if row.measured or row.mark or row in leaders:
-        return True
-    return not row.promise or row.promise >= bar
+def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a temperature that may be worth measuring, the most urgent first."""
+    threshold = KEEP * best_promise(rows)
+    rising = sorted(rows, key=lambda row: row.promise or 0.0)
+    # The last one of a drafter stays.
+    leaders = list({row.configuration.drafter: row for row in rising}.values())
+    seen: Counter[str] = Counter()
+    urgency: dict[str, tuple[float, ...]] = {}
+    candidates = []
+    for row in rows:
+        key = row.configuration.key
+        drafter = row.configuration.drafter
+        is_begun = now.prompts_of(key) > 1 or row.mark in ("best", "open")
+        promise = row.promise or math.inf
+        # Nothing is given up for a prediction from few rounds.
+        is_behind = promise < threshold and row.predicted is not None and row.predicted.enough
+        if is_behind and not (is_begun or row in leaders or key in now.begins):
+            continue
+        place = seen[drafter] if math.isinf(promise) else 0
+        urgency[key] = (key not in now.begins, not is_begun, -promise, place)
+        seen[drafter] += 1
+        candidates.append(row)
+    return sorted(candidates, key=lambda row: urgency[row.configuration.key])
 
 
 def _owed(now: Standing) -> list[Piece]:
@@ -246,9 +281,9 @@ def _owed(now: Standing) -> list[Piece]:
     order = dict.fromkeys(questions)
     pieces = []
     for key in leaders.values():
-        new = [question for question in order if not now.ran[key, question]]
-        ran = len(order) - len(new)
-        pieces += [Piece(key, question) for question in new[: max(0, ENOUGH - ran)]]
+        new = [question for question in order if now.is_due(key, question)]
+        missing = max(0, ENOUGH - now.prompts_of(key))
+        pieces += [Piece(key, question) for question in new[:missing]]
     return pieces
 
 

@@ -34,6 +34,7 @@ from ...settings import TOKEN, Settings
 from ...sides.early_exit.drafter import best_exit
 
 CHUNK = 64  # tokens whose logits are held at once
+MIN_TOKENS = 16  # of a text from which something is predicted
 DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one run
 
 
@@ -98,18 +99,19 @@ class KnownText:
     limit: int | None
 
 
-def known_text(pair: Pair, trace: Trace) -> KnownText:
-    """The text that the speculative lane of a race wrote."""
+def known_text(pair: Pair, trace: Trace) -> KnownText | None:
+    """The text that the speculative lane of a race wrote. None if it was cut off or has fewer than
+    `MIN_TOKENS` tokens: where a text was cut, nobody knows how far drafts would have held."""
     header = trace.header
     begin = len(header.prompt_ids)
     written = [token.id for r in trace.lane(SPECULATIVE) for token in r.emitted]
     is_whole = trace.end is not None and trace.end.reasons[SPECULATIVE] != "stopped"
-    # A run that was stopped is read as one whose budget was what it wrote.
-    most_written = header.settings.max_new_tokens if is_whole else len(written)
+    if not is_whole or len(written) < MIN_TOKENS:
+        return None
     return KnownText(
         ids=(*header.prompt_ids, *written),
         begin=begin,
-        budget=begin + most_written,
+        budget=begin + header.settings.max_new_tokens,
         limit=context_length(pair.target),
     )
 

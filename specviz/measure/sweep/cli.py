@@ -82,7 +82,9 @@ def main(options: argparse.Namespace) -> None:
     for event in sweep(pair, request):
         if isinstance(event, Plan):
             kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
-            print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
+            rows = "1 row" if len(event.rows) == 1 else f"{len(event.rows)} rows"
+            print(f"{rows}, prompts: {kinds}", flush=True)
+            _progress(event.now)
         elif isinstance(event, SweepProgress):
             left = f"{event.seconds_left:.0f} s left"
             _progress(f"{event.done}/{event.total}  {left}  {event.now}")

@@ -22,7 +22,8 @@ from .types import (
     SweepRequest,
 )
 
-FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
+FEWEST_PROMPTS = 3  # below that nothing is recommended
+FEWEST_RUNS = 3  # against the target alone, by turns and without delays; fewer decide nothing
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 
@@ -119,10 +120,16 @@ def _recommendation(
 def _pays(row: Row) -> bool:
     """Whether a row that is not the best one is faster than the target alone beyond noise, and was
     measured enough."""
-    speedup = row.speedup
-    if row.mark in ("best", "open") or speedup is None or speedup.low is None:
+    measured = row.measured
+    if measured is None or measured.speedup is None or row.mark in ("best", "open"):
         return False
-    return _is_faster(speedup)
+    has_prompts = measured.prompts >= FEWEST_PROMPTS
+    return has_prompts and not _is_too_busy(measured) and _is_faster(measured.speedup)
+
+
+def _is_too_busy(m: Measured) -> bool:
+    """Whether too few runs of a row had the machine to themselves."""
+    return m.doubts > 0 and m.runs - m.doubts < FEWEST_RUNS
 
 
 def _is_faster(speedup: Estimate) -> bool:
@@ -141,28 +148,34 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
     """The answer, and a sentence with it. m, speedup: of the best row."""
     name = best.configuration.label
     fast = f"{speedup.value:.2f} times as fast as the target alone"
-    if m.doubts and m.runs - m.doubts < min(FEWEST_PROMPTS, m.runs):
-        busy = f"the machine was busy in {m.doubts} of {m.runs} runs"
+    if _is_too_busy(m):
+        busy = f"the machine was busy in {m.doubts} of {_runs(m.runs)}"
         return "cannot tell", f"No firm answer: {busy}, in which {name} was {fast}."
-    if m.prompts < FEWEST_PROMPTS or speedup.low is None or speedup.high is None:
-        few = f"{name} was {fast} on {_prompts(m.prompts)}, which is too few to tell"
+    is_short = m.prompts < FEWEST_PROMPTS or m.runs < FEWEST_RUNS
+    if is_short or speedup.low is None or speedup.high is None:
+        title = best.configuration.title
+        few = f"{title} was {fast} on {_prompts(m.prompts)}, which is too few to tell"
         return "cannot tell", f"{few}: sweep at least three prompts, or longer."
     fast = f"{fast} ({speedup.low:.2f} to {speedup.high:.2f})"
     may_be_better = ""
     if rival is not None:
         why = "measured too little to tell" if rival.measured else "not measured"
-        may_be_better = f" {rival.configuration.label} may be better, {why}."
+        may_be_better = f" {rival.configuration.title} may be better, {why}."
     rival_may_pay = rival is not None and _promise(rival) >= 1 + NEAR
     if speedup.high < 1 + NEAR and not rival_may_pay:
         headline = f"Do not speculate here: the best row, {name}, is {fast}.{may_be_better}"
         return "do not speculate", headline
     if _is_faster(speedup):
         return "speculate", f"Use {name}: {fast}.{may_be_better}"
+    name = best.configuration.title
     headline = f"{name} is {fast}: measure more prompts before you decide.{may_be_better}"
     return "cannot tell", headline
 
 
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
+    times = _times(m.runs - m.doubts or m.runs)
+    prompts = _prompts(m.prompts)
+    yield f"It ran {times} on {prompts}, each time by turns with the target alone."
     if m.tau and m.speedup:
         price = m.tau / m.speedup.value
         if price >= 1:  # it has a whole target pass
@@ -199,21 +212,31 @@ def _kinds_reason(m: Measured) -> Iterator[str]:
 
 def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str]:
     if m.doubts >= BUSY_SHARE * m.runs:
-        yield f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
+        runs = f"{m.doubts} of {_runs(m.runs)}"
+        yield f"The machine was busy in {runs}: sweep again when it is quiet."
     if rival is not None:
         prompts = rival.measured.prompts if rival.measured else 0
         promise = f"predicted at {rival.promise:.2f}" if rival.promise else "ahead so far"
         ran = f"it ran on {_prompts(prompts)} only" if prompts else "it was not measured"
-        yield f"{rival.configuration.label} is {promise}, and {ran}: sweep longer."
+        yield f"{rival.configuration.title} is {promise}, and {ran}: sweep longer."
     unmeasured = sum(row.status == "planned" for row in rows)
     if unmeasured:
-        yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
+        were = "1 row was" if unmeasured == 1 else f"{unmeasured} rows were"
+        yield f"{were} neither measured nor predicted: the sweep was too short."
     elif FEWEST_PROMPTS <= m.prompts < 2 * FEWEST_PROMPTS:
         yield f"It was measured on {_prompts(m.prompts)} only."
 
 
 def _prompts(count: int) -> str:
     return "one prompt" if count == 1 else f"{count} prompts"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:

@@ -87,51 +87,85 @@ def _by_position(alphas: Sequence[float | None]) -> str:
 
 
 class Cell(NamedTuple):
-    """A cell of the table, with the heading of its column."""
+    """A cell of the table, with the heading of its column. is_guess: whether it is a prediction in
+    the place of what was not measured."""
 
     heading: str
     text: str
+    is_guess: bool = False
 
 
 def row_cells(row: Row) -> tuple[Cell, ...]:
     """The cells of a row; a dash where nothing is known."""
     measured = row.measured
     known = row.known
-    speedup = "too short" if row.speedup is None else row.speedup.shown()
+    is_guess = measured is None and known is not None
     tau_predicted = row.predicted.tau if row.predicted else None
     if row.predicted is None and measured is not None:
         tau_predicted = measured.tau_predicted
+    speedup = "–" if measured is None else "too short"
+    interval = "–"
+    if row.speedup is not None:
+        speedup = f"{row.speedup.value:.2f}"
+        interval = _range(row.speedup.low, row.speedup.high, 2)
+    rate = "–"
+    quartiles = "–"
+    if measured is not None:
+        rate = shown_number(measured.rate.median, 1)
+        quartiles = _range(measured.rate.low, measured.rate.high, 1)
+    alphas = _by_position(known.alpha_by_position if known else ())
     return (
         Cell("row", row.configuration.label),
         Cell("", _state(row)),
-        Cell("speed-up", speedup if measured else "–"),
-        Cell("predicted", shown_number(row.promise, 2)),
-        Cell("tokens/s", measured.rate.shown(0) if measured else "–"),
-        Cell("alone", shown_number(measured.alone_rate.median if measured else None, 0)),
-        Cell("alpha", shown_number(known.alpha if known else None, 2)),
-        Cell("by position", _by_position(known.alpha_by_position if known else ())),
-        Cell("efficiency", shown_number(known.efficiency if known else None, 2)),
+        Cell("speed-up", speedup),
+        Cell("95%", interval),
+        Cell("predicted", shown_number(row.promise, 2), is_guess),
+        Cell("tokens/s", rate),
+        Cell("quartiles", quartiles),
+        Cell("alone", shown_number(measured.alone_rate.median if measured else None, 1)),
+        Cell("alpha", shown_number(known.alpha if known else None, 2), is_guess),
+        Cell("by position", alphas, is_guess),
+        Cell("efficiency", shown_number(known.efficiency if known else None, 2), is_guess),
         Cell("tau", shown_number(measured.tau if measured else None, 2)),
-        Cell("predicted", shown_number(tau_predicted, 2)),
+        Cell("predicted", shown_number(tau_predicted, 2), is_guess),
         Cell("c", shown_number(measured.c if measured else None, 3)),
         Cell("memory", "–" if row.memory is None else shown_bytes(row.memory)),
+        Cell("prompts", str(measured.prompts if measured else 0)),
         Cell("runs", str(measured.runs if measured else 0)),
     )
+
+
+def _range(low: float | None, high: float | None, places: int) -> str:
+    if low is None or high is None:
+        return "–"
+    return f"{low:.{places}f} - {high:.{places}f}"
 
 
 HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed", 0.0)))]
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """The rows as a table of fixed columns, the temperatures one after another."""
+    """The rows as a table of fixed columns, the temperatures one after another. A prediction in the
+    place of what was not measured has a "~" in front."""
     for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
         group = [row for row in rows if row.configuration.temperature == temperature]
         yield f"temperature {temperature:g}"
-        rows_of_cells = [row_cells(row) for row in group if row.status != "left out"]
-        yield from aligned([HEADINGS, *([cell.text for cell in cells] for cells in rows_of_cells)])
-        for note in dict.fromkeys(row.note for row in group if row.note):
+        lines = [
+            [_shown(cell) for cell in row_cells(row)] for row in group if row.status != "left out"
+        ]
+        yield from aligned([HEADINGS, *lines])
+        left_out = [row for row in group if row.status == "left out"]
+        for note in dict.fromkeys(row.note for row in left_out):
             yield f"  left out: {note}"
+        predicted = [row for row in group if row.status == "predicted"]
+        for note in dict.fromkeys(row.note for row in predicted):
+            labels = "; ".join(row.configuration.label for row in predicted if row.note == note)
+            yield f"  predicted only, {note}: {labels}"
         yield ""
+
+
+def _shown(cell: Cell) -> str:
+    return f"~{cell.text}" if cell.is_guess and cell.text != "–" else cell.text
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:
@@ -188,8 +222,13 @@ def sweep_html(result: SweepResult) -> str:
 
 
 def _html_row(row: Row) -> str:
-    cells = "".join(f"<td>{html.escape(cell.text)}" for cell in row_cells(row))
-    return f'<tr class="{row.mark or ""}">{cells}'
+    cells = "".join(f"<td>{_html_cell(cell)}" for cell in row_cells(row))
+    return f'<tr class="{row.mark or ""}" title="{html.escape(row.note)}">{cells}'
+
+
+def _html_cell(cell: Cell) -> str:
+    text = html.escape(cell.text)
+    return f"<i>{text}</i>" if cell.is_guess else text
 
 
 WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}

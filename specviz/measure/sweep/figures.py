@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ...core.registry import drafter_kind
 from ...runs.charts import plain_axis, plain_layout
 from ...runs.palette import PALETTE
 from .types import Measured, Row, SweepResult
@@ -104,7 +105,7 @@ def _series(rows: Sequence[Row]) -> Iterator[Series]:
     for (drafter, temperature), group in sorted(_groups(rows).items()):
         fixed = [row for row in group if row.configuration.policy == "fixed"]
         if fixed:
-            name = _named(fixed[0].configuration.drafter, fixed[0], rows)
+            name = _named(drafter_kind(fixed[0].configuration.drafter).choice, fixed[0], rows)
             yield Series(name, fixed, drafter, temperature)
 
 
@@ -170,12 +171,19 @@ def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 
 
 def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
-    """The name of the fastest measured row of each drafter and temperature, what was measured, and
-    the drafter's number."""
+    """The name of the best measured row of each drafter and temperature, what was measured, and the
+    drafter's number."""
     for (drafter, _), group in _groups(rows).items():
-        best = max(group, key=lambda row: row.speedup.value if row.speedup else 0.0)
+        best = max(group, key=_rank)
         if best.measured and best.speedup:
-            yield _named(best.configuration.label, best, rows), best.measured, drafter
+            yield _named(best.configuration.title, best, rows), best.measured, drafter
+
+
+def _rank(row: Row) -> tuple[bool, int, float]:
+    """By which the best row of a drafter is found: one that ran on more prompts says more."""
+    if row.measured is None or row.speedup is None:
+        return (False, 0, 0.0)
+    return (row.mark == "best", row.measured.prompts, row.speedup.value)
 
 
 def _kinds(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:

@@ -22,21 +22,39 @@ from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import drafter_kind
 from ...errors import PromptError, SpecvizError
-from ...lanes import BASELINE, SPECULATIVE
+from ...lanes import BASELINE
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
+from ...runs.uncertainty import seconds_of
 from ...settings import Settings
 from ...sides.early_exit.drafter import best_exit
-from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
-from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
+from .agenda import (
+    Piece,
+    Standing,
+    checked,
+    due,
+    pieces_left,
+    rows_to_begin_with,
+    why_impossible,
+)
+from .along import (
+    MIN_TOKENS,
+    KnownText,
+    acceptance_along,
+    is_predictable,
+    known_text,
+    predicted_rounds,
+)
 from .deploy import page_query, recommendations
 from .places import places_of
-from .table import Findings, race_figures
+from .races import busy_runs, race_figures
+from .table import Findings
 from .types import (
     Configuration,
     Machine,
     Place,
     Plan,
+    Recommendation,
     Row,
     SweepEvent,
     SweepProgress,
@@ -45,8 +63,8 @@ from .types import (
 )
 
 PIECE_SECONDS = 4.0  # on both clocks of a race together; longer texts are shortened to this
-FEWEST_TOKENS = 16  # that a shortened text has
-TIMED_ROUNDS = 6
+TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
+NOTICE_SECONDS = 0.5  # of getting drafters ready, after which the next one is announced
 
 
 def sweep(
@@ -84,8 +102,7 @@ class Sweep(Findings):
         self.queue: list[Piece] | None = None  # the next pieces; None until the sweep is planned
         self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
         self.machine: Machine | None = None
-        self._length = self.request.base.max_new_tokens
-        self._timed: set[str] = set()  # rows whose rounds were timed
+        self._length: int | None = None  # of texts; None until it is known how long passes take
         self._done = 0
 
     @property
@@ -95,18 +112,23 @@ class Sweep(Findings):
 
     def advance(self, pair: Pair, stop: Callable[[], bool] = lambda: False) -> Iterator[SweepEvent]:
         """Do the next piece and yield its event: a `Plan` first, later a `SweepProgress`."""
-        begin = time.perf_counter()
         if self.queue is None:
-            yield self._plan(pair)  # engines are made here: the budget is for decoding
+            yield from self._begin(pair, stop)
             return
+        begin = time.perf_counter()
         is_done = bool(self.queue) and self._measure(pair, self.queue[0], stop)
         self.spent += time.perf_counter() - begin
         if not is_done:  # the same piece is due again
             return
         self._done += 1
-        left = self._look_ahead(self.table())
-        seconds = min(self.request.seconds - self.spent, self.spent / self._done * left)
-        yield SweepProgress(
+        yield self._progress(self._look_ahead())
+
+    def _progress(self, left: int) -> SweepProgress:
+        """left: about how many pieces are."""
+        seconds = self.request.seconds - self.spent
+        if self._done:
+            seconds = min(seconds, self.spent / self._done * left)
+        return SweepProgress(
             done=self._done,
             total=self._done + left,
             seconds_left=max(0.0, seconds),
@@ -116,7 +138,9 @@ class Sweep(Findings):
     def result(self) -> SweepResult:
         """All that is known, with the recommendations."""
         rows = self.table()
-        advice = recommendations(rows, self.machine, self.request)
+        advice = tuple(
+            self._with_prompt(each) for each in recommendations(rows, self.machine, self.request)
+        )
         best = next((each.best for each in advice if each.best is not None), None)
         return SweepResult(
             request=self.request,
@@ -129,42 +153,68 @@ class Sweep(Findings):
             notes=self.notes,
         )
 
-    def _look_ahead(self, table: tuple[Row, ...]) -> int:
+    def _with_prompt(self, advice: Recommendation) -> Recommendation:
+        question = None if advice.best is None else self.typical_question(advice.best.key)
+        return advice if question is None else replace(advice, prompt=question.text)
+
+    def _look_ahead(self) -> int:
         """Settle which pieces come next; returns about how many are left."""
-        now = Standing(
+        now = self._standing(self.table())
+        self.queue = due(now)
+        return pieces_left(now)
+
+    def _standing(self, table: tuple[Row, ...]) -> Standing:
+        busy = busy_runs(self.runs)
+        tried = Counter((run.key, run.question) for run in self.runs)
+        delayed = Counter((self.runs[place].key, self.runs[place].question) for place in busy)
+        return Standing(
             table=table,
-            ran=Counter((run.key, run.question) for run in self.runs),
-            timed=self._timed,
+            ran=tried - delayed,
+            tried=tried,
             questions=len(self.questions),
             spent=self.spent,
             seconds=self.request.seconds,
             done=self._done,
+            begins=self.begins,
         )
-        self.queue = due(now)
-        return pieces_left(now)
 
     def _in_words(self, piece: Piece) -> str:
-        row = self._row(piece.key)
         kind = self.questions[piece.question].kind
-        verb = "timing the rounds of" if piece.timing else "measuring"
-        return f"{verb} {row.label}, on {kind}"
+        return f"measuring {self._row(piece.key).label}, on {kind}"
 
     def _row(self, key: str) -> Configuration:
         return next(row for row in self.rows if row.key == key)
 
-    def _plan(self, pair: Pair) -> Plan:
+    def _begin(self, pair: Pair, stop: Callable[[], bool]) -> Iterator[SweepEvent]:
+        """Yield the plan and get each drafter ready. The time of a sweep is for decoding and begins
+        after it."""
         self._keep_readable(pair)
         request = self.request
-        prompt = self.questions[0].text
-        self.missing = impossible_drafters(pair, prompt, request.base, request.drafters)
-        self.memory = {drafter: _memory(pair, drafter) for drafter in request.drafters}
+        drafters = request.drafters
+        self.begins = rows_to_begin_with(pair, self.rows)
+        self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
         table = self.table()
-        return Plan(
+        pieces = pieces_left(self._standing(table))
+        yield Plan(
             rows=table,
             kinds=kinds_of(self.questions),
-            pieces=self._look_ahead(table),
+            pieces=pieces,
             seconds=request.seconds,
+            now=_getting_ready(drafters[0]),
         )
+        begin = time.perf_counter()
+        shortest = min((question.text for question in self.questions), key=len)
+        for drafter in drafters:
+            if stop():
+                return
+            if time.perf_counter() - begin > NOTICE_SECONDS:
+                yield SweepProgress(0, pieces, request.seconds, _getting_ready(drafter))
+            reason = why_impossible(pair, shortest, request.base, drafter)
+            if reason:
+                self.missing[drafter] = reason
+        left = self._look_ahead()
+        if time.perf_counter() - begin > NOTICE_SECONDS:
+            yield self._progress(left)
 
     def _keep_readable(self, pair: Pair) -> None:
         """Leave out the prompts that the target cannot read, with a note for each. Raises
@@ -183,43 +233,35 @@ class Sweep(Findings):
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
         """Run a piece; returns whether it is done, else it is to be done again."""
+        is_length_known = self._length is not None
         trace = raced(
             pair,
             self.questions[piece.question].text,
             self._settings(piece),
             stop,
-            most_seconds=PIECE_SECONDS,
-            most_rounds=TIMED_ROUNDS if piece.timing else None,
+            most_seconds=math.inf if is_length_known else PIECE_SECONDS,
         )
         if trace is None:
             return False
         if self.machine is None:
             drafters = [name for name in self.request.drafters if name not in self.missing]
             self.machine = machine_of(pair, trace, drafters)
-        if not piece.timing and self._shorten(trace):
-            return False
-        self.costs.add(trace)
-        if piece.timing:
-            self._timed.add(piece.key)
-        else:
-            self.runs.append(race_figures(piece.key, piece.question, trace))
-            self._predict(pair, piece, known_text(pair, trace))
+        if not is_length_known:
+            requested = self.request.base.max_new_tokens
+            affordable = tokens_within(PIECE_SECONDS, trace.lane(BASELINE))
+            self._length = int(min(requested, affordable))
+            if is_cut(trace):
+                return False
+        self.runs.append(race_figures(piece.key, piece.question, trace))
+        text = known_text(pair, trace)
+        if text is not None:
+            self._predict(pair, piece, text)
         return True
 
     def _settings(self, piece: Piece) -> Settings:
         settings = self._row(piece.key).settings(self.request.base)
-        return seeded(replace(settings, max_new_tokens=self._length), piece.repeat)
-
-    def _shorten(self, trace: Trace) -> bool:
-        """Whether texts are too long for short pieces here; all later ones are then shorter."""
-        requested = self.request.base.max_new_tokens
-        is_stopped = trace.end is not None and "stopped" in trace.end.reasons.values()
-        is_shortened = self._length != requested
-        if not is_stopped or is_shortened or self._length <= FEWEST_TOKENS:
-            return False
-        written = [sum(len(r.emitted) for r in trace.lane(lane)) for lane in trace.lanes]
-        self._length = max(FEWEST_TOKENS, min(written))
-        return self._length < requested
+        length = self._length or settings.max_new_tokens
+        return seeded(replace(settings, max_new_tokens=length), piece.repeat)
 
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
@@ -246,32 +288,50 @@ def raced(
     stop: Callable[[], bool] = lambda: False,
     *,
     most_seconds: float = math.inf,
-    most_rounds: int | None = None,
 ) -> Trace | None:
-    """A race, ended early after so many seconds on both clocks together or so many speculative
-    rounds; None if `stop()` became true. Raises `SpecvizError`."""
+    """A race, ended early once its first passes show that it would take longer than so many
+    seconds on both clocks together; None if `stop()` became true. Raises `SpecvizError`."""
     events: list[Event] = []
-    clocks: dict[str, float] = {}
-    rounds = 0
+    baseline_rounds: list[Round] = []
     running: Any = race(pair, prompt, settings)
     with closing(running):
         for event in running:
             if stop():
                 return None
             events.append(event)
-            if not isinstance(event, Round):
+            if not isinstance(event, Round) or event.lane != BASELINE:
                 continue
-            clocks[event.lane] = event.clock
-            rounds += event.lane == SPECULATIVE
-            if sum(clocks.values()) > most_seconds or rounds == most_rounds:
+            baseline_rounds.append(event)
+            if len(baseline_rounds) != TIMED_ROUNDS:
+                continue
+            if tokens_within(most_seconds, baseline_rounds) < settings.max_new_tokens:
                 events.append(running.send(True))
                 break
     return Trace.from_events(events)
 
 
+def tokens_within(seconds: float, baseline_rounds: Sequence[Round]) -> float:
+    """How many tokens both lanes of a race write in so many seconds, about: whole, `MIN_TOKENS` at
+    the least, or infinitely many. baseline_rounds: some of the target alone."""
+    # The shortest: something else on the machine makes passes longer, and never shorter.
+    shortest = min((seconds_of(r) for r in baseline_rounds), default=0.0)
+    if shortest <= 0.0 or math.isinf(seconds):
+        return math.inf
+    return max(MIN_TOKENS, int(seconds / (2 * shortest)))
+
+
+def is_cut(trace: Trace) -> bool:
+    """Whether a race was ended before its texts were."""
+    return trace.end is None or "stopped" in trace.end.reasons.values()
+
+
 def seeded(settings: Settings, repeat: int) -> Settings:
     """The settings of a repeat: greedy ones repeat exactly, others draw another sample."""
     return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
+
+
+def _getting_ready(drafter: str) -> str:
+    return f"getting ready: {drafter_kind(drafter).choice}"
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:

@@ -26,8 +26,9 @@ Mark: TypeAlias = Literal["best", "tied", "open"]
 promise more, but ran on too few of its prompts to tell."""
 
 Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
-"""How far a row is: nothing is known; predicted only; measured; measured until it was clearly
-slower than the best; not possible with this pair (its `note` says why)."""
+"""How far a row is: nothing is known; predicted only, with the reason in its `note`; measured;
+measured until it was clearly slower than the best; not possible with this pair (its `note` says
+why)."""
 
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
 
@@ -47,11 +48,23 @@ class Configuration:
         return f"{self.drafter} g{self.gamma} {self.policy} t{self.temperature:g}"
 
     @property
+    def drafter_name(self) -> str:
+        """What its drafter is called on the page, inside of a sentence: "draft model"."""
+        name = drafter_kind(self.drafter).choice
+        is_acronym = name[1:2].isupper()
+        return name if is_acronym else name[:1].lower() + name[1:]
+
+    @property
     def label(self) -> str:
-        """What it is in words, without the temperature: "ngram, gamma 5"."""
+        """What it is called inside of a sentence, without the temperature: "draft model, γ 5"."""
         if self.policy == "fixed":
-            return f"{self.drafter}, gamma {self.gamma}"
-        return f"{self.drafter}, gamma {self.policy} up to {self.gamma}"
+            return f"{self.drafter_name}, γ {self.gamma}"
+        return f"{self.drafter_name}, γ ≤ {self.gamma}, {self.policy}"
+
+    @property
+    def title(self) -> str:
+        """The label at the beginning of a sentence: "Draft model, γ 5"."""
+        return self.label[:1].upper() + self.label[1:]
 
     def settings(self, base: Settings) -> Settings:
         """`base` with this configuration. Raises `SettingsError`."""
@@ -114,14 +127,18 @@ class RoundFigures:
 
 @dataclass(frozen=True, slots=True)
 class Predicted(RoundFigures):
-    """What is known of a row before it is measured.
+    """What is known of a row before it is measured: a prediction.
 
     exact: whether the rounds were derived token for token (greedy), else they are expectations.
-    speedup: from tau and the measured costs of passes; None until these are known.
+    speedup: from the rounds and the measured costs of passes, never above what tau and c allow;
+    None until these costs are known. prompts: whose texts it comes from. enough: whether the costs
+    come from rounds enough to give a row up.
     """
 
     exact: bool
     speedup: float | None
+    prompts: int = 1
+    enough: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +156,12 @@ class RoundTimes:
 class Measured(RoundFigures):
     """What the runs of a row gave; both lanes of each run were interleaved.
 
-    runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
-    with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
-    prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
-    tau_predicted: by the formula, from alpha. c: a draft step in target passes, median over runs.
-    doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was busy.
+    runs: their number. doubts: how many of them something else on the machine delayed; the figures
+    come from the others, or from all if there are no others. prompts: on how many different
+    prompts. rate, alone_rate: tokens per second with drafts and without. speedup: geometric mean
+    over prompts, with a bootstrap interval over prompts; None if all runs are too short to compare.
+    by_kind: the same by kind of prompt. tau_predicted: by the formula, from alpha. c: a draft step
+    in target passes, median over runs.
     """
 
     runs: int
@@ -163,7 +181,8 @@ class Row:
     """One row of the table.
 
     memory: bytes of the weights that a deployment of this row needs (target, and the draft model
-    if it drafts). mark: see `Mark`. note: one sentence, or empty.
+    if it drafts). mark: see `Mark`. note: why it is left out, as a sentence; why it was not
+    measured, as half a sentence; or empty.
     """
 
     configuration: Configuration
@@ -193,20 +212,21 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What will be done. rows: every configuration, in the order of the table, also those that are
-    left out. kinds: the number of prompts by kind. pieces: about how many pieces there will be.
-    seconds: about how long they take, the budget at most."""
+    left out later. kinds: the number of prompts by kind. pieces: about how many pieces there will
+    be. seconds: about how long they take, the budget at most. now: as in `SweepProgress`."""
 
     rows: tuple[Row, ...]
     kinds: dict[str, int]
     pieces: int
     seconds: float
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepProgress:
     """How far a sweep is. done, total: pieces, a piece is one prompt with one configuration.
-    seconds_left: about. now: half a sentence on what comes next, such as "measuring ngram, gamma
-    5, on a list"."""
+    seconds_left: about. now: half a sentence on what comes next, such as "measuring n-grams, γ 5,
+    on a list"."""
 
     done: int
     total: int
@@ -237,7 +257,8 @@ class Recommendation:
 
     best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
     sentences. doubt: a sentence on how far this can be trusted; empty if nothing speaks against
-    it. settings: for each other engine, the best row that it can run.
+    it. settings: for each other engine, the best row that it can run. prompt: one of the sweep, on
+    which the best row was about as fast as it usually is; empty without a best row.
     """
 
     temperature: float
@@ -247,6 +268,7 @@ class Recommendation:
     doubt: str
     best: Configuration | None
     settings: tuple[EngineSettings, ...]
+    prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,5 +343,5 @@ class SweepResult:
 
 
 SweepEvent: TypeAlias = Plan | SweepProgress | SweepResult
-"""A sweep yields its `Plan`, then a `SweepProgress` after each piece, and at its end, also when it
-is stopped, the `SweepResult`."""
+"""A sweep yields its `Plan`, then a `SweepProgress` after each piece, and while it gets drafters
+ready if that takes long; at its end, also when it is stopped, the `SweepResult`."""

@@ -1,0 +1,74 @@
+"""What rounds cost, from the races of a sweep, and the speed-up that follows: a prediction for rows
+that were not measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .along import Rounds
+from .races import RaceFigures
+
+
+@dataclass(slots=True)
+class Costs:
+    """Samples, one for each race, in rounds of the target alone: a target pass by its width, a
+    draft step by drafter, and the overhead of a round. c: a draft step in passes of the target, by
+    drafter, as a run's metrics have it. rounds: how many each drafter's samples come from."""
+
+    verify: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    step: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    overhead: list[float] = field(default_factory=list)
+    c: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    rounds: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, runs: Iterable[RaceFigures]) -> Costs:
+        """Collect the samples of some races."""
+        costs = cls()
+        for run in runs:
+            costs._add(run)
+        return costs
+
+    def _add(self, run: RaceFigures) -> None:
+        drafter = run.key.split()[0]
+        if run.costs is None:
+            return
+        for width, cost in run.costs.verify.items():
+            self.verify[width].append(cost)
+        if run.costs.step is not None:
+            self.step[drafter].append(run.costs.step)
+        if run.metrics.c is not None:
+            self.c[drafter].append(run.metrics.c)
+        self.overhead.append(run.costs.overhead)
+        self.rounds[drafter] += run.rounds.total()
+
+    def speedup(self, drafter: str, rounds: Rounds) -> float | None:
+        """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
+        unknown. It is never more than tau / (1 + c * drafts): no pass costs less than that of one
+        token."""
+        drafted = max((counts.drafted for counts in rounds), default=0)
+        if not rounds or not self.verify or 1 + drafted > max(self.verify):
+            return None
+        if drafted and not self.step.get(drafter):
+            return None
+        step = statistics.median(self.step[drafter]) if drafted else 0.0
+        if drafted and self.c.get(drafter):
+            step = max(step, statistics.median(self.c[drafter]))
+        overhead = statistics.median(self.overhead)
+        widths = sorted(self.verify)
+        medians = [statistics.median(self.verify[width]) for width in widths]
+        # A wider pass costs no less, so a fall is noise.
+        pass_costs = np.maximum.accumulate(medians)
+        cost = 0.0
+        tokens = 0
+        for counts, number in rounds.items():
+            # The cost of a pass between two measured widths lies on the line through them.
+            target_pass = float(np.interp(1 + counts.drafted, widths, pass_costs))
+            cost += number * (counts.drafted * step + max(1.0, target_pass + overhead))
+            tokens += number * counts.emitted
+        return tokens / cost
