@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import hypothesis
 import torch
@@ -293,6 +293,9 @@ def outcomes(r: Round) -> str:
     return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
 
 
+Load: TypeAlias = "Callable[[int], float]"
+
+
 class VirtualTime:
     """A clock that only passes of the models advance, so that a test knows every time in advance.
 
@@ -305,12 +308,17 @@ class VirtualTime:
     def perf_counter(self) -> float:
         return self.seconds
 
-    def charge(self, model: Any, seconds: float, *, first: float = 0.0) -> Any:
-        """`model`, whose passes take `seconds`, and the first pass `first` more."""
+    def charge(
+        self, model: Any, seconds: float, *, first: float = 0.0, load: Load = lambda passes: 1.0
+    ) -> Any:
+        """`model`, whose passes take `seconds`, and the first pass `first` more. load: by how much
+        something else delays a pass, as a factor, from the number of those before it."""
         extra = [first]
+        passes = itertools.count()
 
         def advance(*_: object) -> None:
-            self.seconds += seconds + (extra.pop() if extra else 0.0)
+            taken = seconds * load(next(passes))
+            self.seconds += taken + (extra.pop() if extra else 0.0)
 
         model.register_forward_pre_hook(advance)
         return model

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from toy_models import mini, pair_of
 
-from specviz.measure.sweep.agenda import SETTLED_REPEATS, Standing, due, pieces_left
+from specviz.measure.sweep.agenda import (
+    RETRIES,
+    SETTLED_REPEATS,
+    Standing,
+    due,
+    pieces_left,
+    racing,
+    rows_to_begin_with,
+)
 from specviz.measure.sweep.table import without_hopeless
 from specviz.measure.sweep.types import Configuration, Predicted, Row
 
@@ -25,12 +35,9 @@ def rows(*speeds: float | None) -> list[Row]:
     return found
 
 
-def standing(
-    table: Sequence[Row], ran: Sequence[tuple[str, int]] = (), timed: bool = True, **changes: float
-) -> Standing:
-    usual = Standing(
-        tuple(table), Counter(ran), set(KEYS if timed else ()), 4, 1.0, 100.0, max(1, len(ran))
-    )
+def standing(table: Sequence[Row], ran: Sequence[tuple[str, int]] = (), **changes: Any) -> Standing:
+    counted = Counter(ran)
+    usual = Standing(tuple(table), counted, counted, 4, 1.0, 100.0, max(1, len(ran)))
     return replace(usual, **changes)
 
 
@@ -38,20 +45,11 @@ def keys(now: Standing) -> list[tuple[str, int]]:
     return [(piece.key, piece.question) for piece in due(now)]
 
 
-def test_the_largest_gamma_runs_first_and_the_rounds_of_others_are_timed_once():
-    begin = standing(rows(), timed=False, spent=0.0, done=0)
-    first, *timing = due(begin)
-    assert (first.key, first.timing) == (KEYS[-1], False)
-    assert [(piece.key, piece.timing) for piece in timing] == [(KEYS[0], True), (KEYS[1], True)]
+def test_each_drafter_runs_first_at_its_largest_gamma():
+    ngram = replace(rows()[0], configuration=Configuration("ngram", 1, "fixed", 0.0))
+    begin = standing([*rows(), ngram], spent=0.0, done=0)
+    assert keys(begin) == [(KEYS[-1], 0), (ngram.configuration.key, 0)]
     assert pieces_left(begin) > 0
-    assert not any(piece.timing for piece in due(replace(begin, timed=set(KEYS))))
-
-
-def test_what_leads_runs_on_a_prompt_before_the_next_one_is_scouted():
-    table = rows(1.1, 1.9, 1.5)
-    table[1], table[2] = replace(table[1], mark="open"), replace(table[2], mark="best")
-    assert keys(standing(table, [(KEYS[2], 0)])) == [(KEYS[1], 0)]
-    assert keys(standing(table, [(KEYS[2], 0), (KEYS[1], 0)])) == [(KEYS[2], 1)]
 
 
 def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
@@ -63,10 +61,10 @@ def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
     assert due(replace(short, spent=100.0)) == [] and pieces_left(replace(short, spent=100.0)) == 0
 
 
-def scouted(table: Sequence[Row], times: int = 1) -> list[tuple[str, int]]:
+def scouted(table: Sequence[Row]) -> list[tuple[str, int]]:
     """All rows of a table on the first prompt, and the largest gamma on the others too."""
     every = [(row.configuration.key, 0) for row in table]
-    return times * [*every, *((KEYS[-1], question) for question in range(1, 4))]
+    return [*every, *((KEYS[-1], question) for question in range(1, 4))]
 
 
 def test_rows_take_turns_and_another_one_begins_on_each_prompt():
@@ -96,8 +94,48 @@ def test_what_is_slower_or_impossible_is_measured_no_more(status: str):
 
 def test_what_is_predicted_to_be_far_behind_is_not_measured():
     table = rows(1.0, 1.9, 2.0)
-    assert KEYS[0] not in {key for key, _ in keys(standing(table, scouted(table[2:])))}
-    assert KEYS[0] in {key for key, _ in keys(standing(rows(None, 1.9, 2.0), scouted(table[2:])))}
+    ran = scouted(table[2:])
+    assert KEYS[0] not in {key for key, _ in keys(standing(table, ran))}
+    assert KEYS[0] in {key for key, _ in keys(standing(rows(None, 1.9, 2.0), ran))}
+    begins = standing(table, ran, begins=frozenset(KEYS[:1]))
+    assert KEYS[0] in {key for key, _ in keys(begins)}, "the pair begins with it"
+    assert table[0].predicted is not None
+    few = replace(table[0], predicted=replace(table[0].predicted, enough=False))
+    assert KEYS[0] in {key for key, _ in keys(standing([few, *table[1:]], ran))}, "of few rounds"
+
+
+def test_where_the_time_is_short_as_many_rows_run_as_can_run_on_three_prompts():
+    table = rows(1.9, 2.0, 1.8)
+    ran = [(KEYS[2], 0)]
+
+    def in_the_race(seconds: float, **changes: Any) -> list[str]:
+        (found,) = racing(standing(table, ran, seconds=seconds, **changes))
+        return found
+
+    assert in_the_race(100.0) == list(KEYS)
+    assert in_the_race(7.0) == list(KEYS[:2])
+    assert in_the_race(4.0) == [KEYS[1]]
+    assert in_the_race(4.0, begins=frozenset(KEYS[2:])) == [KEYS[2]]
+
+
+def test_a_race_that_was_delayed_is_run_again_but_not_for_ever():
+    table = rows(1.5, 1.5, 1.5)
+    ran = [(KEYS[0], 0), (KEYS[2], 0)]
+    for times in range(1, RETRIES + 1):
+        again = standing(table, ran, tried=Counter([*ran, *times * [(KEYS[1], 0)]]))
+        assert keys(again) == [(KEYS[1], 0)]
+    often = Counter([*ran, *(RETRIES + 1) * [(KEYS[1], 0)]])
+    assert (KEYS[1], 0) not in keys(standing(table, ran, tried=often))
+
+
+def test_a_pair_begins_with_the_row_that_is_nearest_to_its_settings():
+    pair = pair_of(mini(5), mini(5, seed=1))
+    swept = [row.configuration for row in rows()]
+    assert rows_to_begin_with(pair, swept) == {KEYS[-1]}, "γ 5 is usual"
+    adaptive = Configuration("model", 4, "confidence", 0.0)
+    pair = replace(pair, gamma=8, gamma_policy="confidence")
+    assert rows_to_begin_with(pair, [*swept, adaptive]) == {adaptive.key}
+    assert rows_to_begin_with(pair, [replace(adaptive, drafter="ngram")]) == frozenset()
 
 
 @pytest.mark.parametrize(("speeds", "is_due"), [((1.0, 1.5, 1.4), True), ((0.9, 1.0, 0.8), False)])
@@ -111,7 +149,9 @@ def test_what_nobody_can_predict_is_measured_unless_its_drafter_is_slow(
     judged = without_hopeless(table)
     found = {key for key, _ in keys(standing(judged, ran))}
     assert (found == {unknown.configuration.key}) == is_due and found
-    assert ("model is far behind" in judged[-1].note) == (not is_due)
+    assert ("draft model is far behind" in judged[-1].note) == (not is_due)
+    begun = frozenset([unknown.configuration.key])
+    assert without_hopeless(table, begun)[-1] == unknown, "the pair begins with it"
     assert without_hopeless([*rows(), best, unknown])[-1] == unknown, (
         "of its drafter nothing is known"
     )

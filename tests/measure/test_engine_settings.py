@@ -90,8 +90,8 @@ def test_each_engine_gets_the_best_row_that_it_can_run() -> None:
     assert "--speculative-num-draft-tokens 4" in settings["SGLang"].text
     assert "--spec-ngram-simple-size-m 3" in settings["llama.cpp"].text
     assert settings["SGLang"].note.startswith(
-        "SGLang cannot run the best row (ngram-head, gamma 5): these settings are those of ngram, "
-        "gamma 3, 1.30 times as fast as the target alone."
+        "SGLang cannot run the best row (copies, else the head, γ 5): these settings are those of "
+        "n-grams, γ 3, 1.30 times as fast as the target alone."
     )
 
 

@@ -6,16 +6,9 @@ from collections import Counter
 
 import pytest
 
-from specviz.measure.sweep.along import RoundCounts
-from specviz.measure.sweep.table import (
-    Costs,
-    best_row,
-    difference,
-    fitted,
-    is_open,
-    marked,
-    slower,
-)
+from specviz.measure.sweep.along import RoundCounts, Rounds
+from specviz.measure.sweep.costs import Costs
+from specviz.measure.sweep.table import best_row, difference, is_open, marked, slower
 from specviz.runs.uncertainty import geometric_mean
 
 
@@ -28,19 +21,16 @@ def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
     assert best_row({}) is None
 
 
-def test_no_row_that_is_told_to_be_faster_stands_behind_the_best_one():
-    """A row that ran on the easy prompts alone would be told faster than it is; one that is faster
-    where it ran, on too few prompts to be the best one, may be better."""
+def test_rows_are_compared_on_the_prompts_that_both_ran():
+    """A row that ran on the easy prompts alone has higher figures of its own and is not as good;
+    one that is faster where it ran, on too few prompts to be the best one, may be better."""
     fast = {question: 0.5 + 0.3 * (question < 4) for question in range(10)}
     easy = {question: value - 0.1 for question, value in fast.items() if question < 4}
     few = {question: value + 0.2 for question, value in fast.items() if question < 4}
-    values = {"fast": fast, "easy": easy, "few": few}
-    fit = fitted(values)
-    told = {key: sum(own.values()) / len(own) + fit.shifts[key] for key, own in values.items()}
-    assert told["fast"] == pytest.approx(0.62) and told["easy"] == pytest.approx(0.52)
+    assert sum(easy.values()) / len(easy) > sum(fast.values()) / len(fast)
+    values = {"easy": easy, "fast": fast, "few": few}
     marks = marked(values, {key: {} for key in values})
     assert marks == {"fast": "best", "few": "open"}
-    assert [key for key in told if told[key] > told["fast"]] == ["few"]
 
 
 def test_a_row_is_given_up_only_beyond_noise_and_on_enough_prompts():
@@ -70,16 +60,26 @@ def test_a_promise_is_compared_on_the_prompts_that_both_have():
     assert not is_open({}, best, {}), "nothing is known of it"
 
 
+def counted(drafted: int, emitted: int) -> Rounds:
+    """Three rounds in which all drafts but the last one that is emitted were accepted."""
+    counts = RoundCounts(drafted, judged=drafted, accepted=emitted - 1, emitted=emitted)
+    return Counter({counts: 3})
+
+
 def test_a_round_costs_its_draft_and_a_pass_of_its_width():
     costs = Costs({1: [1.0], 3: [1.2], 5: [2.0]}, {"model": [0.1]}, [0.05])
+    assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (0.4 + 2.0 + 0.05))
+    between = costs.speedup("model", counted(3, 2))
+    assert between == pytest.approx(2 / (0.3 + 1.6 + 0.05)), "between the widths 3 and 5"
+    assert costs.speedup("ngram", counted(1, 2)) is None, "its steps are not known"
+    assert costs.speedup("model", counted(5, 6)) is None, "no pass was so wide"
+    costs.verify[3] = [2.4]  # a wider pass costs no less
+    assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (0.4 + 2.4 + 0.05))
 
-    def speedup(drafted: int, emitted: int) -> float | None:
-        counts = RoundCounts(drafted, judged=drafted, accepted=emitted - 1, emitted=emitted)
-        return costs.speedup("model", Counter({counts: 3}))
 
-    assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.0 + 0.05))
-    assert speedup(3, 2) == pytest.approx(2 / (0.3 + 1.6 + 0.05)), "between the widths 3 and 5"
-    by_ngrams = Counter({RoundCounts(1, 1, 1, 2): 1})
-    assert costs.speedup("ngram", by_ngrams) is None, "its steps are not known"
-    costs.verify[3] = [2.4]  # a wider pass costs no less: the two are averaged
-    assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.2 + 0.05))
+def test_no_prediction_is_above_what_tau_and_c_allow():
+    """Wide passes that seem to cost less than that of one token, and a round without drafts."""
+    costs = Costs({1: [0.8], 5: [0.4]}, {"model": [0.1]}, [0.0], {"model": [0.2]})
+    assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (1 + 4 * 0.2))
+    assert costs.speedup("model", counted(0, 1)) == 1.0
+    assert costs.speedup("ngram", counted(0, 1)) == 1.0, "without drafts its steps cost nothing"

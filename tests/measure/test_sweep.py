@@ -60,6 +60,11 @@ def scripted_pair(clock: VirtualTime, *, cost: float, noise: float) -> Pair:
     return pair_of(clock.charge(target, PASS), clock.charge(draft, cost * PASS))
 
 
+def without_waits(events: Sequence[SweepEvent]) -> list[SweepProgress]:
+    """What a sweep told after its pieces, without what it told while it got drafters ready."""
+    return [event for event in events if isinstance(event, SweepProgress) and event.done]
+
+
 def result_of(events: Sequence[SweepEvent]) -> SweepResult:
     assert isinstance(events[-1], SweepResult)
     return events[-1]
@@ -137,7 +142,7 @@ def test_no_answer_contradicts_a_prediction_that_was_never_measured(
     assert {one.mark for one in promising} <= {"open"}
     if promising and advice.answer == "speculate":
         first = max(promising, key=lambda one: one.predicted.speedup)
-        assert f"{first.configuration.label} may be better" in advice.headline
+        assert f"{first.configuration.title} may be better" in advice.headline
     if pieces >= 6:
         assert not promising and best.configuration.gamma == 1 and best.measured.prompts >= 3
         assert advice.answer == "speculate", "the largest gamma, which is scouted, would lose"
@@ -163,8 +168,8 @@ def opened(events: list[SweepEvent]) -> SweepResult:
 def test_a_row_that_may_be_better_is_named_in_the_answer(good: list[SweepEvent]):
     result = opened(good)
     (advice,) = recommendations(result.rows, result.machine, result.request)
-    assert advice.headline.endswith("model, gamma 2 may be better, not measured.")
-    assert "model, gamma 2 is predicted at 9.50, and it was not measured" in advice.doubt
+    assert advice.headline.endswith("Draft model, γ 2 may be better, not measured.")
+    assert "Draft model, γ 2 is predicted at 9.50, and it was not measured" in advice.doubt
     assert any("may be better" in line for line in table_lines(result.rows))
     slow = tuple(
         replace(one, measured=replace(one.measured, speedup=Estimate(0.8, 0.75, 0.85)))
@@ -206,10 +211,11 @@ def test_rows_run_by_turns_and_none_is_always_first(timed: VirtualTime):
 
 def test_events_come_in_order(good: list[SweepEvent]):
     assert isinstance(good[0], Plan) and good[0].kinds == {"prose": 3, "list": 3}
-    progress = [event for event in good if isinstance(event, SweepProgress)]
+    assert good[0].now == "getting ready: Draft model"
+    progress = without_waits(good)
     assert [one.done for one in progress] == list(range(1, len(progress) + 1))
     assert progress[-1].total == progress[-1].done and progress[-1].now == "done"
-    assert len(progress) == len(good) - 2 and good[-1].rows != good[0].rows
+    assert isinstance(good[-1], SweepResult) and good[-1].rows != good[0].rows
     json.dumps([asdict(event) for event in good], allow_nan=False)
 
 
@@ -386,8 +392,8 @@ def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
     specs = figure_specs(result, "dark")
     assert list(specs) == list(TITLES)
     lines = {one["name"]: one for one in specs["speedup"]["data"]}
-    assert lines["model, predicted"]["x"] == [1, 2, 4]
-    assert lines["model, measured"]["y"][-1] == measured.speedup.value
+    assert lines["Draft model, predicted"]["x"] == [1, 2, 4]
+    assert lines["Draft model, measured"]["y"][-1] == measured.speedup.value
     assert specs["speedup"]["layout"]["shapes"][0]["y0"] == 1, "the line of break-even"
 
 

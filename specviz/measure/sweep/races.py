@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.events import Round
+from ...core.registry import drafter_kind
 from ...lanes import BASELINE, SPECULATIVE
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import seconds_of, uncertainty, undelayed_seconds
+from ...settings import Settings
 from .along import Rounds, rounds_of
 
 BUSY = ("price", "delay", "spread")  # doubts that mean that something else used the machine
-SLOW = 1.5  # times the usual baseline round on a prompt: a race that was slower was delayed
-SLOWEST = 2.0  # the same over all prompts, whose passes differ by their contexts
-FEWEST_PEERS = 3  # races from which it is known what is usual
+# How many times as long as in the quietest race passes take in one that was delayed: rounds of the
+# target alone on the same prompt; on any prompt, where contexts differ; draft steps of a row.
+SLOW = 1.5
+SLOWEST = 2.0
+SLOW_STEP = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,9 @@ class RaceFigures:
     key: of the configuration. question: the index of its prompt. rounds: with drafts. rate,
     alone_rate: tokens per second with drafts and without; speedup: their ratio, None if the race is
     too short to compare. Delayed rounds count in these three as if they had taken their usual time.
-    unit: the median round of the baseline, in seconds. costs: None if its clock is too coarse.
-    doubted: whether the machine was busy.
+    unit: the median round of the baseline, in seconds. step: the median draft step, in seconds;
+    None where steps differ from round to round. costs: None if its clock is too coarse. doubted:
+    whether the machine was busy.
     """
 
     key: str
@@ -49,6 +55,7 @@ class RaceFigures:
     alone_rate: float
     speedup: float | None
     unit: float
+    step: float | None
     costs: PassCosts | None
     doubted: bool
 
@@ -76,6 +83,7 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
         alone_rate=alone_rate,
         speedup=speedup,
         unit=unit,
+        step=_usual_step(trace.header.settings, rounds),
         costs=_pass_costs(rounds, baseline_rounds, unit),
         doubted=doubt is not None and doubt.doubt in BUSY,
     )
@@ -85,6 +93,16 @@ def _rate(rounds: Sequence[Round]) -> float:
     """Tokens per second without delays; 0 where no time passed."""
     seconds = undelayed_seconds(rounds)
     return sum(len(r.emitted) for r in rounds) / seconds if seconds > 0 else 0.0
+
+
+def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
+    """The median draft step, in seconds. None for drafters that may copy and for adapted numbers of
+    drafts, where a step's cost differs from round to round and from text to text."""
+    is_model = drafter_kind(settings.drafter).predicted == "place"
+    steps = [r.draft_seconds / len(r.drafted) for r in rounds if r.drafted]
+    if not is_model or settings.gamma_policy != "fixed" or not steps:
+        return None
+    return statistics.median(steps)
 
 
 def _pass_costs(
@@ -113,21 +131,22 @@ def _pass_costs(
 
 
 def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
-    """The places of the races that something delayed: those that are doubted, and those whose
-    baseline was far slower than usual on its prompt, where all races have the same one."""
-    by_question: dict[int, list[float]] = defaultdict(list)
+    """The places of the races that something delayed: those that are doubted, those whose baseline
+    was far slower than in the quietest race on the same prompt, and those whose drafts were far
+    slower than in the quietest race of their row."""
+    quietest: dict[int, float] = {}
+    quietest_step: dict[str, float] = {}
     for run in runs:
-        by_question[run.question].append(run.unit)
-    usual_of_all = _usual(run.unit for run in runs)
-    usual = {question: _usual(units) for question, units in by_question.items()}
+        # Something else on the machine makes passes longer, and never shorter.
+        quietest[run.question] = min(run.unit, quietest.get(run.question, math.inf))
+        if run.step is not None:
+            quietest_step[run.key] = min(run.step, quietest_step.get(run.key, math.inf))
+    quietest_of_all = min(quietest.values(), default=math.inf)
     return {
         place
         for place, run in enumerate(runs)
-        if run.doubted or run.unit > SLOW * usual[run.question] or run.unit > SLOWEST * usual_of_all
+        if run.doubted
+        or run.unit > SLOW * quietest[run.question]
+        or run.unit > SLOWEST * quietest_of_all
+        or (run.step is not None and run.step > SLOW_STEP * quietest_step[run.key])
     }
-
-
-def _usual(units: Iterable[float]) -> float:
-    """The usual one of some rounds, in seconds; infinite where they are too few to tell."""
-    known = [unit for unit in units if unit > 0.0]
-    return statistics.median(known) if len(known) >= FEWEST_PEERS else float("inf")

@@ -1,0 +1,169 @@
+"""A sweep on a machine that something else uses: it recommends what it would recommend on a quiet
+one, or says that it cannot tell."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from toy_models import Load, VirtualTime, mini, pair_of, relative
+
+from specviz import Settings, Trace, race
+from specviz.core.events import Event, Round
+from specviz.lanes import BASELINE
+from specviz.measure.sweep.along import MIN_TOKENS, known_text
+from specviz.measure.sweep.races import race_figures
+from specviz.measure.sweep.sweep import is_cut, raced, sweep
+from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
+from specviz.prompts import Question
+
+VOCAB = 12
+PASS = 0.01  # seconds
+PROMPTS = tuple(
+    Question("prose", " ".join(f"w{(7 * i * n + n) % VOCAB}" for i in range(8)))
+    for n in range(1, 6)
+)
+BASE = Settings(max_new_tokens=24, ignore_eos=True)
+REQUEST = SweepRequest(
+    PROMPTS, drafters=("model", "ngram"), gammas=(1, 4), policies=("fixed",), base=BASE
+)
+
+
+@pytest.fixture
+def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
+    """Sweep a pair whose passes take what the test says."""
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
+
+    def swept_pair(
+        cost: float,
+        noise: float,
+        request: SweepRequest = REQUEST,
+        target_load: Load = lambda passes: 1.0,
+        draft_load: Load = lambda passes: 1.0,
+    ) -> SweepResult:
+        """cost: of a draft step in target passes. noise: how often the draft is wrong, about."""
+        clock = VirtualTime()
+        monkeypatch.setattr("specviz.core.clock.time", clock)
+        monkeypatch.setattr("specviz.measure.sweep.sweep.time", clock)
+        target = mini(VOCAB, spread=6.0)
+        draft = relative(target, noise=noise)
+        pair = pair_of(
+            clock.charge(target, PASS, load=target_load),
+            clock.charge(draft, cost * PASS, load=draft_load),
+        )
+        *_, result = sweep(pair, request)
+        assert isinstance(result, SweepResult)
+        return result
+
+    return swept_pair
+
+
+def stall(passes: range, factor: float) -> Load:
+    """Delay these passes."""
+    return lambda number: factor if number in passes else 1.0
+
+
+def now_and_then(share: float, factor: float) -> Load:
+    """Delay about this share of the passes."""
+    generator = random.Random(1)
+    return lambda number: factor if generator.random() < share else 1.0
+
+
+LOADS: dict[str, dict[str, Load]] = {
+    "one pass of three seconds": {"target_load": stall(range(9, 10), 300.0)},
+    "the first passes of the target": {"target_load": stall(range(40), 30.0)},
+    "the first races of the target": {"target_load": stall(range(150), 20.0)},
+    "the first race of the draft": {"draft_load": stall(range(60), 50.0)},
+    "all of the first races": {
+        "target_load": stall(range(150), 20.0),
+        "draft_load": stall(range(60), 20.0),
+    },
+    "a pass in ten": {"target_load": now_and_then(0.1, 10.0)},
+    "a pass in three": {
+        "target_load": now_and_then(0.3, 8.0),
+        "draft_load": now_and_then(0.3, 8.0),
+    },
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_under_load_it_recommends_what_it_does_on_a_quiet_machine(
+    swept: Callable[..., SweepResult], load: dict[str, Load]
+):
+    (quiet,) = swept(0.05, 0.02).recommendations
+    assert quiet.best is not None and quiet.best.key == "model g4 fixed t0"
+    result = swept(0.05, 0.02, **load)
+    (advice,) = result.recommendations
+    assert advice.best == quiet.best or advice.answer == "cannot tell", advice
+    rows = {row.configuration.key: row for row in result.rows}
+    assert rows[quiet.best.key].measured is not None, "the pair begins with it"
+    if advice.best is not None:
+        assert rows[advice.best.key].measured.runs - rows[advice.best.key].measured.doubts >= 3
+        assert advice.prompt in {prompt.text for prompt in PROMPTS}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_under_load_it_recommends_nothing_that_loses(
+    swept: Callable[..., SweepResult], load: dict[str, Load]
+):
+    dear = replace(REQUEST, drafters=("model",))
+    (advice,) = swept(1.3, 0.0, dear, **load).recommendations
+    assert advice.answer in ("do not speculate", "cannot tell"), advice
+    assert advice.best is None and advice.settings == ()
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0, 8.0])
+def test_a_stall_in_a_short_time_leads_to_no_answer_that_a_quiet_machine_would_not_give(
+    swept: Callable[..., SweepResult], seconds: float
+):
+    short = replace(REQUEST, seconds=seconds)
+    load = stall(range(60), 50.0)
+    (advice,) = swept(0.05, 0.02, short, draft_load=load, target_load=load).recommendations
+    assert advice.best is None or advice.best.key == "model g4 fixed t0", advice
+
+
+def test_where_nothing_was_drafted_no_ratio_is_above_one():
+    """A baseline that happened to be slower, by less than what is a delay."""
+    pair = pair_of(mini(400, spread=6.0))
+    settings = replace(BASE, drafter="ngram", gamma=4)
+    events: list[Event] = []
+    for event in race(pair, list(range(5, 13)), settings):
+        if isinstance(event, Round):
+            seconds = 0.012 if event.lane == BASELINE else 0.01
+            event = replace(event, draft_seconds=0.0, verify_seconds=seconds, overhead_seconds=0.0)
+        events.append(event)
+    figures = race_figures("ngram g4 fixed t0", 0, Trace.from_events(events))
+    assert figures.metrics.drafted == 0, "the test needs a text that repeats nothing"
+    assert figures.rate / figures.alone_rate == pytest.approx(1.2)
+    assert figures.speedup == 1.0
+
+
+def test_nothing_is_predicted_from_a_text_that_was_cut_or_is_short():
+    pair = pair_of(mini(VOCAB, spread=6.0), mini(VOCAB, seed=1, spread=6.0))
+    cut = raced(pair, "w1 w2 w3", BASE, most_seconds=0.0)
+    assert cut is not None and is_cut(cut) and known_text(pair, cut) is None
+    for length in (MIN_TOKENS - 1, MIN_TOKENS):
+        trace = raced(pair, "w1 w2 w3", replace(BASE, max_new_tokens=length))
+        assert trace is not None and not is_cut(trace)
+        assert (known_text(pair, trace) is None) == (length < MIN_TOKENS)
+
+
+def test_texts_of_a_few_tokens_are_measured_without_predictions(
+    swept: Callable[..., SweepResult],
+):
+    short = replace(REQUEST, base=replace(BASE, max_new_tokens=8))
+    rows = swept(0.05, 0.02, short).rows
+    assert all(row.predicted is None and row.measured is not None for row in rows)
+
+
+def test_one_row_was_and_two_rows_were(swept: Callable[..., SweepResult]):
+    def doubt_of(gammas: tuple[int, ...]) -> str:
+        few = replace(REQUEST, drafters=("model",), gammas=gammas, seconds=1.0)
+        few = replace(few, base=replace(BASE, max_new_tokens=8))
+        advice: Recommendation = swept(0.05, 0.02, few).recommendations[0]
+        return advice.doubt
+
+    assert doubt_of((1, 4)).startswith("1 row was neither measured nor predicted")
+    assert doubt_of((1, 2, 3, 4)).startswith("3 rows were neither measured nor predicted")
