@@ -228,7 +228,8 @@ class SweepJob(Job):
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
         if self.plan is not None and since <= 0:
-            news |= {name: getattr(self.plan, name) for name in ("kinds", "pieces", "seconds")}
+            names = ("kinds", "pieces", "seconds", "now")
+            news |= {name: getattr(self.plan, name) for name in names}
         news["rows"] = [
             {"key": key, **asdict(row)}
             for key, (row, came) in list(self._rows.items())

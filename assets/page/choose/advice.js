@@ -1,5 +1,5 @@
 // What a sweep recommends: in words, as settings for other engines, and as a button for this page. The
-// names of configurations are the same in the table, in the charts and in sentences from Python.
+// names of configurations are those of Python's sentences.
 
 import { element } from "specviz/dom/dom.js";
 import { choiceIn } from "specviz/facts/vocabulary.js";
@@ -14,8 +14,8 @@ export class Advice {
   #shown = ""; // JSON of what is shown
 
   /**
-   * @param {(best: Configuration) => void} use  sets the page to a row
-   * @param {(best: Configuration) => string} link  to the page with a row set
+   * @param {(advice: Recommendation) => void} use  sets the page to the best row
+   * @param {(advice: Recommendation) => string} link  to the page with that row set
    */
   constructor(use, link) {
     this.#use = use;
@@ -66,27 +66,27 @@ export class Advice {
     const { answer, headline, temperature, reasons, best, settings } = one;
     const title = element("h2");
     if (several) title.append(element("small", "", temperatureText(temperature)));
-    title.append(worded(headline));
+    title.append(headline);
     const section = element("section", "", { dataset: { answer } }, title);
     if (reasons.length) {
-      section.append(element("ul", "", ...reasons.map((reason) => element("li", "", worded(reason)))));
+      section.append(element("ul", "", ...reasons.map((reason) => element("li", "", reason))));
     }
     for (const sentence of [doubt, one.doubt]) {
       if (sentence) section.append(element("p", "sc-doubt", sentence));
     }
-    if (best) section.append(this.#buttons(best));
+    if (best) section.append(this.#buttons(one));
     if (settings.length) section.append(enginesOf(settings, number));
     return section;
   }
 
-  /** @param {Configuration} best */
-  #buttons(best) {
+  /** @param {Recommendation} advice */
+  #buttons(advice) {
     const use = element("button", "sv-button", "Race with these settings", {
-      title: "Sets the page to this row and runs it",
+      title: "Sets the page to this row and races a prompt of the sweep",
       dataset: { use: "" },
-      onclick: () => this.#use(best),
+      onclick: () => this.#use(advice),
     });
-    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(best)));
+    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(advice)));
   }
 }
 
@@ -141,7 +141,7 @@ function enginePanel({ engine, version, source, text, note }, id) {
     const region = { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` };
     panel.append(element("pre", "", text, region), copyButton("Copy", () => text));
   }
-  if (note) panel.append(element("p", "", note.includes(", gamma ") ? worded(note) : note));
+  if (note) panel.append(element("p", "", note));
   if (source) {
     const link = { href: source, target: "_blank", rel: "noopener noreferrer" };
     const spelled = `Spelled as in ${engine} ${version}: `;
@@ -176,28 +176,8 @@ function hostOf(source) {
   }
 }
 
-const FIXED = /([\w-]+), gamma (\d+)/g;
-const ADAPTIVE = /([\w-]+), gamma (\w+) up to (\d+)/g;
-
 /** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one */
 export function nameOf({ drafter, gamma, policy }) {
   const name = choiceIn("drafters", drafter);
-  if (policy === "fixed") return `${name}, γ ${gamma}`;
-  return `${name}, γ ≤ ${gamma}, ${choiceIn("policies", policy).toLowerCase()}`;
-}
-
-// The same inside of a sentence, if it does not begin one.
-/** @type {(name: string, place: number) => string} */
-const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) : name);
-
-/**
- * A text of Python with the names that the page has for configurations and drafters.
- * @param {string} text
- */
-export function worded(text) {
-  const adaptive = text.replace(ADAPTIVE, (_, drafter, policy, gamma, place) =>
-    inside(nameOf({ drafter, gamma, policy }), place));
-  const named = adaptive.replace(FIXED, (_, drafter, gamma, place) =>
-    inside(nameOf({ drafter, gamma, policy: "fixed" }), place));
-  return named === text ? text.replace(/^[^,]+/, (name) => choiceIn("drafters", name)) : named;
+  return policy === "fixed" ? `${name}, γ ${gamma}` : `${name}, γ ≤ ${gamma}, ${policy}`;
 }

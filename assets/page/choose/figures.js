@@ -2,7 +2,6 @@
 
 import { drawFigure, theme } from "specviz/charts/figures.js";
 import { element } from "specviz/dom/dom.js";
-import { worded } from "specviz/choose/advice.js";
 
 const REDRAW = 1000; // ms between drawings, at least
 
@@ -54,8 +53,7 @@ export class Figures {
   }
 
   /** @type {(name: string, figure: SweepFigure) => void} */
-  #drawOne(name, { title, data: given, layout }) {
-    const data = given.map(named);
+  #drawOne(name, { title, data, layout }) {
     let plot = this.#plots.get(name);
     if (!plot) {
       plot = element("div", "sc-plot", { role: "img" });
@@ -67,14 +65,6 @@ export class Figures {
     const size = { width: plot.clientWidth, height: plot.clientHeight };
     if (size.width) drawFigure(plot, data, { ...layout, ...size, showlegend: false });
   }
-}
-
-/** With the names that the table has. @param {ChartTrace} trace */
-function named(trace) {
-  const text = (/** @type {string | number | null} */ value) =>
-    (typeof value === "number" ? value : worded(value ?? ""));
-  const y = trace.orientation === "h" ? trace.y?.map(text) : trace.y;
-  return { ...trace, name: worded(trace.name ?? ""), y };
 }
 
 /** What a chart's lines and colours mean, beside its title. @param {ChartTrace[]} traces */

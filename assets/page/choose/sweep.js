@@ -8,6 +8,7 @@ const ASK_EVERY = 500; // ms
 const PATIENCE = 20; // questions in a row without an answer after which the server is lost
 const OWN = "This file or text is empty, or too large to be sent.";
 const LOST = "The connection to the server was lost, which ended the sweep. What had arrived stays.";
+const ASKING = "Asking for the models.";
 const NO_ANSWER = "The server did not answer: try again.";
 
 export class Sweep {
@@ -46,7 +47,7 @@ export class Sweep {
   async begin(wish) {
     this.#turn += 1;
     const turn = this.#turn;
-    this.state = { over: false, rows: [], wish, status: "Asking for the models." };
+    this.state = { over: false, rows: [], wish, status: ASKING, beganAt: Date.now() };
     this.#changed();
     try {
       const news = await this.#server.begin_sweep?.(wish);

@@ -11,13 +11,17 @@ import { fixed, perSecond } from "specviz/words/words.js";
  * @property {string} label
  * @property {string} title
  * @property {(row: SweepRow) => number | null} value  by which rows are put in order
- * @property {(row: SweepRow) => Node[]} cell
+ * @property {(row: SweepRow) => string} text
+ * @property {boolean} [isRange]  of the figure in the column before
+ * @property {boolean} [isPredictable]  whether a row that was not measured may have it too
  */
 
 /** @type {Record<string, string>} */
 const MARKS = { best: "best", tied: "may be as good", open: "may be better" };
 /** @type {Record<string, string>} */
-const STATES = { planned: "not reached yet", predicted: "predicted", eliminated: "clearly slower" };
+const STATES = { planned: "not reached yet", eliminated: "clearly slower" };
+const UNEXPLAINED = "not measured";
+const NOT_YET = "not measured so far";
 
 /** @param {SweepRow} row */
 const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predicted?.speedup ?? null;
@@ -25,77 +29,103 @@ const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predict
 /** What was measured of a row, else what is predicted. @param {SweepRow} row */
 const figuresOf = ({ measured, predicted }) => measured ?? predicted;
 
+/** Whether all that is known of a row is predicted. @param {SweepRow} row */
+const isGuess = ({ measured, predicted }) => !measured && predicted !== null;
+
+/** @type {(low: number | null | undefined, high: number | null | undefined, shown: (value: number) => string) => string} */
+const rangeOf = (low, high, shown) => (low == null || high == null ? "–" : `${shown(low)} to ${shown(high)}`);
+
 /** @type {Column[]} */
 const COLUMNS = [
   {
     name: "speedup",
     label: "Speed-up",
-    title: "Over the target alone, with a 95% interval; predicted until it is measured",
+    title: "Over the target alone, in italics where it is predicted",
     value: speedOf,
-    cell(row) {
-      const speedup = row.measured?.speedup;
-      if (!speedup) return guess(row.predicted?.speedup, "×");
-      const { value, low, high } = speedup;
-      const range = low === null ? "one prompt" : `${fixed(low, 2)} to ${fixed(high, 2)}`;
-      return [element("b", "", `${fixed(value, 2)}×`), element("small", "", range)];
-    },
+    text: (row) => (speedOf(row) === null ? "–" : `${fixed(speedOf(row), 2)}×`),
+    isPredictable: true,
+  },
+  {
+    name: "interval",
+    label: "95 %",
+    title: "The interval of the speed-up, over prompts",
+    value: ({ measured }) => measured?.speedup?.low ?? null,
+    text: ({ measured }) =>
+      rangeOf(measured?.speedup?.low, measured?.speedup?.high, (value) => fixed(value, 2)),
+    isRange: true,
   },
   {
     name: "rate",
     label: "Tokens/s",
-    title: "Median over runs, with quartiles",
+    title: "Median over runs",
     value: ({ measured }) => measured?.rate.median ?? null,
-    cell({ measured }) {
-      if (!measured) return guess(null);
-      const { median, low, high } = measured.rate;
-      const range = `${perSecond(low)} to ${perSecond(high)}`;
-      return [element("span", "", perSecond(median)), element("small", "", range)];
-    },
+    text: ({ measured }) => perSecond(measured?.rate.median),
+  },
+  {
+    name: "quartiles",
+    label: "Quartiles",
+    title: "Between which half of the runs lie, in tokens per second",
+    value: ({ measured }) => measured?.rate.low ?? null,
+    text: ({ measured }) => rangeOf(measured?.rate.low, measured?.rate.high, perSecond),
+    isRange: true,
+  },
+  {
+    name: "alone",
+    label: "Alone",
+    title: "The target alone in the same runs, in tokens per second",
+    value: ({ measured }) => measured?.alone_rate.median ?? null,
+    text: ({ measured }) => perSecond(measured?.alone_rate.median),
   },
   {
     name: "alpha",
     label: "α",
     title: "Accepted of judged",
     value: (row) => figuresOf(row)?.alpha ?? null,
-    cell({ measured, predicted }) {
-      return measured ? plain(fixed(measured.alpha, 2)) : guess(predicted?.alpha);
-    },
+    text: (row) => fixed(figuresOf(row)?.alpha, 2),
+    isPredictable: true,
   },
   {
     name: "efficiency",
     label: "Efficiency",
     title: "Accepted of drafted",
     value: (row) => figuresOf(row)?.efficiency ?? null,
-    cell({ measured, predicted }) {
-      return measured ? plain(fixed(measured.efficiency, 2)) : guess(predicted?.efficiency);
-    },
+    text: (row) => fixed(figuresOf(row)?.efficiency, 2),
+    isPredictable: true,
   },
   {
     name: "tau",
     label: "τ",
-    title: "Tokens per pass of the target: measured, and predicted",
+    title: "Tokens per pass of the target",
     value: (row) => figuresOf(row)?.tau ?? null,
-    cell({ measured, predicted }) {
-      if (!measured) return guess(predicted?.tau);
-      const expected = fixed(predicted?.tau ?? measured.tau_predicted, 2);
-      return [element("span", "", fixed(measured.tau, 2)), element("small", "", `predicted ${expected}`)];
-    },
+    text: (row) => fixed(figuresOf(row)?.tau, 2),
+    isPredictable: true,
   },
   {
     name: "c",
     label: "c",
     title: "A draft step, in steps of the target",
     value: ({ measured }) => measured?.c ?? null,
-    cell: ({ measured }) => plain(fixed(measured?.c, 3)),
+    text: ({ measured }) => fixed(measured?.c, 3),
   },
   {
     name: "memory",
     label: "Memory",
     title: "Weights that this row needs",
     value: ({ memory }) => memory,
-    cell: ({ memory }) => plain(memory === null ? "–" : bytes(memory)),
+    text: ({ memory }) => (memory === null ? "–" : bytes(memory)),
+  },
+  {
+    name: "prompts",
+    label: "Prompts",
+    title: "On how many it ran",
+    value: ({ measured }) => measured?.prompts ?? null,
+    text: ({ measured }) => String(measured?.prompts ?? 0),
   },
 ];
+
+/** The columns of what only a run tells, where a prediction has its reason instead. */
+const REASON_AT = COLUMNS.findIndex(({ isPredictable }) => !isPredictable);
+const REASON_END = COLUMNS.findIndex(({ isPredictable }, i) => isPredictable && i > REASON_AT);
 
 export class Table {
   // A place in the tab order, so that keys can scroll it.
@@ -106,18 +136,24 @@ export class Table {
   /** @type {string | null} */
   #sorted = null; // the name of a column; the largest value comes first
   #isByHand = false; // whether a visitor has chosen the order
+  #isOver = false;
   #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
   constructor() {
     const names = this.#header("", "Configuration", "In the order of the plan");
-    const figures = COLUMNS.map(({ name, label, title }) => this.#header(name, label, title));
+    const figures = COLUMNS.map(({ name, label, title, isRange }) => {
+      const header = this.#header(name, label, title);
+      header.classList.toggle("sc-range", isRange === true);
+      return header;
+    });
     this.#table.append(element("thead", "", element("tr", "", names, ...figures)), this.#body);
     this.node.append(this.#table);
     this.#markOrder();
   }
 
   /**
-   * While a sweep goes on, its rows stay where they are; once it is over, the fastest come first.
+   * While a sweep goes on, its rows stay where they are; once it is over, the fastest come first, and
+   * those that were not measured stand apart below.
    * @param {SweepRow[]} rows
    * @param {boolean} isOver
    */
@@ -127,6 +163,8 @@ export class Table {
       this.#sorted = isOver ? "speedup" : null;
       this.#markOrder();
     }
+    if (this.#isOver !== isOver) this.#drawn.clear(); // rows say why they were not measured
+    this.#isOver = isOver;
     const keys = new Set(rows.map((row) => row.key));
     for (const key of this.#drawn.keys()) if (!keys.has(key)) this.#drawn.delete(key);
     const several = new Set(rows.map((row) => row.configuration.temperature)).size > 1;
@@ -163,9 +201,10 @@ export class Table {
 
   #arrange() {
     const column = COLUMNS.find(({ name }) => name === this.#sorted);
-    const rank = (/** @type {SweepRow} */ row) => column?.value(row) ?? -Infinity;
-    const ordered = column ? [...this.#rows].sort((a, b) => rank(b) - rank(a)) : this.#rows;
+    const ordered = column ? [...this.#rows].sort((a, b) => compared(a, b, column)) : this.#rows;
     const nodes = ordered.map((row) => /** @type {{ node: HTMLElement }} */ (this.#drawn.get(row.key)).node);
+    const first = column ? ordered.findIndex((row) => !row.measured) : -1;
+    nodes.forEach((node, i) => node.classList.toggle("is-apart", i === first && i > 0));
     const { children } = this.#body;
     const isSame = nodes.length === children.length && nodes.every((node, i) => node === children[i]);
     if (!isSame) this.#body.replaceChildren(...nodes);
@@ -181,10 +220,10 @@ export class Table {
     const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
     const known = row.mark ? MARKS[row.mark] : STATES[row.status];
     const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;
+    const cells = isLeftOut ? [leftOut(row)] : cellsOf(row, this.#isOver);
     const name = element("th", "", { scope: "row" },
       element("span", "", nameOf(row.configuration) + (several ? `, ${greedy}` : "")));
     if (state && !isLeftOut) name.append(element("small", "sc-state", state));
-    const cells = isLeftOut ? [leftOut(row)] : COLUMNS.map((column) => cellOf(column, row));
     const { key, status, mark, note } = row;
     const line = element("tr", "", { dataset: { key, status } }, name, ...cells);
     if (mark) line.dataset.mark = mark;
@@ -197,19 +236,46 @@ export class Table {
 const leftOut = ({ note }) =>
   element("td", "sc-left-out", { colSpan: COLUMNS.length }, note || "Not possible with this pair.");
 
+/** @type {(row: SweepRow, isOver: boolean) => HTMLTableCellElement[]} */
+function cellsOf(row, isOver) {
+  if (!isGuess(row)) return COLUMNS.map((column) => cellOf(column, row));
+  const reason = isOver ? row.note || UNEXPLAINED : NOT_YET;
+  return [
+    ...COLUMNS.slice(0, REASON_AT).map((column) => cellOf(column, row)),
+    element("td", "sc-why sc-guess", `predicted: ${reason}`, { colSpan: REASON_END - REASON_AT }),
+    ...COLUMNS.slice(REASON_END).map((column) => cellOf(column, row)),
+  ];
+}
+
 /** @type {(column: Column, row: SweepRow) => HTMLTableCellElement} */
-const cellOf = (column, row) =>
-  element("td", "", { dataset: { column: column.name } }, ...column.cell(row));
+function cellOf({ name, text, isRange, isPredictable }, row) {
+  const shown = text(row);
+  const cell = element("td", isRange ? "sc-range" : "", { dataset: { column: name } });
+  if (isGuess(row) && isPredictable && shown !== "–") {
+    cell.append(element("i", "sc-guess", shown, { title: "Predicted, not measured" }));
+  } else if (name === "speedup" && row.measured) {
+    cell.append(element("b", "", shown));
+  } else {
+    cell.append(shown);
+  }
+  return cell;
+}
 
-/** @param {string} text */
-const plain = (text) => [element("span", "", text)];
+/**
+ * The larger value first: the best row before the others, then those that were measured, those that
+ * were given up, and those that were not measured.
+ * @type {(a: SweepRow, b: SweepRow, column: Column) => number}
+ */
+function compared(a, b, column) {
+  const value = (/** @type {SweepRow} */ row) => column.value(row) ?? -Infinity;
+  return groupOf(a) - groupOf(b) || value(b) - value(a) || 0;
+}
 
-// A value that was not measured, with room for what else a measured one has.
-/** @type {(value: number | null | undefined, unit?: string) => HTMLElement[]} */
-function guess(value, unit = "") {
-  const node = value == null ? element("span", "", fixed(value, 2))
-    : element("span", "sc-guess", fixed(value, 2) + unit, { title: "Predicted, not measured" });
-  return [node, element("small")];
+/** @param {SweepRow} row */
+function groupOf({ measured, mark, status }) {
+  if (!measured) return 3;
+  if (mark === "best") return 0;
+  return status === "eliminated" ? 2 : 1;
 }
 
 /** @param {number} size */

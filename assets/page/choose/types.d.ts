@@ -58,6 +58,7 @@ interface Recommendation {
   doubt: string;
   best: Configuration | null;
   settings: EngineSettings[];
+  prompt?: string; // of the sweep, for a race with the best row
 }
 
 interface SweptMachine {
@@ -97,6 +98,7 @@ interface SweepNews {
   kinds?: Record<string, number>;
   pieces?: number;
   seconds?: number;
+  now?: string; // what it does first, until there is progress
   progress?: SweepProgress | null;
   rows?: SweepRow[];
   recommendations?: Recommendation[];
@@ -114,6 +116,7 @@ interface SweepState extends Omit<SweepNews, "rows" | "over"> {
   over: boolean;
   rows: SweepRow[];
   wish: SweepWish;
+  beganAt?: number; // ms, by the browser's clock
   interrupted?: boolean;
 }
 

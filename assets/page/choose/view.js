@@ -3,13 +3,14 @@
 import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/saving.js";
-import { Advice, worded } from "specviz/choose/advice.js";
+import { Advice } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";
 import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
 import { dayOf, plural } from "specviz/words/words.js";
 
+const TICK = 1000; // ms
 const NOTHING = "It was stopped before there was anything to show.";
 const BUSY = "The settings are set: press Run once this run is over.";
 const SUBTITLE = "Which drafter, which γ, and is it worth it: measured with these models, these prompts, "
@@ -58,7 +59,7 @@ export class ChooseView {
   #sweep;
   #form;
   #table = new Table();
-  #advice = new Advice((best) => this.#use(best), (best) => this.#link(best));
+  #advice = new Advice((advice) => this.#use(advice), (advice) => this.#link(advice));
   #figures = new Figures(() => this.#dialog.open);
   #machine = element("p", "sc-machine");
   #exports = element("p", "sc-actions sc-exports");
@@ -73,6 +74,7 @@ export class ChooseView {
     this.#form = new Form(choose, server, { changed: () => this.#offer(), begin: () => this.#begin() });
     this.#furnish();
     root.append(this.#dialog);
+    setInterval(() => this.#tick(), TICK);
     this.#sweep.resume();
     if (this.#sweep.state) this.#form.set(this.#sweep.state.wish);
   }
@@ -179,41 +181,53 @@ export class ChooseView {
     return stopped && !error ? `It was stopped${share}: what was not measured is predicted.` : "";
   }
 
+  /** Count the seconds until a sweep has its first run. */
+  #tick() {
+    const { state, isUnderWay } = this.#sweep;
+    if (state && isUnderWay && this.#dialog.open) this.#showProgress(state);
+  }
+
   /** @param {SweepState} state */
-  #showProgress({ over, progress, status }) {
+  #showProgress(state) {
+    const { over, progress } = state;
     const box = find(this.#dialog, ".sc-progress");
     const stop = find(box, "[data-stop]", HTMLButtonElement);
     box.hidden = over;
     if (over) Object.assign(stop, { disabled: false, textContent: "Stop" });
     const bar = find(box, "progress", HTMLProgressElement);
-    find(box, "b").textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
-    const isInLine = status && / ahead of yours/.test(status);
-    find(box, "span").textContent = progress && !isInLine ? leftOf(progress) : status ?? "";
+    const [amount, doing] = progressTexts(state);
+    setText(find(box, "b"), amount);
+    setText(find(box, "span"), doing);
     bar.max = progress?.total || 1;
     bar.value = progress?.done ?? 0;
   }
 
-  /** The page's controls with a row of the sweep. @param {Configuration} best */
-  #valuesFor({ drafter, gamma, policy, temperature }) {
+  /**
+   * The page's controls with a row of the sweep, and with one of its prompts.
+   * @param {Recommendation} advice
+   */
+  #valuesFor({ best, prompt: swept }) {
     const { address, config } = this.#page;
+    const { drafter, gamma, policy: gamma_policy, temperature } = /** @type {Configuration} */ (best);
     const naming = this.#sweep.state?.wish.naming ?? address.naming;
-    const settings = { ...address.settings, ...naming, drafter, gamma, gamma_policy: policy, temperature };
-    return controlsFor({ preset: null, prompt: String(address.state.values[0]), settings }, config);
+    const settings = { ...address.settings, ...naming, drafter, gamma, gamma_policy, temperature };
+    const prompt = swept || String(address.state.values[0]);
+    return controlsFor({ preset: null, prompt, settings }, config);
   }
 
-  /** Race with a row of the sweep, which the controls then say. @param {Configuration} best */
-  #use(best) {
+  /** Race with a row of the sweep, which the controls then say. @param {Recommendation} advice */
+  #use(advice) {
     const { controls, notice, session, shell } = this.#page;
     this.#dialog.close();
-    controls?.adopt(this.#valuesFor(best));
+    controls?.adopt(this.#valuesFor(advice));
     if (session.busy) notice.show(BUSY);
     else shell.run();
   }
 
-  /** @param {Configuration} best */
-  #link(best) {
+  /** @param {Recommendation} advice */
+  #link(advice) {
     const { config } = this.#page;
-    const values = this.#valuesFor(best);
+    const values = this.#valuesFor(advice);
     const query = queryOf({ values, recording: null, theme: null, stage: false, view: null }, config, "");
     return `${location.origin}${location.pathname}${query}`;
   }
@@ -231,11 +245,28 @@ const exporter = (label, name, type, text) => element("button", "sc-copy", label
 });
 
 /**
- * How long a sweep will still take, and what it is doing.
- * @param {NonNullable<SweepState["progress"]>} progress
+ * How far a sweep is, and what it is doing.
+ * @param {SweepState} state
+ * @returns {[amount: string, doing: string]}
  */
-function leftOf({ seconds_left: seconds, now }) {
-  return [`about ${Math.ceil(seconds)} s left`, worded(now)].filter(Boolean).join(" · ");
+function progressTexts({ progress, status = "", now = "", beganAt }) {
+  if (!progress?.done) {
+    const elapsed = beganAt === undefined ? "" : `, ${Math.floor((Date.now() - beganAt) / 1000)} s`;
+    return [`Getting ready${elapsed}`, capitalized(status || progress?.now || now)];
+  }
+  const amount = `${progress.done} of about ${plural(progress.total, "run")}`;
+  if (/ ahead of yours/.test(status)) return [amount, status];
+  const left = `about ${Math.ceil(progress.seconds_left)} s left`;
+  return [amount, [left, progress.now].filter(Boolean).join(" · ")];
+}
+
+/** @param {string} text */
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Change a text only if it is another one, which screen readers would read again. */
+/** @type {(node: HTMLElement, text: string) => void} */
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
 /** @param {SweptMachine | null | undefined} machine */

@@ -148,6 +148,10 @@ class Standing:
         """For about how many more pieces the time is enough."""
         return self.pieces_in_all - self.done
 
+    def is_new(self, key: str, question: int, repeat: int = 0) -> bool:
+        """Whether a row was not tried on a prompt for this repeat."""
+        return self.tried[key, question] <= repeat
+
     def is_due(self, key: str, question: int, repeat: int = 0) -> bool:
         """Whether a row has not run on a prompt for this repeat, and may still be tried."""
         is_missing = self.ran[key, question] <= repeat
@@ -196,7 +200,7 @@ def _groups(now: Standing) -> list[list[Row]]:
 def _scouting(now: Standing) -> list[Piece]:
     """Each drafter at its largest gamma on the first prompt, at every temperature."""
     largest = [_largest(group) for group in _groups(now)]
-    return [Piece(key, 0) for key in largest if now.is_due(key, 0)]
+    return [Piece(key, 0) for key in largest if now.is_new(key, 0)]
 
 
 def _largest(group: Sequence[Row]) -> str:
@@ -207,17 +211,19 @@ def _largest(group: Sequence[Row]) -> str:
 
 
 def _next_turn(now: Standing) -> list[Piece]:
-    """Of the rows that are in the race, those that have not run on the first prompt, or repeat,
-    that is not done."""
+    """Of the rows that are in the race, those that have not run on the first prompt that is not
+    done. Races that were delayed are run again after all prompts, before any is repeated."""
     groups = racing(now)
     keys = [key for group in groups for key in group]
     is_settled = all(len(group) <= 1 for group in groups)
     repeats = min(SETTLED_REPEATS, MOST_REPEATS) if is_settled else MOST_REPEATS
-    for turn in range(repeats * now.questions):
-        repeat, question = divmod(turn, now.questions)
-        left = [key for key in rotated(keys, turn) if now.is_due(key, question, repeat)]
-        if left:
-            return [Piece(key, question, now.ran[key, question]) for key in left]
+    for repeat in range(repeats):
+        for is_wanted in (now.is_new, now.is_due):
+            for question in range(now.questions):
+                turn = repeat * now.questions + question
+                left = [key for key in rotated(keys, turn) if is_wanted(key, question, repeat)]
+                if left:
+                    return [Piece(key, question, now.ran[key, question]) for key in left]
     return []
 
 
@@ -282,6 +288,7 @@ def _owed(now: Standing) -> list[Piece]:
     pieces = []
     for key in leaders.values():
         new = [question for question in order if now.is_due(key, question)]
+        new.sort(key=lambda question: now.tried[key, question])  # delayed races come last
         missing = max(0, ENOUGH - now.prompts_of(key))
         pieces += [Piece(key, question) for question in new[:missing]]
     return pieces

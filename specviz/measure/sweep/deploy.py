@@ -175,7 +175,7 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
     times = _times(m.runs - m.doubts or m.runs)
     prompts = _prompts(m.prompts)
-    yield f"It ran {times} on {prompts}, each time by turns with the target alone."
+    yield f"It ran {times} on {prompts}, by turns with the target alone."
     if m.tau and m.speedup:
         price = m.tau / m.speedup.value
         if price >= 1:  # it has a whole target pass
@@ -215,9 +215,13 @@ def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str
         runs = f"{m.doubts} of {_runs(m.runs)}"
         yield f"The machine was busy in {runs}: sweep again when it is quiet."
     if rival is not None:
-        prompts = rival.measured.prompts if rival.measured else 0
         promise = f"predicted at {rival.promise:.2f}" if rival.promise else "ahead so far"
-        ran = f"it ran on {_prompts(prompts)} only" if prompts else "it was not measured"
+        if rival.measured is None:
+            ran = "it was not measured"
+        elif rival.measured.doubts == rival.measured.runs:
+            ran = "the machine was busy whenever it ran"
+        else:
+            ran = f"it ran on {_prompts(rival.measured.prompts)} only"
         yield f"{rival.configuration.title} is {promise}, and {ran}: sweep longer."
     unmeasured = sum(row.status == "planned" for row in rows)
     if unmeasured:

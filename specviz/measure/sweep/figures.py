@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...core.registry import drafter_kind
 from ...runs.charts import plain_axis, plain_layout
 from ...runs.palette import PALETTE
+from ...runs.uncertainty import Estimate
 from .types import Measured, Row, SweepResult
 
 FASTER = "times as fast as the target alone"
@@ -118,39 +119,42 @@ def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
         colour = _colour_of(drafter, ink)
         dash = DASHES[temperature % len(DASHES)] if temperature else "dot"
         promised = [row for row in fixed if row.promise is not None]
-        yield _chart(
-            "scatter",
-            f"{name}, predicted",
-            [(row.configuration.gamma, row.promise) for row in promised],
-            mode="lines",
-            line={"color": colour, "width": 2, "dash": dash},
-            hovertemplate="%{y:.2f} predicted<extra>" + name + "</extra>",
-        )
+        if promised:
+            yield _chart(
+                "scatter",
+                f"{name}, predicted",
+                [(row.configuration.gamma, row.promise) for row in promised],
+                mode="lines",
+                line={"color": colour, "width": 2, "dash": dash},
+                hovertemplate="%{y:.2f} predicted<extra>" + name + "</extra>",
+            )
         measured = [(row, row.speedup) for row in fixed if row.speedup is not None]
-        yield _chart(
-            "scatter",
-            f"{name}, measured",
-            [(row.configuration.gamma, speedup.value) for row, speedup in measured],
-            mode="markers",
-            marker={
-                "color": colour,
-                "symbol": SYMBOLS[temperature % len(SYMBOLS)],
-                "size": [13 if row.mark == "best" else 9 for row, _ in measured],
-            },
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [
-                    (speedup.high or speedup.value) - speedup.value for _, speedup in measured
-                ],
-                "arrayminus": [
-                    speedup.value - (speedup.low or speedup.value) for _, speedup in measured
-                ],
-                "color": colour,
-                "thickness": 1.5,
-            },
-            hovertemplate="%{y:.2f} measured<extra>" + name + "</extra>",
-        )
+        if measured:
+            yield _chart(
+                "scatter",
+                f"{name}, measured",
+                [(row.configuration.gamma, speedup.value) for row, speedup in measured],
+                mode="markers",
+                marker={
+                    "color": colour,
+                    "symbol": SYMBOLS[temperature % len(SYMBOLS)],
+                    "size": [13 if row.mark == "best" else 9 for row, _ in measured],
+                },
+                error_y=_error_bars([speedup for _, speedup in measured], colour),
+                hovertemplate="%{y:.2f} measured<extra>" + name + "</extra>",
+            )
+
+
+def _error_bars(speedups: Sequence[Estimate], colour: str) -> Spec:
+    """The intervals of some speed-ups."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [(speedup.high or speedup.value) - speedup.value for speedup in speedups],
+        "arrayminus": [speedup.value - (speedup.low or speedup.value) for speedup in speedups],
+        "color": colour,
+        "thickness": 1.5,
+    }
 
 
 def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
@@ -176,7 +180,7 @@ def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
     for (drafter, _), group in _groups(rows).items():
         best = max(group, key=_rank)
         if best.measured and best.speedup:
-            yield _named(best.configuration.title, best, rows), best.measured, drafter
+            yield _named(best.configuration.name, best, rows), best.measured, drafter
 
 
 def _rank(row: Row) -> tuple[bool, int, float]:

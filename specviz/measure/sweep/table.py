@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from ...core.policy import predicted_tau
+from ...core.registry import drafter_kind
 from ...lanes import BASELINE
 from ...prompts import Question
 from ...runs.metrics import Metrics, ratio
@@ -193,11 +194,11 @@ def with_reasons(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 def _prediction_reason(row: Row, rows: Sequence[Row]) -> str:
     if row.promise is None:
-        return "only its rounds are known so far"
+        return "what it costs is not known"
     best = best_promise(_of_temperature(rows, row.configuration.temperature))
     if row.promise < KEEP * best:
         return f"{1 - row.promise / best:.0%} behind the best prediction"
-    return "the time went to rows that promise more"
+    return "there was no time for it"
 
 
 def without_hopeless(
@@ -210,10 +211,9 @@ def without_hopeless(
         settings = row.configuration
         is_hopeless = row.status == "planned" and _is_far_behind(settings, rows)
         if is_hopeless and settings.key not in begins:
-            note = (
-                f"{settings.drafter_name} is far behind at every γ, so {settings.policy} was not "
-                "measured."
-            )
+            drafter = drafter_kind(settings.drafter).choice
+            behind = f"{drafter[:1].upper()}{drafter[1:]} is far behind at every γ"
+            note = f"{behind}, so {settings.policy} was not measured."
             row = replace(row, status="left out", note=note)
         found.append(row)
     return tuple(found)
@@ -288,15 +288,24 @@ def advantage(values: Values, reference: Values) -> float | None:
 
 def best_row(rows: Mapping[str, Values]) -> str | None:
     """The row that is above every other one on the prompts that both ran. Rows that ran on less
-    than half as many prompts as others are not compared; None if no row ran."""
+    than half as many prompts as others, or share fewer than `ENOUGH` with the best one of the rows
+    that ran on more, are not compared. None if no row ran."""
     most = max(map(len, rows.values()), default=0)
     comparable = [key for key, values in rows.items() if values and 2 * len(values) >= most]
     comparable.sort(key=lambda key: -len(rows[key]))
     best: str | None = None
     for key in comparable:
-        if best is None or (advantage(rows[key], rows[best]) or 0.0) > 0.0:
+        if best is None or _is_above(rows[key], rows[best]):
             best = key
     return best
+
+
+def _is_above(values: Values, reference: Values) -> bool:
+    """Whether a row is above another one, on prompts enough to say so."""
+    shared = values.keys() & reference.keys()
+    if len(shared) < min(ENOUGH, len(reference)):
+        return False
+    return (advantage(values, reference) or 0.0) > 0.0
 
 
 def is_open(measured: Values, best: Values, predicted: Values) -> bool:

@@ -48,23 +48,23 @@ class Configuration:
         return f"{self.drafter} g{self.gamma} {self.policy} t{self.temperature:g}"
 
     @property
-    def drafter_name(self) -> str:
-        """What its drafter is called on the page, inside of a sentence: "draft model"."""
-        name = drafter_kind(self.drafter).choice
-        is_acronym = name[1:2].isupper()
-        return name if is_acronym else name[:1].lower() + name[1:]
+    def name(self) -> str:
+        """What the page calls it, without the temperature: "Draft model, γ 5"."""
+        drafter = drafter_kind(self.drafter).choice
+        if self.policy == "fixed":
+            return f"{drafter}, γ {self.gamma}"
+        return f"{drafter}, γ ≤ {self.gamma}, {self.policy}"
 
     @property
     def label(self) -> str:
-        """What it is called inside of a sentence, without the temperature: "draft model, γ 5"."""
-        if self.policy == "fixed":
-            return f"{self.drafter_name}, γ {self.gamma}"
-        return f"{self.drafter_name}, γ ≤ {self.gamma}, {self.policy}"
+        """The name inside of a sentence: "draft model, γ 5"."""
+        is_acronym = self.name[1:2].isupper()
+        return self.name if is_acronym else self.name[:1].lower() + self.name[1:]
 
     @property
     def title(self) -> str:
-        """The label at the beginning of a sentence: "Draft model, γ 5"."""
-        return self.label[:1].upper() + self.label[1:]
+        """The name at the beginning of a sentence: "N-grams, γ 5"."""
+        return self.name[:1].upper() + self.name[1:]
 
     def settings(self, base: Settings) -> Settings:
         """`base` with this configuration. Raises `SettingsError`."""
