@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ KEYS = """() => [...document.querySelectorAll(".sc-figures .sv-chart-key")].map(
   probe.remove();
   return [parseFloat(sign.width), isFilled ? sign.backgroundColor : sign.borderTopColor, wanted];
 })"""
+
+
+MEASURED = "(cells) => cells.map((cell) => cell.querySelector('b') !== null)"
+
+# The columns whose heading does not end where the figures below it end.
+HEADINGS = """() => [...document.querySelectorAll("thead th[data-column]")].filter((head) => {
+  const { column } = head.dataset;
+  const cell = document.querySelector(`.sc-table tbody td[data-column="${column}"]`);
+  if (!cell || head.matches("[aria-sort]")) return false;
+  const endOf = (node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return range.getBoundingClientRect().right;
+  };
+  return Math.abs(endOf(head.querySelector("button")) - endOf(cell)) > 1;
+}).map((head) => head.dataset.column)"""
 
 
 def opened(visit: Visit, **size: int) -> Visitor:
@@ -97,9 +114,19 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     assert [row["gamma"] for row in fixed] == ["1", "3", "1", "3"]
     assert [row["drafter"] for row in table if row["policy"] == "confidence"] == ["model"]
 
-    texts = page.locator("tbody [data-column=speedup]").all_inner_texts()
-    speeds = [float(text.split("×")[0]) for text in texts if "×" in text]
+    # Predictions, in italics, are no figures of the rows and stand below all that was measured.
+    cells = page.locator("tbody [data-column=speedup]").evaluate_all(MEASURED)
+    assert cells == sorted(cells, reverse=True)
+    given_up = page.locator("tbody [data-status=eliminated]")
+    texts = page.locator("tbody tr:not([data-status=eliminated]) [data-column=speedup] b")
+    speeds = [float(text.split("×")[0]) for text in texts.all_inner_texts() if "×" in text]
     assert speeds and speeds == sorted(speeds, reverse=True), "the fastest come first"
+    assert len(speeds) + given_up.count() == sum(cells)
+    reasons = page.locator("tbody .sc-why").all_inner_texts()
+    assert len(reasons) == len(cells) - sum(cells) and all(
+        text.startswith("predicted: ") for text in reasons
+    )
+    assert page.evaluate(HEADINGS) == [], "each heading stands over its figures"
     expect(page.locator("th[data-column=speedup]")).to_have_attribute("aria-sort", "descending")
     page.get_by_role("button", name="Speed-up").click()
     gammas = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.key)")
@@ -124,6 +151,7 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
         "doubt": "",
         "best": best,
         "settings": [],
+        "prompt": "A prompt of the sweep, once",
     }
     naming = {"pair": "builtin", "target": "", "draft": "", "weights": "usual"}
     lists = {"drafters": ["ngram"], "gammas": [3], "policies": ["fixed"], "temperatures": [0]}
@@ -154,6 +182,9 @@ def test_race_with_these_settings_races(visit: Visit) -> None:
     visitor.state("ended")
     settings = page.evaluate("window.specviz.trace.header.settings")
     assert (settings["drafter"], settings["gamma"], settings["temperature"]) == ("ngram", 3, 0)
+    assert page.evaluate("window.specviz.trace.header.prompt").endswith(
+        "A prompt of the sweep, once"
+    )
 
 
 def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:
@@ -168,6 +199,8 @@ def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:
     own.fill("The first prompt\nThe second prompt")
     expect(page.locator(".sc-start p")).to_have_text("5 rows, 2 prompts")
     visitor.button("Start").click()
+    expect(page.locator(".sc-progress b")).to_have_text(re.compile("Getting ready, [0-2] s"))
+    expect(page.locator(".sc-progress span")).to_have_text(re.compile(r"\w{3}"))
     page.wait_for_selector(f"{RUNNING} [data-status=measured]")
     visitor.button("Stop").click()
     page.wait_for_selector(OVER)

@@ -32,8 +32,10 @@ const figuresOf = ({ measured, predicted }) => measured ?? predicted;
 /** Whether all that is known of a row is predicted. @param {SweepRow} row */
 const isGuess = ({ measured, predicted }) => !measured && predicted !== null;
 
-/** @type {(low: number | null | undefined, high: number | null | undefined, shown: (value: number) => string) => string} */
-const rangeOf = (low, high, shown) => (low == null || high == null ? "–" : `${shown(low)} to ${shown(high)}`);
+/** @typedef {number | null | undefined} Known */
+/** @type {(low: Known, high: Known, shown: (value: number) => string) => string} */
+const rangeOf = (low, high, shown) =>
+  (low == null || high == null ? "–" : `${shown(low)} to ${shown(high)}`);
 
 /** @type {Column[]} */
 const COLUMNS = [

@@ -64,7 +64,7 @@ from .types import (
 
 PIECE_SECONDS = 4.0  # on both clocks of a race together; longer texts are shortened to this
 TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
-NOTICE_SECONDS = 0.5  # of getting drafters ready, after which the next one is announced
+NOTICE_SECONDS = 0.5  # of getting a drafter ready, after which its end is told
 
 
 def sweep(
@@ -103,6 +103,7 @@ class Sweep(Findings):
         self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
         self.machine: Machine | None = None
         self._length: int | None = None  # of texts; None until it is known how long passes take
+        self._ready: set[str] = set()  # drafters whose engines were made
         self._done = 0
 
     @property
@@ -113,8 +114,14 @@ class Sweep(Findings):
     def advance(self, pair: Pair, stop: Callable[[], bool] = lambda: False) -> Iterator[SweepEvent]:
         """Do the next piece and yield its event: a `Plan` first, later a `SweepProgress`."""
         if self.queue is None:
-            yield from self._begin(pair, stop)
+            yield self._plan(pair)
             return
+        if self.queue:
+            drafter = self._row(self.queue[0].key).drafter
+            if drafter not in self._ready:
+                yield from self._get_ready(pair, drafter)
+                if drafter in self.missing:
+                    return
         begin = time.perf_counter()
         is_done = bool(self.queue) and self._measure(pair, self.queue[0], stop)
         self.spent += time.perf_counter() - begin
@@ -179,39 +186,37 @@ class Sweep(Findings):
         )
 
     def _in_words(self, piece: Piece) -> str:
-        kind = self.questions[piece.question].kind
-        return f"measuring {self._row(piece.key).label}, on {kind}"
+        row = self._row(piece.key)
+        if row.drafter not in self._ready:
+            return f"getting ready: {drafter_kind(row.drafter).choice}"
+        return f"measuring {row.label}, on {self.questions[piece.question].kind}"
 
     def _row(self, key: str) -> Configuration:
         return next(row for row in self.rows if row.key == key)
 
-    def _begin(self, pair: Pair, stop: Callable[[], bool]) -> Iterator[SweepEvent]:
-        """Yield the plan and get each drafter ready. The time of a sweep is for decoding and begins
-        after it."""
+    def _plan(self, pair: Pair) -> Plan:
         self._keep_readable(pair)
         request = self.request
-        drafters = request.drafters
         self.begins = rows_to_begin_with(pair, self.rows)
-        self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
-        table = self.table()
-        pieces = pieces_left(self._standing(table))
-        yield Plan(
-            rows=table,
+        self.memory = {drafter: _memory(pair, drafter) for drafter in request.drafters}
+        left = self._look_ahead()
+        return Plan(
+            rows=self.table(),
             kinds=kinds_of(self.questions),
-            pieces=pieces,
+            pieces=left,
             seconds=request.seconds,
-            now=_getting_ready(drafters[0]),
+            now=self._in_words(self.queue[0]) if self.queue else "",
         )
+
+    def _get_ready(self, pair: Pair, drafter: str) -> Iterator[SweepProgress]:
+        """Make the engines of a drafter, or leave it out. The time of a sweep is for decoding, so
+        it does not count; an event tells the end of it if it was long."""
         begin = time.perf_counter()
         shortest = min((question.text for question in self.questions), key=len)
-        for drafter in drafters:
-            if stop():
-                return
-            if time.perf_counter() - begin > NOTICE_SECONDS:
-                yield SweepProgress(0, pieces, request.seconds, _getting_ready(drafter))
-            reason = why_impossible(pair, shortest, request.base, drafter)
-            if reason:
-                self.missing[drafter] = reason
+        reason = why_impossible(pair, shortest, self.request.base, drafter)
+        self._ready.add(drafter)
+        if reason:
+            self.missing[drafter] = reason
         left = self._look_ahead()
         if time.perf_counter() - begin > NOTICE_SECONDS:
             yield self._progress(left)
@@ -328,10 +333,6 @@ def is_cut(trace: Trace) -> bool:
 def seeded(settings: Settings, repeat: int) -> Settings:
     """The settings of a repeat: greedy ones repeat exactly, others draw another sample."""
     return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
-
-
-def _getting_ready(drafter: str) -> str:
-    return f"getting ready: {drafter_kind(drafter).choice}"
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:
