@@ -248,9 +248,10 @@ class Sweep(Findings):
         )
         if trace is None:
             return False
-        if self.machine is None:
-            drafters = [name for name in self.request.drafters if name not in self.missing]
-            self.machine = machine_of(pair, trace, drafters)
+        machine = self.machine or machine_of(pair, trace)
+        if drafter_kind(self._row(piece.key).drafter).needs == "layers":
+            machine = replace(machine, exit_layers=best_exit(pair.target, pair.vocab).layers)
+        self.machine = machine
         if not is_length_known:
             requested = self.request.base.max_new_tokens
             affordable = tokens_within(PIECE_SECONDS, trace.lane(BASELINE))
@@ -351,15 +352,12 @@ def _shown(place: Place, name: str) -> str:
     return name if place.is_file else place.name
 
 
-def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
-    """Where a race ran. drafters: those of the sweep."""
+def machine_of(pair: Pair, trace: Trace) -> Machine:
+    """Where a race ran, without the layers of an early exit."""
     header = trace.header
     target = model_name(pair.target)
     draft = None if pair.draft is None else model_name(pair.draft)
     target_place, draft_place = places_of(pair, target, draft)
-    exit_layers = None
-    if any(drafter_kind(drafter).needs == "layers" for drafter in drafters):
-        exit_layers = best_exit(pair.target, pair.vocab).layers
     return Machine(
         pair=pair.name,
         target=_shown(target_place, target),
@@ -371,7 +369,6 @@ def machine_of(pair: Pair, trace: Trace, drafters: Sequence[str]) -> Machine:
         threads=(header.lane_threads or {}).get(BASELINE, header.threads),
         versions=header.versions,
         date=header.date,
-        exit_layers=exit_layers,
         target_place=target_place,
         draft_place=draft_place,
     )
