@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 
 import pytest
 
 from specviz.measure.sweep.along import RoundCounts, Rounds
 from specviz.measure.sweep.costs import Costs
-from specviz.measure.sweep.table import best_row, difference, is_open, marked, slower
+from specviz.measure.sweep.table import (
+    Findings,
+    best_row,
+    difference,
+    is_open,
+    marked,
+    slower,
+)
+from specviz.measure.sweep.types import Configuration
+from specviz.prompts import Question
 from specviz.runs.uncertainty import geometric_mean
 
 
@@ -83,3 +93,21 @@ def test_no_prediction_is_above_what_tau_and_c_allow():
     assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (1 + 4 * 0.2))
     assert costs.speedup("model", counted(0, 1)) == 1.0
     assert costs.speedup("ngram", counted(0, 1)) == 1.0, "without drafts its steps cost nothing"
+
+
+def test_a_prediction_over_prompts_is_not_above_what_their_tau_allows():
+    """A mean of speed-ups over prompts can be above the speed-up of all their rounds together."""
+    row = Configuration("model", 4, "fixed", 0.0)
+    plain = Counter({RoundCounts(0, judged=0, accepted=0, emitted=1): 15})
+    findings = Findings(
+        rows=(row,),
+        questions=(Question("prose", "one"), Question("prose", "two")),
+        predicted={row.key: {0: plain, 1: counted(4, 5)}},
+    )
+    costs = Costs({1: [1.0], 5: [1.0]}, {"model": [0.1]}, [0.0])
+    values = findings._predicted_values(row, costs)
+    prediction = findings._prediction(row, values, costs)
+    assert prediction is not None and prediction.tau is not None
+    limit = prediction.tau / (1 + 0.1 * prediction.drafted)
+    assert prediction.speedup == pytest.approx(limit)
+    assert statistics.geometric_mean([1.0, 5 / 1.4]) > limit, "or the test shows nothing"

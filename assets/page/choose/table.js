@@ -264,8 +264,8 @@ function cellOf({ name, text, isRange, isPredictable }, row) {
 }
 
 /**
- * The larger value first: the best row before the others, then those that were measured, those that
- * were given up, and those that were not measured.
+ * The larger value first: of the rows that were measured, then of those that were given up, then of
+ * those that were not measured.
  * @type {(a: SweepRow, b: SweepRow, column: Column) => number}
  */
 function compared(a, b, column) {
@@ -274,10 +274,9 @@ function compared(a, b, column) {
 }
 
 /** @param {SweepRow} row */
-function groupOf({ measured, mark, status }) {
-  if (!measured) return 3;
-  if (mark === "best") return 0;
-  return status === "eliminated" ? 2 : 1;
+function groupOf({ measured, status }) {
+  if (!measured) return 2;
+  return status === "eliminated" ? 1 : 0;
 }
 
 /** @param {number} size */
