@@ -45,11 +45,13 @@ def keys(now: Standing) -> list[tuple[str, int]]:
     return [(piece.key, piece.question) for piece in due(now)]
 
 
-def test_each_drafter_runs_first_at_its_largest_gamma():
+def test_what_the_pair_begins_with_runs_first_and_then_each_drafter_at_its_largest_gamma():
     ngram = replace(rows()[0], configuration=Configuration("ngram", 1, "fixed", 0.0))
     begin = standing([*rows(), ngram], spent=0.0, done=0)
     assert keys(begin) == [(KEYS[-1], 0), (ngram.configuration.key, 0)]
     assert pieces_left(begin) > 0
+    begins = replace(begin, begins=frozenset(KEYS[1:2]))
+    assert keys(begins) == [(KEYS[1], 0), (KEYS[-1], 0), (ngram.configuration.key, 0)]
 
 
 def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():

@@ -11,13 +11,14 @@ import pytest
 from toy_models import Load, VirtualTime, mini, pair_of, relative
 
 from specviz import Settings, Trace, race
-from specviz.core.events import Event, Round
-from specviz.lanes import BASELINE
+from specviz.core.events import Event, Round, Token
+from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.measure.sweep.along import MIN_TOKENS, known_text
-from specviz.measure.sweep.races import race_figures
+from specviz.measure.sweep.races import RaceFigures, busy_runs, race_figures
 from specviz.measure.sweep.sweep import is_cut, raced, sweep
 from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
 from specviz.prompts import Question
+from specviz.runs.uncertainty import undelayed_seconds
 
 VOCAB = 12
 PASS = 0.01  # seconds
@@ -142,12 +143,63 @@ def test_where_nothing_was_drafted_no_ratio_is_above_one():
 
 def test_nothing_is_predicted_from_a_text_that_was_cut_or_is_short():
     pair = pair_of(mini(VOCAB, spread=6.0), mini(VOCAB, seed=1, spread=6.0))
-    cut = raced(pair, "w1 w2 w3", BASE, most_seconds=0.0)
-    assert cut is not None and is_cut(cut) and known_text(pair, cut) is None
     for length in (MIN_TOKENS - 1, MIN_TOKENS):
         trace = raced(pair, "w1 w2 w3", replace(BASE, max_new_tokens=length))
         assert trace is not None and not is_cut(trace)
         assert (known_text(pair, trace) is None) == (length < MIN_TOKENS)
+    running = race(pair, "w1 w2 w3", replace(BASE, max_new_tokens=8 * MIN_TOKENS))
+    events: list[Event] = []
+    written = 0
+    while written < MIN_TOKENS:
+        event = next(running)
+        events.append(event)
+        if isinstance(event, Round) and event.lane == SPECULATIVE:
+            written += len(event.emitted)
+    cut = Trace.from_events([*events, running.send(True)])
+    assert is_cut(cut) and known_text(pair, cut) is None
+
+
+def test_a_race_is_cut_only_where_its_first_passes_say_that_it_would_be_long(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    clock = VirtualTime()
+    monkeypatch.setattr("specviz.core.clock.time", clock)
+    one_stall = stall(range(9, 10), 1000.0)
+    pair = pair_of(clock.charge(mini(VOCAB, spread=6.0), PASS, load=one_stall), None)
+    settings = replace(BASE, drafter="ngram")
+    for seconds, cut in ((10 * PASS, True), (100 * PASS, False)):
+        trace = raced(pair, "w1 w2 w3", settings, most_seconds=seconds)
+        assert trace is not None and is_cut(trace) == cut
+    assert clock.seconds > 10.0, "or nothing was delayed"
+
+
+def figures_of(key: str, question: int, unit: float, step: float | None = None) -> RaceFigures:
+    """A race whose passes took so long, in seconds."""
+    pair = pair_of(mini(VOCAB))
+    trace = raced(pair, "w1 w2 w3", replace(BASE, drafter="ngram", max_new_tokens=4))
+    assert trace is not None
+    return replace(race_figures(key, question, trace), unit=unit, step=step, doubted=False)
+
+
+def test_a_race_that_was_far_slower_than_the_quietest_one_was_delayed():
+    runs = [figures_of("model g4", 0, unit) for unit in (1.0, 1.4, 1.6)]
+    runs += [figures_of("model g4", 1, unit) for unit in (1.9, 2.1)]
+    runs += [figures_of("model g2", 1, 1.9, step) for step in (0.1, 0.19, 0.21)]
+    assert busy_runs(runs) == {2, 4, 7}
+    assert busy_runs([replace(run, doubted=True) for run in runs[:2]]) == {0, 1}
+
+
+def test_a_delayed_round_counts_as_usual():
+    def round_of(drafted: int, seconds: float) -> Round:
+        drafts = drafted * [Token(1, "a", "accepted")]
+        return Round(SPECULATIVE, 0, drafts, Token(1, "a", "bonus"), 0.0, seconds, 0.0, 0.0)
+
+    usual = [round_of(4, 1.0), round_of(4, 1.2), round_of(4, 1.0)]
+    assert undelayed_seconds([*usual, round_of(4, 60.0)]) == pytest.approx(3.2 + 1.1)
+    assert undelayed_seconds([*usual, round_of(2, 60.0)]) == pytest.approx(3.2 + 1.0), (
+        "a narrower round costs no more"
+    )
+    assert undelayed_seconds([*usual, round_of(8, 3.0)]) == pytest.approx(3.2 + 3.0)
 
 
 def test_texts_of_a_few_tokens_are_measured_without_predictions(

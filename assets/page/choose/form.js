@@ -2,6 +2,7 @@
 
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { drafterKind } from "specviz/facts/vocabulary.js";
+import { plural } from "specviz/words/words.js";
 
 const NO_PROMPTS = "Write at least one prompt, or choose a file.";
 const NOT_SENT = "The prompts did not reach the server: try again.";
@@ -258,9 +259,10 @@ export class Form {
     }
     this.#found = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
+    const more = leftOut === 1 ? "1 more is" : `${leftOut} more are`;
     const rest = leftOut
-      ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
-    this.#said.textContent = `${from}${prompts.length} prompts (${shown})${rest}.`;
+      ? `; ${more} left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
+    this.#said.textContent = `${from}${plural(prompts.length, "prompt")} (${shown})${rest}.`;
   }
 }
 

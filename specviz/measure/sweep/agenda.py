@@ -1,8 +1,9 @@
 """What a sweep tries, and which piece comes next, as far as its findings say.
 
-Each drafter runs once at its largest gamma, which predicts its other rows. Then as many rows as
-there is time for run on every prompt, by turns; one that is clearly slower is given up. A race that
-something else on the machine delayed is run again. The last seconds are kept for the best row.
+The row that the pair begins with runs first, then each drafter once at its largest gamma, which
+predicts its other rows. Then as many rows as there is time for run on every prompt, by turns; one
+that is clearly slower is given up. A race that something else on the machine delayed is run again.
+The last seconds are kept for the best row.
 """
 
 from __future__ import annotations
@@ -198,9 +199,12 @@ def _groups(now: Standing) -> list[list[Row]]:
 
 
 def _scouting(now: Standing) -> list[Piece]:
-    """Each drafter at its largest gamma on the first prompt, at every temperature."""
+    """On the first prompt the row that the pair begins with, and each drafter at its largest gamma,
+    at every temperature."""
+    begins = [row.configuration.key for row in now.rows if row.configuration.key in now.begins]
     largest = [_largest(group) for group in _groups(now)]
-    return [Piece(key, 0) for key in largest if now.is_new(key, 0)]
+    keys = dict.fromkeys([*begins, *largest])
+    return [Piece(key, 0) for key in keys if now.is_new(key, 0)]
 
 
 def _largest(group: Sequence[Row]) -> str:
