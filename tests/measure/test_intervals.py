@@ -82,7 +82,8 @@ def test_a_round_costs_its_draft_and_a_pass_of_its_width():
     between = costs.speedup("model", counted(3, 2))
     assert between == pytest.approx(2 / (0.3 + 1.6 + 0.05)), "between the widths 3 and 5"
     assert costs.speedup("ngram", counted(1, 2)) is None, "its steps are not known"
-    assert costs.speedup("model", counted(5, 6)) is None, "no pass was so wide"
+    wider = costs.speedup("model", counted(6, 7))
+    assert wider == pytest.approx(7 / (0.6 + 2.8 + 0.05)), "it goes on rising"
     costs.verify[3] = [2.4]  # a wider pass costs no less
     assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (0.4 + 2.4 + 0.05))
 

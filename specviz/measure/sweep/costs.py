@@ -51,19 +51,17 @@ class Costs:
         """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
         unknown. It is never more than tau / (1 + c * drafts): no pass costs less than that of one
         token."""
-        drafted = max((counts.drafted for counts in rounds), default=0)
-        if not rounds or not self.verify or 1 + drafted > max(self.verify):
+        drafts = any(counts.drafted for counts in rounds)
+        if not rounds or not self.verify or (drafts and len(self.verify) < 2):
             return None
-        if drafted and not self.step.get(drafter):
+        if drafts and not self.step.get(drafter):
             return None
-        step = statistics.median(self.step[drafter]) if drafted else 0.0
-        if drafted and self.c.get(drafter):
+        step = statistics.median(self.step[drafter]) if drafts else 0.0
+        if drafts and self.c.get(drafter):
             step = max(step, statistics.median(self.c[drafter]))
         overhead = statistics.median(self.overhead)
-        widths = sorted(self.verify)
-        medians = [statistics.median(self.verify[width]) for width in widths]
-        # A wider pass costs no less, so a fall is noise.
-        pass_costs = np.maximum.accumulate(medians)
+        widest = 1 + max(counts.drafted for counts in rounds)
+        widths, pass_costs = self._by_width(widest)
         cost = 0.0
         tokens = 0
         for counts, number in rounds.items():
@@ -72,3 +70,16 @@ class Costs:
             cost += number * (counts.drafted * step + max(1.0, target_pass + overhead))
             tokens += number * counts.emitted
         return tokens / cost
+
+    def _by_width(self, widest: int) -> tuple[list[int], list[float]]:
+        """Rising widths up to `widest` at least, and the median cost of each, none below that of a
+        narrower pass: where it falls, that is noise. Beyond the widest pass that was measured, the
+        cost rises as it did before."""
+        widths = sorted(self.verify)
+        medians = [statistics.median(self.verify[width]) for width in widths]
+        pass_costs = list(np.maximum.accumulate(medians))
+        if widest > widths[-1] and len(widths) > 1:
+            slope = (pass_costs[-1] - pass_costs[-2]) / (widths[-1] - widths[-2])
+            pass_costs.append(pass_costs[-1] + slope * (widest - widths[-1]))
+            widths.append(widest)
+        return widths, pass_costs
