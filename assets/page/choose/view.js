@@ -252,7 +252,9 @@ const exporter = (label, name, type, text) => element("button", "sc-copy", label
 function progressTexts({ progress, status = "", now = "", beganAt }) {
   if (!progress?.done) {
     const elapsed = beganAt === undefined ? "" : `, ${Math.floor((Date.now() - beganAt) / 1000)} s`;
-    return [`Getting ready${elapsed}`, capitalized(status || progress?.now || now)];
+    const doing = status || progress?.now || now;
+    const phase = doing.startsWith("measuring") ? "First run" : "Getting ready";
+    return [`${phase}${elapsed}`, capitalized(doing)];
   }
   const amount = `${progress.done} of about ${plural(progress.total, "run")}`;
   if (/ ahead of yours/.test(status)) return [amount, status];
