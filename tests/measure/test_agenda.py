@@ -63,6 +63,11 @@ def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
     assert due(replace(short, spent=100.0)) == [] and pieces_left(replace(short, spent=100.0)) == 0
 
 
+def whole_of(key: str) -> list[tuple[str, int]]:
+    """A row on all prompts."""
+    return [(key, question) for question in range(4)]
+
+
 def scouted(table: Sequence[Row]) -> list[tuple[str, int]]:
     """All rows of a table on the first prompt, and the largest gamma on the others too."""
     every = [(row.configuration.key, 0) for row in table]
@@ -99,8 +104,8 @@ def test_what_is_predicted_to_be_far_behind_is_not_measured():
     ran = scouted(table[2:])
     assert KEYS[0] not in {key for key, _ in keys(standing(table, ran))}
     assert KEYS[0] in {key for key, _ in keys(standing(rows(None, 1.9, 2.0), ran))}
-    begins = standing(table, ran, begins=frozenset(KEYS[:1]))
-    assert KEYS[0] in {key for key, _ in keys(begins)}, "the pair begins with it"
+    begins = standing(table, [*ran, *whole_of(KEYS[1]), (KEYS[0], 0)], begins=frozenset(KEYS[:1]))
+    assert keys(begins) == [(KEYS[0], 1)], "the pair begins with it"
     assert table[0].predicted is not None
     few = replace(table[0], predicted=replace(table[0].predicted, enough=False))
     assert KEYS[0] in {key for key, _ in keys(standing([few, *table[1:]], ran))}, "of few rounds"
