@@ -165,6 +165,24 @@ def opened(events: list[SweepEvent]) -> SweepResult:
     return replace(result, rows=rows)
 
 
+def test_a_prediction_stands_apart_with_its_reason(good: list[SweepEvent]):
+    result = result_of(good)
+    guess = replace(
+        row(result, "model g2 fixed t0"),
+        status="predicted",
+        measured=None,
+        note="it is <far> behind",
+    )
+    rows = tuple(guess if one.configuration == guess.configuration else one for one in result.rows)
+    lines = list(table_lines(rows))
+    assert "  predicted only, it is <far> behind: draft model, γ 2" in lines
+    (line,) = (one for one in lines if one.startswith("  draft model, γ 2 "))
+    assert f" ~{guess.predicted.speedup:.2f} " in line and f" ~{guess.predicted.alpha:.2f} " in line
+    page = sweep_html(replace(result, rows=rows))
+    assert f"<i>{guess.predicted.speedup:.2f}</i>" in page
+    assert "predicted only, it is &lt;far&gt; behind: draft model, γ 2" in page
+
+
 def test_a_row_that_may_be_better_is_named_in_the_answer(good: list[SweepEvent]):
     result = opened(good)
     (advice,) = recommendations(result.rows, result.machine, result.request)

@@ -154,14 +154,19 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
             [_shown(cell) for cell in row_cells(row)] for row in group if row.status != "left out"
         ]
         yield from aligned([HEADINGS, *lines])
-        left_out = [row for row in group if row.status == "left out"]
-        for note in dict.fromkeys(row.note for row in left_out):
-            yield f"  left out: {note}"
-        predicted = [row for row in group if row.status == "predicted"]
-        for note in dict.fromkeys(row.note for row in predicted):
-            labels = "; ".join(row.configuration.label for row in predicted if row.note == note)
-            yield f"  predicted only, {note}: {labels}"
+        yield from _notes(group)
         yield ""
+
+
+def _notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Why rows of one temperature are left out, or were not measured."""
+    left_out = [row for row in rows if row.status == "left out"]
+    for note in dict.fromkeys(row.note for row in left_out):
+        yield f"  left out: {note}"
+    predicted = [row for row in rows if row.status == "predicted"]
+    for note in dict.fromkeys(row.note for row in predicted):
+        labels = "; ".join(row.configuration.label for row in predicted if row.note == note)
+        yield f"  predicted only, {note}: {labels}"
 
 
 def _shown(cell: Cell) -> str:
@@ -216,8 +221,16 @@ def sweep_html(result: SweepResult) -> str:
     head = "".join(f"<th>{html.escape(heading)}" for heading in HEADINGS)
     body = "".join(_html_row(row) for row in result.rows)
     advice = html.escape("\n".join(lines_of(result)))
+    temperatures = dict.fromkeys(row.configuration.temperature for row in result.rows)
+    groups = (
+        [row for row in result.rows if row.configuration.temperature == temperature]
+        for temperature in temperatures
+    )
+    notes = html.escape("\n".join(line for group in groups for line in _notes(group)))
     charts = {theme: exported_specs(result, theme) for theme in PALETTE}
     intro = f"<pre>{advice}</pre><table><tr>{head}</tr>{body}</table>"
+    if notes:
+        intro += f"<pre>{notes}</pre>"
     return charts_page("Which drafter, which gamma", intro, charts)
 
 
