@@ -80,7 +80,7 @@ PAIR: Variable[str | None] = Variable(
 )
 ANY_MODEL = _whether(
     "SPECVIZ_ANY_MODEL",
-    "Whether visitors may name any model of the hub and any folder of the machine.",
+    "Whether visitors may name any model of the hub, and any folder and GGUF file of the machine.",
 )
 ANY_WITH_TOKEN = _whether(
     "SPECVIZ_ANY_WITH_TOKEN",

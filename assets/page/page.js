@@ -8,7 +8,7 @@ import { usualTemperature } from "specviz/run/address.js";
 import { drafterControl, keptDrafter } from "specviz/run/controls.js";
 import { greetHub, serverOf } from "specviz/run/server.js";
 import { signsIn } from "specviz/words/markdown.js";
-import { signsText } from "specviz/words/words.js";
+import { promptHint, signsText } from "specviz/words/words.js";
 
 const NAMING = ["pair", "target", "draft", "weights"];
 const OTHER = "other"; // the pair whose models a visitor names
@@ -47,6 +47,8 @@ function connectControls(page) {
     address.change({ values: controls.values });
     shell.summarise(address);
     shell.markSigns(signs());
+    const { chat, pair } = controls.record;
+    controls.hint = promptHint(config.pairs[String(pair)], chat);
     page.view.compareControls();
   }
 

@@ -363,6 +363,7 @@ interface PairModels {
   head?: [string, number | null];
   unpacked?: string; // the dtype of a target that is not kept as its file has it
   bits?: number; // of a weight of the target, where that is known
+  chat?: boolean; // whether the target was tuned for chat, where that is known
 }
 
 /** What an address asks for; `wrong` names the parts of it that are not valid. */

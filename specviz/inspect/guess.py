@@ -257,7 +257,10 @@ def guess_lines(guesses: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `guess` to a parser."""
     add = parser.add_argument
-    draft = "a hub id or a folder, or the name of a pair whose draft guesses; default %(default)s"
+    draft = (
+        "a hub id, a folder or a GGUF file, or the name of a pair whose draft guesses; "
+        "default %(default)s"
+    )
     add("--draft", default=BUILTIN, metavar="ID", help=draft)
     add("--text", required=True, metavar="FILE", help="what the model wrote; - is the input")
     add("--prompt", default="", help="what the text answers")

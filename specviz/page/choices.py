@@ -70,8 +70,9 @@ def pair_models(page_pair: str) -> dict[str, dict[str, Any]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
     the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is
-    not kept as its file has it, "bits" how many its weights have, where that is known. page_pair:
-    the pair that the page was started with, which need not be of the table."""
+    not kept as its file has it, "bits" how many its weights have, where that is known, "chat"
+    whether it was tuned for chat. page_pair: the pair that the page was started with, which need
+    not be of the table."""
     offered = _offered_models()
     if page_pair in offered or page_pair == SERVED:
         return offered
@@ -91,6 +92,7 @@ def _offered_models() -> dict[str, dict[str, Any]]:
             for role, model in roles.items()
             if model is not None
         }
+        offered[pair.name]["chat"] = pair.target.chat
         if pair.target_dtype is not None:
             offered[pair.name]["unpacked"] = pair.target_dtype
         if pair.target_bits is not None:
@@ -116,7 +118,9 @@ def chosen_pair(
     target = str(target or "").strip()
     draft = str(draft or "").strip()
     if not target:
-        raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
+        raise PairError(
+            "Name a target: a model of the hub, such as owner/model, a folder or a GGUF file."
+        )
     spec = visitor_spec(f"{target}+{draft or NO_DRAFT}", any_model=True)
     return with_weights(str(spec), str(weights))
 

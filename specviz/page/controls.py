@@ -216,7 +216,7 @@ def controls_of(pair: str, machine: Host | None) -> list[dict[str, Any]]:
             "info": "A target and a draft. Run loads them.",
             "choices": list(pairs.items()),
         },
-        _model("target", "Target", "owner/model, or a folder"),
+        _model("target", "Target", "owner/model, a folder or a .gguf file"),
         _model("draft", "Draft", "the same, or empty for none"),
         *(control for control in settings if not control["folded"]),
         *(control for control in settings if control["folded"]),

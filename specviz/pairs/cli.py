@@ -159,8 +159,8 @@ def fetch(options: argparse.Namespace) -> None:
 def add_doctor(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor` to a parser."""
     add = parser.add_argument
-    add("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
-    add("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    add("target", metavar="TARGET", help="a hub id, a folder, a GGUF file or a pair's name")
+    add("draft", metavar="DRAFT", nargs="?", help="a hub id, a folder or a GGUF file")
     _add_url(parser)
     add("--json", action="store_true", help="print the report as JSON")
     add("--context", type=whole(1), default=TYPICAL_CONTEXT, help="tokens in the caches")

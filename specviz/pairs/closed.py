@@ -33,4 +33,6 @@ def closed_sentence(names: Sequence[str]) -> str | None:
     closed_draft = next(filter(is_closed, names), None)
     if closed_draft is None:
         return None
-    return f"{closed_draft} has no weights to load: name a draft of the hub, or a folder."
+    return (
+        f"{closed_draft} has no weights to load: name a draft of the hub, a folder or a GGUF file."
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..core.registry import drafters_for
+from ..core.registry import drafter_kind, drafters_for
 from ..errors import PairError
 from .closed import closed_sentence
 from .examine_headers import examined_headers
@@ -42,7 +42,7 @@ MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
     "good": "ready to race.",
     "warning": "can race; read the warnings first.",
-    "stop": "cannot race: see what to do above.",
+    "stop": "cannot race: the findings with a cross say what to do.",
 }
 
 
@@ -124,7 +124,7 @@ def examine(
     if examined.parts is not None:
         drafters = drafters_for(examined.parts, row.drafter if row else None)
     if not beside:
-        advice = "the drafters 'ngram' and 'early-exit' need none"
+        advice = f"{_without_draft()} need none"
         if suggested:
             advice = f"{suggested} is a known draft for this target"
         findings.append(good("draft", f"no draft was named: {advice}."))
@@ -137,6 +137,14 @@ def examine(
         suggested=suggested,
         drafters=drafters,
     )
+
+
+def _without_draft() -> str:
+    """What drafts without another model, by the labels that the page shows: "n-grams, counts and
+    early exit"."""
+    kinds = [drafter_kind(name) for name in drafters_for(["layers"])]
+    *labels, last = [kind.label for kind in kinds if kind.drafts and kind.package is None]
+    return f"{', '.join(labels)} and {last}"
 
 
 def _examined(

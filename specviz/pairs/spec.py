@@ -30,14 +30,14 @@ SHOWN = 4  # names of the table in a sentence
 ADDRESS = "http://HOST:PORT/v1#MODEL"
 NAMING = (
     f"a target on a server is named {ADDRESS}+DRAFT, with MODEL as the server calls it and DRAFT a "
-    f"hub id or a folder; a server that is only watched {ADDRESS}, and with a second one as the "
-    f"baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
+    f"hub id, a folder or a GGUF file; a server that is only watched {ADDRESS}, and with a second "
+    f"one as the baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
 )
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
 NOT_OFFERED = "This pair is not offered here: choose one of the list."
-ONLY_OPERATOR = "Only the operator names servers: name models of the hub, or folders."
+ONLY_OPERATOR = "Only the operator names servers: name models of the hub, folders or GGUF files."
 # What opens a connection when it is taken for a path: an address, or a folder of another machine.
 _ELSEWHERE = re.compile(r"://|^(//|\\\\)")
 _SERVER = re.compile(r"https?://", re.IGNORECASE)
@@ -202,7 +202,7 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
             if not HUB_ID.fullmatch(model) and local_path(model) is None:
                 raise PairError(
                     f"{model[:MOST_SHOWN]!r} is no model that can be named here: use one of the "
-                    "hub, such as owner/model, or a folder of the server's machine."
+                    "hub, such as owner/model, or a folder or GGUF file of the server's machine."
                 )
     return spec
 

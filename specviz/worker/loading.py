@@ -114,7 +114,9 @@ def checked_name(name: str) -> str:
     """The name of a pair in a task. Raises `PairError` for an address: tasks come from visitors,
     and the operator's server is named `SERVED`."""
     if "://" in name:
-        raise PairError("Only the operator names servers: name models of the hub, or folders.")
+        raise PairError(
+            "Only the operator names servers: name models of the hub, folders or GGUF files."
+        )
     return name
 
 

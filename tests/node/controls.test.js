@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { worstFirst } from "specviz/controls/doctor.js";
+import { promptHint } from "specviz/words/words.js";
 import { controlsOf, differences, drafterControl, keptDrafter, pairBeside } from "specviz/run/controls.js";
 
 const OWN = "/models/large.gguf+/models/small.gguf";
@@ -85,4 +86,12 @@ test("a pair's drafters are offered, and one of them is chosen", () => {
 test("of a report the worst is told first", () => {
   const told = ["good", "stop", "warning", "good"].map((level, place) => ({ level, place }));
   assert.deepEqual(worstFirst(told).map(({ place }) => place), [1, 2, 0, 3]);
+});
+
+test("an empty prompt asks a chat model a question, and has any other go on from a beginning", () => {
+  assert.match(promptHint({ chat: true }, "auto"), /^Ask something; both lanes answer/);
+  assert.match(promptHint({ chat: false }, "literal"), /^Ask something; both lanes answer/);
+  assert.match(promptHint({ chat: true }, "off"), /go on from it$/);
+  assert.match(promptHint({ chat: false }, "auto"), /go on from it$/);
+  assert.match(promptHint(undefined, "auto"), /question|ask.*beginning/i);
 });

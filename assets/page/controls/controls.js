@@ -43,6 +43,11 @@ export class Controls {
     this.#makePanel(config, on);
   }
 
+  /** What stands in the prompt while it is empty. @param {string} text */
+  set hint(text) {
+    this.#prompt.placeholder = text;
+  }
+
   /** What they say: the prompt, then each setting in the order of the configuration. @returns {Value[]} */
   get values() {
     return [this.#prompt.value, ...this.#names.map((name) => this.#fields.get(name)?.read() ?? null)];

@@ -61,6 +61,18 @@ export const askedIn = ({ prompt, question }) => question ?? prompt;
 export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
 
 /**
+ * What an empty prompt asks for: a question where the target answers, else the beginning of a text.
+ * @param {PairModels | undefined} models  of the pair; undefined where nothing is known of it
+ * @param {Value | undefined} chat  the setting of the chat template
+ */
+export function promptHint(models, chat) {
+  const answers = chat === "on" || chat === "literal" || (chat !== "off" && models?.chat);
+  if (answers) return "Ask something; both lanes answer it";
+  if (chat === "off" || models?.chat === false) return "Write the beginning; both lanes go on from it";
+  return "Ask something, or write the beginning of a text";
+}
+
+/**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
  * @param {number} most  the longest of those that are shown beside each other
