@@ -128,6 +128,7 @@ interface Trace {
   header: Header;
   rounds: Round[];
   end: End | null;
+  isInterrupted?: boolean; // whether it has no end and never will; in no JSON
 }
 
 // What the page makes of tokens and rounds.

@@ -11,7 +11,7 @@ import { Cards, Openers } from "specviz/opening.js";
 import { Readout } from "specviz/race/readout.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
-import { settled } from "specviz/words/verdict.js";
+import { isRatioTold, settled } from "specviz/words/verdict.js";
 import { begunBy, helper, spoken } from "specviz/words/words.js";
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
@@ -264,11 +264,15 @@ export class View {
     const judged = settled(rounds, trace);
     /** @type {Map<LaneName, Standing>} */
     const standings = new Map();
-    for (const name of names) standings.set(name, { metrics: measure(judged, header, name), isBest: false });
+    for (const name of names) {
+      const metrics = measure(judged, header, name);
+      const ratio = isRatioTold(trace, metrics) ? metrics.speedup : null;
+      standings.set(name, { metrics, ratio, isBest: false });
+    }
     const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;
     const [best] = [...names].sort((one, other) => speed(other) - speed(one));
     const standing = standings.get(best);
-    if (standing && speed(best) > 0) standing.isBest = true;
+    if (standing && (standing.ratio ?? 0) > 0) standing.isBest = true;
     this.chosen = this.#asked ?? (speed(best) > 0 ? best : names[0]);
     return standings;
   }

@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { draftedLanes, lanesOf } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { asRound } from "specviz/facts/trace.js";
+import { asRound, interrupt } from "specviz/facts/trace.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { adapts, detail, doubt, FEWEST_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
 import { helper } from "specviz/words/words.js";
@@ -67,6 +67,41 @@ test("a run that was stopped, or that has few rounds, is not judged either", () 
   assert.ok(m.rounds < FEWEST_ROUNDS);
   assert.doesNotMatch(verdict(m, loses, null, true), JUDGES);
   assert.doesNotMatch(detail(m, true), ADVISES);
+});
+
+const stoppedAt = (run, count) => ({
+  ...cutOff(run, count), end: { reasons: { speculative: "stopped", baseline: "stopped" } },
+});
+
+/** The number of a run's rounds up to this many of its lane with drafts. */
+const upTo = (run, count) =>
+  run.rounds.indexOf(run.rounds.filter(({ lane }) => lane === "speculative")[count - 1]) + 1;
+
+test("a ratio that the running page did not tell is not told after a stop either", () => {
+  for (const count of [1, 2, 5, FEWEST_ROUNDS - 1]) {
+    const stopped = stoppedAt(easy, upTo(easy, count));
+    const { ratio, verdict: sentence, doubt: why } = said(stopped.rounds, stopped);
+    assert.deepEqual([ratio, sentence, why], ["?", "Stopped too early to compare.", ""]);
+  }
+  const later = stoppedAt(easy, upTo(easy, FEWEST_ROUNDS));
+  assert.match(said(later.rounds, later).ratio, /^\d/);
+});
+
+test("a run that was cut off is not told as one that is written", () => {
+  const slow = ["speculative", "baseline"].reduce((run, lane) => slowed(run, lane, 99), easy);
+  const running = cutOff(slow, 60);
+  const { ratio: before, beside: left } = said(running.rounds, running);
+  assert.match(left, /s left$/);
+  for (const count of [3, 60]) {
+    const cut = cutOff(slow, count);
+    interrupt(cut);
+    const { verdict: sentence, beside, ratio } = said(cut.rounds, cut);
+    assert.match(sentence, count === 3 ? /^Interrupted too early/ : /until it was interrupted\.$/);
+    assert.doesNotMatch(beside + sentence, /left|writing|so far/);
+    if (count === 60) assert.equal(ratio, before);
+    assert.match(said(cut.rounds.slice(0, 1), cut).beside, /^replay/);
+    assert.ok(!("isInterrupted" in JSON.parse(JSON.stringify(cut))));
+  }
 });
 
 test("losing is said as plainly as winning, with its cause", () => {

@@ -3,6 +3,7 @@
 
 import { drawFigure, fetchPlotly, theme } from "specviz/charts/figures.js";
 import { element } from "specviz/dom/dom.js";
+import { isOver } from "specviz/facts/trace.js";
 import { plain } from "specviz/run/saving.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
@@ -69,9 +70,9 @@ export class Charts {
    * @param {LaneName} lane  the one that the drawer is about
    */
   show(trace, lane) {
-    const { config, session } = this.#page;
+    const { config } = this.#page;
     if (!config.plotly) return; // a small player has none
-    const isGoingOn = trace.end === null && session.busy;
+    const isGoingOn = !isOver(trace);
     const isSame = trace === this.#trace && !isGoingOn;
     this.#lane = lane;
     if (isSame) {

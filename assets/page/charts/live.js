@@ -6,6 +6,7 @@ import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
+import { isOver } from "specviz/facts/trace.js";
 import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 };
@@ -104,11 +105,11 @@ export class LiveCharts {
     if (!live || !this.#sizes.tokens) return;
     const { trace, rounds, chosen } = live;
     const { header } = trace;
-    const isOver = trace.end !== null;
+    const isWritten = isOver(trace);
     const names = lanesOf(header);
     const points = series(rounds, names);
-    const whole = isOver ? this.#wholeOf(trace, names) : points;
-    const isPartial = isOver && rounds.length < trace.rounds.length;
+    const whole = isWritten ? this.#wholeOf(trace, names) : points;
+    const isPartial = isWritten && rounds.length < trace.rounds.length;
     const keyed = keysOf(header);
     const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
     /** @type {Drawn["lines"]} */
@@ -119,9 +120,9 @@ export class LiveCharts {
       return [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }, now];
     });
     const reach = {
-      clock: this.#end("clock", furthest(whole.tokens, "x"), isOver, live),
-      tokens: isOver ? furthest(whole.tokens, "y") : header.settings.max_new_tokens,
-      rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
+      clock: this.#end("clock", furthest(whole.tokens, "x"), isWritten, live),
+      tokens: isWritten ? furthest(whole.tokens, "y") : header.settings.max_new_tokens,
+      rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isWritten, live),
       // The gamma of a watched server is not known.
       tau: Math.max(gammaOf(header) + 1, Math.ceil(furthest(whole.tau, "y"))),
       speed: this.#end("speed", furthest(whole.speed, "y"), false, live),
@@ -145,7 +146,7 @@ export class LiveCharts {
   #end(name, value, isExact, { trace }) {
     if (isExact) return value || 1;
     const known = this.#reach[name] ?? 0;
-    if (value > known || !known) this.#reach[name] = stepAbove((value || 1) * (trace.end === null ? AIR : 1));
+    if (value > known || !known) this.#reach[name] = stepAbove((value || 1) * (isOver(trace) ? 1 : AIR));
     return this.#reach[name];
   }
 
@@ -155,7 +156,7 @@ export class LiveCharts {
   #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
     const ours = of("tokens", names.indexOf(chosen));
     const alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
-    const isWhole = trace.end !== null && rounds.length === trace.rounds.length;
+    const isWhole = isOver(trace) && rounds.length === trace.rounds.length;
     const isAhead = (metrics.speedup ?? 1) >= 1;
     const gap = gapOf(ours, alone, isWhole);
     const name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";

@@ -8,7 +8,7 @@ import { defined } from "specviz/race/definitions.js";
 import { lastTwo } from "specviz/run/session.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { isImpossible, range } from "specviz/words/verdict.js";
+import { FEWEST_ROUNDS, isImpossible, isRatioTold, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/times.js";
 import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
@@ -36,6 +36,8 @@ const LABELS = {
 const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, "
   + "then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
+const NO_RATIO = "One of these runs has no ratio to compare: that needs two rounds and two tokens in each "
+  + `lane, and of a run that was stopped ${FEWEST_ROUNDS} rounds with drafts.`;
 const FAR = 60; // px above the first difference
 const HEIGHT = 230; // px
 const MARGIN = { left: 44, right: 14, top: 8, bottom: 38 }; // px
@@ -163,21 +165,25 @@ function figures(sides) {
 }
 
 /** @param {Side} side */
-function ratio({ m, found }) {
-  const shown = isImpossible(found) ? null : m.speedup;
+function ratio(side) {
+  const { found } = side;
+  const shown = toldRatio(side);
   const node = element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`));
   if (found?.spread && shown !== null) node.append(element("small", "", range(found.spread)));
   if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
   return node;
 }
 
+/** The ratio of a run, or null where the page tells none. @param {Side} side */
+const toldRatio = ({ m, found, trace }) =>
+  (isImpossible(found) || !isRatioTold(trace, m) ? null : m.speedup);
+
 /** What the figures say, in a sentence or two. @param {Side[]} sides */
 function lead([earlier, latest]) {
-  if (earlier.m.speedup === null || latest.m.speedup === null) {
-    return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
-  }
-  const ratios = `${earlier.name}: ${fixed(earlier.m.speedup, 2)} times as fast as the target alone. `
-    + `${latest.name}: ${fixed(latest.m.speedup, 2)} times.`;
+  const [one, other] = [toldRatio(earlier), toldRatio(latest)];
+  if (one === null || other === null) return NO_RATIO;
+  const ratios = `${earlier.name}: ${fixed(one, 2)} times as fast as the target alone. `
+    + `${latest.name}: ${fixed(other, 2)} times.`;
   return `${ratios}${decided(earlier, latest)}${machinesOf(earlier, latest)}`;
 }
 

@@ -120,6 +120,9 @@ function viewOf(trace, name) {
       }
       return rounds;
     },
+    get isInterrupted() {
+      return trace.isInterrupted;
+    },
     get end() {
       const { end } = trace;
       if (!end) return end;

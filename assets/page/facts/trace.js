@@ -35,3 +35,17 @@ export function asRound(round) {
 /** With what is said of the first lane's text. @type {(end: FiledEnd) => End} */
 export const asEnd = (end) =>
   withMore(end, Object.values(end.lanes ?? {})[0] ?? { identical: null, compared: 0, divergence: null });
+
+/**
+ * Say of a trace that nothing follows, though it has no end: whatever wrote it was cut off.
+ * @param {Trace} trace
+ */
+export function interrupt(trace) {
+  if (!isOver(trace)) withMore(trace, { isInterrupted: true });
+}
+
+/**
+ * Whether nothing follows what a trace has.
+ * @param {Pick<Trace, "end" | "isInterrupted">} trace
+ */
+export const isOver = ({ end, isInterrupted }) => end !== null || isInterrupted === true;

@@ -13,8 +13,8 @@ import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
 
 /**
- * A lane's figures, and whether it is the fastest.
- * @typedef {{ metrics: Metrics, isBest: boolean }} Standing
+ * A lane's figures, its ratio where that is told, and whether it is the fastest.
+ * @typedef {{ metrics: Metrics, ratio: number | null, isBest: boolean }} Standing
  */
 
 const PHASES = [
@@ -85,8 +85,7 @@ export class LaneGrid {
       article.querySelector(".sv-lane-name")?.setAttribute("aria-pressed", String(name === chosen));
       const ratio = article.querySelector("[data-ratio]");
       if (!ratio || !standing) continue;
-      const { speedup } = standing.metrics;
-      ratio.textContent = speedup === null ? "" : `${speedup.toFixed(2)}×`;
+      ratio.textContent = standing.ratio === null ? "" : `${standing.ratio.toFixed(2)}×`;
       ratio.classList.toggle("is-best", standing.isBest);
       const title = standing.isBest ? "The fastest lane" : "Times the speed of the target alone";
       ratio.setAttribute("title", title);

@@ -5,6 +5,7 @@ import {
   ALONE, changedLanes, draftedLanes, hasBaseline, isSeveral, lanesOf, ruleOf, twoOf, twoRounds,
 } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
+import { isOver } from "specviz/facts/trace.js";
 import { changes, headlineOf, settled } from "specviz/words/verdict.js";
 import { comparison, duration, fixed, perSecond, plural, sameness, written } from "specviz/words/words.js";
 
@@ -45,14 +46,14 @@ export class Readout {
   show(all, race, chosen, standings) {
     const figures = new Map(draftedLanes(race.header).map((name) => [name, measure(all, race.header, name)]));
     const metrics = figures.get(chosen) ?? measure(all, race.header);
-    const isOver = race.end !== null && all.length === race.rounds.length;
-    const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
+    const isWhole = isOver(race) && all.length === race.rounds.length;
+    const ratios = new Map([...standings].map(([lane, { ratio }]) => [lane, ratio]));
     const headline = headlineOf(all, race, chosen, ratios);
-    this.#showHeadline(headline, race.end !== null);
+    this.#showHeadline(headline, isOver(race));
     this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
     this.#tellFigures(metrics, race.header);
     this.#showLegend(metrics.counts, unguessed(all, chosen));
-    this.#showLanes(all, race, figures, isOver);
+    this.#showLanes(all, race, figures, isWhole);
     if (isSeveral(race.header)) this.#node(".sv-legend").dataset.of = chosen;
     this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: headline.ratio });
   }
@@ -81,9 +82,9 @@ export class Readout {
   }
 
   // What each lane has written, and its bar.
-  /** @type {(rounds: Round[], trace: Trace, figures: Map<LaneName, Metrics>, isOver: boolean) => void} */
-  #showLanes(rounds, trace, figures, isOver) {
-    const reasons = isOver ? trace.end?.reasons ?? {} : {};
+  /** @type {(rounds: Round[], trace: Trace, figures: Map<LaneName, Metrics>, isWhole: boolean) => void} */
+  #showLanes(rounds, trace, figures, isWhole) {
+    const reasons = isWhole ? trace.end?.reasons ?? {} : {};
     const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
     for (const name of lanesOf(trace.header)) {
       const metrics = figures.get(name === ALONE ? draftedLanes(trace.header)[0] : name);
@@ -97,12 +98,12 @@ export class Readout {
   }
 
   // The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-  /** @type {(said: Headline, isOver: boolean) => void} */
-  #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isOver) {
+  /** @type {(said: Headline, isSettled: boolean) => void} */
+  #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isSettled) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
     this.#root.toggleAttribute("data-doubted", doubt !== "");
-    this.#root.toggleAttribute("data-unsettled", !isOver);
+    this.#root.toggleAttribute("data-unsettled", !isSettled);
     this.#root.toggleAttribute("data-untold-ratio", ratio === "?");
   }
 
@@ -175,5 +176,5 @@ function samenessOf(all, race, chosen) {
 function isDone(name, { rounds, trace, metrics }) {
   if (metrics.tokens[name] >= trace.header.settings.max_new_tokens) return true;
   const count = (/** @type {Round[]} */ list) => list.filter((round) => round.lane === name).length;
-  return trace.end !== null && count(rounds) === count(trace.rounds);
+  return isOver(trace) && count(rounds) === count(trace.rounds);
 }

@@ -4,7 +4,7 @@ import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
 import { keep, taken } from "specviz/dom/kept.js";
 import { controlsOf, differences } from "specviz/run/controls.js";
-import { asTrace } from "specviz/facts/trace.js";
+import { asTrace, interrupt } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { FROM_FILE } from "specviz/words/words.js";
 import { Store } from "specviz/run/store.js";
@@ -155,6 +155,7 @@ export class Session {
       shell.stop();
     }
     this.failed = false;
+    interrupt(trace);
     this.#store.show(trace);
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
     timeline.clear(false);
@@ -224,6 +225,7 @@ export class Session {
    */
   async #finish(error, fallBack = false, remark = "") {
     this.busy = false;
+    if (this.source === "live" && this.trace) interrupt(this.trace);
     this.#page.timeline.finish();
     const recorded = error ? this.#substitute(fallBack) : null;
     if (error && recorded) {

@@ -5,7 +5,7 @@ import { measure } from "specviz/facts/metrics.js";
 import { runLine, SANS, Painting } from "specviz/share/paint.js";
 import { curves, ends, raceOfTwo, ticks } from "specviz/charts/lines.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
+import { doubt, isFinished, isImpossible, isRatioTold, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
 const WIDTH = 1200;
@@ -47,12 +47,14 @@ function headline(sheet, trace) {
   const { header, rounds } = trace;
   const m = measure(rounds, header);
   const found = uncertainty(rounds);
-  const shown = isImpossible(found) ? null : m.speedup;
+  const isTold = isRatioTold(trace, m) && !isImpossible(found);
+  const shown = isTold ? m.speedup : null;
   const width = sheet.write(shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
     { font: `600 150px ${SANS}`, colour: found?.doubt ? "soft" : "ink" });
   sheet.write("×", EDGE + width, 252, { font: `84px ${SANS}` });
   const { differAt } = comparison(rounds);
-  const sentence = isImpossible(found) ? "No fair ratio." : verdict(m, trace, differAt, isFinished(trace));
+  const sentence = isImpossible(found) ? "No fair ratio."
+    : verdict({ ...m, speedup: shown }, trace, differAt, isFinished(trace));
   const beginning = sentence.replace(/^(the speed of the target alone(, per request)?).*$/, "$1");
   sheet.write(beginning, EDGE, 312, { font: `600 30px ${SANS}`, colour: "ink", most: COLUMN });
   const about = doubt(m, found, true) ? "uncertain" : "";

@@ -3,6 +3,7 @@
 
 import { ALONE, draftedLanes, isSeveral, lanesOf, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
+import { isOver } from "specviz/facts/trace.js";
 import { secondsOf, uncertainty } from "specviz/facts/uncertainty.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { watchedDetail, watchedVerdict } from "specviz/words/watched.js";
@@ -24,10 +25,17 @@ export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes
 export const isFinished = ({ end }) => end !== null && !Object.values(end.reasons).includes("stopped");
 
 /**
+ * Whether the ratio of a run is told: of one that has come to its end, and of any other, which is still
+ * written or was stopped, from some rounds on.
+ * @type {(trace: Pick<Trace, "end">, m: Pick<Metrics, "rounds">) => boolean}
+ */
+export const isRatioTold = (trace, m) => isFinished(trace) || m.rounds >= FEWEST_ROUNDS;
+
+/**
  * The rounds that a run is judged by: all of them once it is over, also while it is played again.
  * @type {(shown: Round[], trace: Trace) => Round[]}
  */
-export const settled = (shown, trace) => (trace.end === null ? shown : trace.rounds);
+export const settled = (shown, trace) => (isOver(trace) ? trace.rounds : shown);
 
 /**
  * The verdict in one sentence that goes on from the ratio, as plain when speculation loses. A run
@@ -41,10 +49,12 @@ export function verdict(m, trace, differAt, isFinal = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isFinal);
   if (m.speedup === null) {
     if (isFinal) return "Too short to compare.";
-    return trace.end === null ? "Both lanes are writing." : "Stopped too early to compare.";
+    if (!isOver(trace)) return "Both lanes are writing.";
+    return `${trace.end ? "Stopped" : "Interrupted"} too early to compare.`;
   }
   const isServed = trace.header.target.form === "server";
   const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
+  if (trace.isInterrupted) return `${speed}, until it was interrupted.`;
   if (!isFinal) return `${speed}, so far.`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   const rule = ruleOf(trace.header.settings);
@@ -138,20 +148,20 @@ export function headlineOf(shown, race, chosen, ratios) {
   const rounds = twoRounds(settled(shown, race), chosen);
   const m = measure(rounds, trace.header);
   const found = uncertainty(rounds);
-  const isOver = race.end !== null;
+  const isWritten = isOver(race);
   const isFinal = isFinished(race);
   const isUnfair = isImpossible(found);
-  const isTold = isOver || m.rounds >= FEWEST_ROUNDS;
+  const isTold = isRatioTold(race, m);
   const ratio = isUnfair || !isTold ? null : m.speedup;
   const told = isTold ? m : { ...m, speedup: null };
-  const parts = isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : "";
+  const parts = isWritten && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : "";
   const headline = {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
     detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
     beside: replayOf(shown, race, chosen) || remainder(race) || parts,
-    doubt: doubt(m, found, isOver),
+    doubt: isTold ? doubt(m, found, isWritten) : "",
   };
   if (!isSeveral(race.header)) return headline;
   return { ...headline, ...ofSeveral(headline, trace.header.settings, chosen, ratios, ratio) };
@@ -160,7 +170,7 @@ export function headlineOf(shown, race, chosen, ratios) {
 // How far a run has come when it is played again; empty at its end, and while it is written.
 /** @type {(shown: Round[], race: Trace, chosen: LaneName) => string} */
 function replayOf(shown, race, chosen) {
-  if (race.end === null || shown.length === race.rounds.length) return "";
+  if (!isOver(race) || shown.length === race.rounds.length) return "";
   const rounds = twoRounds(shown, chosen);
   const m = measure(rounds);
   const isTold = m.rounds >= FEWEST_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
@@ -172,7 +182,7 @@ const ROUGH = 20; // seconds, from which on an estimate is told in steps of five
 
 /** About how long a long run will still take; empty for others, and once it is over. @param {Trace} race */
 function remainder(race) {
-  const found = race.end === null ? remaining(race) : null;
+  const found = isOver(race) ? null : remaining(race);
   if (!found || found.taken + found.left < LONG || !race.rounds.length) return "";
   const step = found.left > ROUGH ? 5 : 1;
   return `about ${Math.max(1, step * Math.ceil(found.left / step))} s left`;
