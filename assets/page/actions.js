@@ -29,6 +29,11 @@ const NAMES = {
   "?": "help",
 };
 
+/** What a run that has not begun yet has nothing for. @type {(keyof Actions)[]} */
+const NEED_A_RUN = [
+  "playOrPause", "stepOn", "stepBack", "roundOn", "roundBack", "restart", "follow", "explain", "slow", "compare",
+];
+
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
 /** @typedef {ReturnType<typeof actionsOn>} Actions */
@@ -43,7 +48,7 @@ export function wireActions(page) {
   // One at a time: what lies over the others comes first.
   const closes = [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()];
   const actions = actionsOn(page, closes);
-  listenToKeys(root, actions);
+  listenToKeys(page, actions);
   find(root, "[data-play]").addEventListener("click", actions.playOrPause);
   find(root, "[data-slow]").addEventListener("click", actions.slow);
   find(root, "[data-follow]").addEventListener("click", actions.follow);
@@ -122,7 +127,7 @@ function listenToPage(page, actions) {
 /** @type {(page: PageParts, name: string) => Promise<void>} */
 async function choosePreset({ address, config, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
-  if (session.busy || !preset) return;
+  if (session.busy || session.pending || !preset) return;
   const isShown = session.recordings.has(name) && await session.showNamed(name);
   const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
@@ -145,9 +150,9 @@ function runWith({ controls, session, shell }, gamma) {
 
 /**
  * Have keys call actions; those for presets and answers get a number, from 1.
- * @type {(root: HTMLElement, actions: Actions) => void}
+ * @type {(page: PageParts, actions: Actions) => void}
  */
-function listenToKeys(root, actions) {
+function listenToKeys({ root, session }, actions) {
   document.addEventListener("keydown", (event) => {
     // A dialog that a key has just closed must not be opened by the same key.
     if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
@@ -157,6 +162,7 @@ function listenToKeys(root, actions) {
     const name = nameOf(event, isFor);
     if (!name) return;
     event.preventDefault();
+    if (session.pending && NEED_A_RUN.includes(name)) return;
     actions[name](numberOf(event.key));
   });
   root.addEventListener("keydown", (event) => {

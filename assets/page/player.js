@@ -68,6 +68,8 @@ function partsOf(root, server, config) {
   page.replay = new SlowReplay(page.timeline);
   page.session = new Session(page, {
     begun: () => page.view.draw(),
+    pending: (pending) => page.view.wait(pending),
+    restored: () => page.view.restore(),
     shown: (trace, origin) => {
       page.replay.cancel();
       page.view.begin(trace, origin);
@@ -80,6 +82,7 @@ function partsOf(root, server, config) {
     over: () => {
       page.repeats.over();
       if (!page.session.failed && !page.repeats.isUnderWay) page.replay.offer();
+      page.view.compareControls();
       page.view.requestDraw();
     },
   });

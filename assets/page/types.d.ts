@@ -167,6 +167,7 @@ interface Delta {
   rounds?: WireRound[];
   end?: FiledEnd;
   status?: string;
+  left?: number; // seconds until the run begins, about
   error?: string;
   fall_back?: boolean;
   remark?: string;
@@ -507,6 +508,7 @@ type TextState = import("specviz/race/token.js").TextState;
 type TextPlace = import("specviz/race/lane.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
 type ReadingMode = import("specviz/race/lane-grid.js").ReadingMode;
+type PendingRun = import("specviz/words/moment.js").PendingRun;
 type Place = import("specviz/words/reasons.js").Place;
 
 /** The parts of the page, as player.js makes them; each is given those that it needs. */

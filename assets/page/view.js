@@ -3,6 +3,7 @@
 import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
+import { Pending } from "specviz/race/pending.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
@@ -21,11 +22,14 @@ const WORDS_EVERY = 45; // ms, while a run goes on: each third frame
 const FIGURES_EVERY = 60; // ms, of a short run
 const FIGURES_SELDOM = 250; // ms, of a long one, whose figures change little and take longer
 const QUICK = 4; // ms: figures that take no longer come with the words, in one frame
+const NOT_YET = "Press Run: every number is measured.";
+const PENDING = "Your run has not begun yet.";
 const WORD = 4; // rounds in which a word is whole
 
 export class View {
   #page;
   #say;
+  #stale;
   #grid;
   #asked = /** @type {LaneName | null} */ (null); // the lane whose figures a visitor asked for
   /** The lane with drafts that the figures are about: the one asked for, or the fastest. */
@@ -37,6 +41,7 @@ export class View {
   #definitions;
   #panels;
   #transport;
+  #pending;
   #isDrawPending = false;
   #waiting = 0; // timer, for the next frame in which something is due
   #areWordsDue = false;
@@ -51,6 +56,7 @@ export class View {
     const { root } = page;
     this.#page = page;
     this.#say = find(root, "[data-say]");
+    this.#stale = find(root, "[data-stale]");
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
@@ -59,6 +65,7 @@ export class View {
     this.#definitions = new Definitions(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
+    this.#pending = new Pending(root, this.#grid);
   }
 
   /**
@@ -68,6 +75,7 @@ export class View {
    */
   begin(trace, origin) {
     this.#card.close();
+    this.#pending.end();
     const { root, session } = this.#page;
     root.dataset.source = session.source;
     this.#asked = null;
@@ -79,6 +87,30 @@ export class View {
     find(root, "[data-clause]").textContent = helper(trace.header);
     this.#readout.begin();
     this.#strip.show(trace, origin);
+    this.#tellMismatch();
+  }
+
+  /** A run has been asked for, and nothing of it has arrived. @param {PendingRun} pending */
+  wait(pending) {
+    const { root, session: { trace } } = this.#page;
+    if (!root.hasAttribute("data-pending")) {
+      this.#card.close();
+      this.#tellMismatch();
+      this.#readout.clear(PENDING);
+      if (trace) this.#panels.show([], trace, this.chosen); // no figure of another run stays
+    }
+    this.#pending.show(pending);
+    this.requestDraw();
+  }
+
+  /** That run will never begin: what was shown before it comes back. */
+  restore() {
+    const { session: { origin, trace } } = this.#page;
+    this.#pending.end();
+    this.#grid.clear();
+    if (trace) this.begin(trace, origin);
+    else this.#readout.clear(NOT_YET);
+    this.requestDraw();
   }
 
   /**
@@ -91,10 +123,20 @@ export class View {
     this.requestDraw();
   }
 
-  /** The controls have changed. */
+  /** The controls have changed, or a run has begun or ended. */
   compareControls() {
     this.#strip.compare();
+    this.#tellMismatch();
     this.#page.repeats.offer();
+  }
+
+  // Whether the shown run is of the prompt and the settings above it, and what is said if it is not.
+  #tellMismatch() {
+    const { root, session } = this.#page;
+    const { text, isFaded } = session.mismatch;
+    root.toggleAttribute("data-faded", isFaded);
+    this.#stale.hidden = !text;
+    if (this.#stale.textContent !== text) this.#stale.textContent = text;
   }
 
   requestDraw() {
@@ -128,7 +170,7 @@ export class View {
    */
   #draw() {
     this.#isDrawPending = false;
-    const { root: { dataset }, session: { trace }, timeline } = this.#page;
+    const { root: { dataset }, session: { pending, trace }, timeline } = this.#page;
     const shown = timeline.shown();
     const now = performance.now();
     const wasRunning = dataset.state === "running";
@@ -152,7 +194,7 @@ export class View {
       const begun = performance.now();
       this.#areFiguresDue = false;
       this.#figuresAt = now;
-      if (trace) this.#drawFigures(shown.rounds, trace);
+      if (trace && !pending) this.#drawFigures(shown.rounds, trace);
       this.#figuresTook = performance.now() - begun;
     }
     // Marks wait for a frame without figures: while a run goes on, for that of its next words.
@@ -166,11 +208,11 @@ export class View {
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
   #drawWords({ rounds, partial }, trace) {
-    const { session: { busy }, shell, stage, timeline } = this.#page;
+    const { session: { busy, pending }, shell, stage, timeline } = this.#page;
     document.body.classList.toggle("sv-busy", busy);
     shell.offerStop(busy);
     this.#transport.show(trace);
-    if (!trace) return;
+    if (!trace || pending) return;
     for (const lane of this.#grid.lanes) {
       const isOwn = (/** @type {Round} */ round) => round.lane === lane.name;
       const own = rounds.filter(isOwn);
@@ -278,8 +320,9 @@ export class View {
   }
 
   #state() {
-    const { session: { busy, failed, trace }, timeline } = this.#page;
+    const { session: { busy, failed, pending, trace }, timeline } = this.#page;
     const { playing, following, live, position, events } = timeline;
+    if (pending) return "running";
     if (failed) return "error";
     if (playing || (busy && (following || !live))) return "running";
     if (!events.length) return trace?.end && !busy ? "ended" : "idle";

@@ -1,9 +1,10 @@
 """The news of jobs on their way to visitors: as they come, or asked for from a number on.
 
 To the browser, the news of a run are deltas of JSON: `{"run", "seq", "next", "over"}` and any of
-`header`, `rounds`, `end`, `status`, `error`, `fall_back` (whether a recording should play in place
-of the failed run) and `remark` (why a run without an error ended early). A delta holds the events
-from number `seq` to number `next`, so the player can tell what it has and what it missed.
+`header`, `rounds`, `end`, `status`, `left` (seconds until the run begins, about), `error`,
+`fall_back` (whether a recording should play in place of the failed run) and `remark` (why a run
+without an error ended early). A delta holds the events from number `seq` to number `next`, so the
+player can tell what it has and what it missed.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
             now = runs.status_of(job)
             is_due = now != status or time.monotonic() - sent > HEARTBEAT
             state = job.state(now, newest)
+            if isinstance(job, Run) and not job.racing:
+                state["left"] = runs.seconds_to_first_event(job)
             if is_due or state["over"] or state["version"] != newest:
                 newest = state["version"]
                 status = now
@@ -80,6 +83,8 @@ def delta_of(state: dict[str, Any]) -> str:
         **{name: state[name] for name in ("status", "error")},
     }
     delta |= {name: value for name, value in parts.items() if value}
+    if state.get("left") is not None:
+        delta["left"] = state["left"]
     # orjson reads dataclasses in C: encoding must not hold up the thread that reads the results.
     return orjson.dumps(delta).decode().replace("<", "\\u003c")
 

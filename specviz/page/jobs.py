@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
 
 from ..core.events import End, EndReason, Event, Header, Round
@@ -169,6 +169,14 @@ class RunQuestion(Job):
         return {**self.answer, "stopped": over and not self.has_result()}
 
 
+class PromptReading(NamedTuple):
+    """The part of a run before its first event: warming up and reading the prompt. length:
+    characters of the prompt."""
+
+    task: Task
+    length: int
+
+
 class Run(Job):
     """One visitor's run. Its news are the events of the race, each of which has a number.
 
@@ -209,6 +217,11 @@ class Run(Job):
         emitted = sum(sum(counts) for counts in self._emitted.values())
         most = self.settings.max_new_tokens * len(self._emitted)
         return emitted / most if most else None
+
+    @property
+    def reading(self) -> PromptReading:
+        """What it does before its first event."""
+        return PromptReading(self.task, len(self.prompt))
 
     @property
     def is_forgotten(self) -> bool:

@@ -71,11 +71,17 @@ class Load:
         self.error = error
         self.over = True
 
-    def _time(self) -> str:
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long it will go on; None if nobody knows, or if it takes longer than usual."""
         passed = time.monotonic() - self._begun
         if self._usual is None or self._usual <= passed:
-            return f", {passed:.0f} s so far"
-        return about(self._usual - passed)
+            return None
+        return self._usual - passed
+
+    def _time(self) -> str:
+        left = self.seconds_left
+        return f", {time.monotonic() - self._begun:.0f} s so far" if left is None else about(left)
 
 
 def _models(pair: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Scope
+
+from ..worker.tasks import Task
 
 if TYPE_CHECKING:
     from .jobs import Job
@@ -24,20 +26,30 @@ Kind: TypeAlias = tuple[type, str]
 LEAST_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
 
 
+class Measured(Protocol):
+    """Something that takes time. length: how much it is, in a unit of its kind."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def length(self) -> int: ...
+
+
 class Durations:
     """The lengths and the durations of past jobs, by kind and pair."""
 
     def __init__(self) -> None:
         self._past: dict[Kind, deque[tuple[int, float]]] = {}
 
-    def add(self, job: Job, seconds: float) -> None:
+    def add(self, job: Measured, seconds: float) -> None:
         """Remember a job that has ended by itself."""
         past = self._past.setdefault(kind_of(job), deque(maxlen=REMEMBERED))
         past.append((job.length, seconds))
         if len(self._past) > KINDS:
             del self._past[next(iter(self._past))]
 
-    def expected(self, job: Job) -> float | None:
+    def expected(self, job: Measured) -> float | None:
         """Seconds that a job of this length takes; None if there was none of its kind with its
         pair yet.
 
@@ -58,7 +70,7 @@ class Durations:
         return max(min(seconds), line.slope * job.length + line.intercept)
 
 
-def kind_of(job: Job) -> Kind:
+def kind_of(job: Measured) -> Kind:
     """What a job asks for, and of which pair: how long it takes depends on both."""
     return type(job.task), job.task.pair
 

@@ -56,6 +56,9 @@ class RunQueue:
         self.current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
+        self._readings = (
+            Durations()
+        )  # of runs, from when their pair is in memory to the first event
         self._load_seconds = 0.0  # that the last load of a pair took
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
@@ -161,6 +164,24 @@ class RunQueue:
         if current.begun is None and current.status:  # its load, which this one may need
             return current.status
         return OWN_ENDS
+
+    def seconds_to_first_event(self, run: Run) -> float | None:
+        """About how long a run will be without an event; None if that is not known."""
+        with self._wake:
+            reading = self._readings.expected(run.reading)
+            if reading is None or run.stopping.is_set():
+                return None
+            if run.begun is not None:
+                return max(0.0, reading - (time.monotonic() - run.begun))
+            if run not in self._waiting:  # its pair is being loaded
+                return None
+            wait = self._wait(self._waiting.index(run))
+            load = self.load
+            if load is not None and not load.over:
+                wait = (
+                    None if wait is None or load.seconds_left is None else wait + load.seconds_left
+                )
+        return None if wait is None else wait + reading
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
@@ -287,6 +308,7 @@ class RunQueue:
             for item in results:
                 if item is not None:
                     job.add(item)
+                    self._note_reading(job)
                 loads = loads or item == LOADING
                 if loads and job.begun is not None:
                     self._load_seconds = job.begun - began
@@ -294,6 +316,11 @@ class RunQueue:
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return
+
+    def _note_reading(self, job: Job) -> None:
+        """Remember how long a run was without an event, once it has its first."""
+        if isinstance(job, Run) and job.number == 1 and job.begun is not None:
+            self._readings.add(job.reading, time.monotonic() - job.begun)
 
     def _stop_if_due(self, job: Job) -> None:
         """Stop the current job if its visitor has left or its time is over."""

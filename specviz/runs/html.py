@@ -46,6 +46,7 @@ PLAYER_SHEETS = (
     "whatif.css",
     "lanes.css",
     "phone.css",
+    "moment.css",
     "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""

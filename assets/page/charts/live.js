@@ -94,6 +94,13 @@ export class LiveCharts {
     this.#reach = {};
   }
 
+  /** No run is shown. */
+  clear() {
+    this.#shown = null;
+    for (const name of Object.keys(this.#boxes)) this.#say(name, ["Nothing is measured yet"]);
+    this.tell({ alpha: ["", ""], tau: ["", ""], speed: ["", ""], "speed-alone": ["", ""] });
+  }
+
   /** @param {Live} live */
   show(live) {
     this.#shown = live;

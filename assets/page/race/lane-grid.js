@@ -70,6 +70,12 @@ export class LaneGrid {
     this.lanes = articles.map((one) => new Lane(one));
   }
 
+  /** As before there was a race. */
+  clear() {
+    this.#shown = "";
+    this.arrange();
+  }
+
   /**
    * What is said of each lane of a race of named lanes beside its name.
    * @param {Header} header

@@ -88,6 +88,12 @@ export class Lane {
     this.stream.scrollTop = 0;
   }
 
+  /** Show this in the place of all text. @param {HTMLElement} node */
+  empty(node) {
+    this.reset("");
+    this.stream.replaceChildren(node);
+  }
+
   /**
    * Show these finished rounds and, if given, as much of the next as an event tells.
    * @param {Round[]} rounds

@@ -1,6 +1,6 @@
 // Headline, verdict, figures, lanes' heads, legend: all that is said about the shown rounds.
 
-import { find } from "specviz/dom/dom.js";
+import { find, findAll } from "specviz/dom/dom.js";
 import {
   ALONE, changedLanes, draftedLanes, hasBaseline, isSeveral, lanesOf, ruleOf, twoOf, twoRounds,
 } from "specviz/facts/lanes.js";
@@ -34,6 +34,15 @@ export class Readout {
   /** Another run is shown. */
   begin() {
     this.#found.clear();
+  }
+
+  /** No run is shown: nothing is said of one but this. @param {string} verdict */
+  clear(verdict) {
+    this.begin();
+    this.#showHeadline({ ratio: "?", times: "", verdict, detail: "", beside: "", doubt: "" }, false);
+    this.#set("[data-identical]", "");
+    for (const count of findAll(this.#root, "[data-count]", HTMLElement)) count.textContent = "0";
+    this.#charts.clear();
   }
 
   /**

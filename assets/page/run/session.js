@@ -3,9 +3,10 @@
 import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
 import { keep, taken } from "specviz/dom/kept.js";
-import { controlsOf, differences } from "specviz/run/controls.js";
+import { controlsOf, differences, pairBeside } from "specviz/run/controls.js";
 import { asTrace, interrupt } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
+import { mismatchOf } from "specviz/words/moment.js";
 import { FROM_FILE } from "specviz/words/words.js";
 import { Store } from "specviz/run/store.js";
 
@@ -13,6 +14,7 @@ const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
 const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
+const ASKING = "Asking the server.";
 const CROWDED = "The server is busy: your run is in line.";
 const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
@@ -27,6 +29,8 @@ const NOT_LISTED = "This page runs the pairs of its list alone, so that of the l
  * What a session tells.
  * @typedef {object} SessionEvents
  * @property {() => void} begun  a live run has begun, of which nothing has arrived
+ * @property {(pending: PendingRun) => void} pending  that run goes on without a result
+ * @property {() => void} restored  that run is given up: what was shown before is shown again
  * @property {(trace: Trace, origin: string) => void} shown  another trace is shown from now on
  * @property {(rounds: Round[]) => void} rounds  the live run has gone on
  * @property {(trace: Trace) => void} retold  rounds of the live run were told again
@@ -36,15 +40,20 @@ const NOT_LISTED = "This page runs the pairs of its list alone, so that of the l
 export class Session {
   busy = false; // a live run is under way
   failed = false; // the newest live run has
+  pending = /** @type {PendingRun | null} */ (null); // the run that was asked for, until its header arrives
+  origin = ""; // what is said of where the shown run comes from
   /** @type {"live" | "recording"} */
   source = "live";
   recordings;
-  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
+  #ran = /** @type {Value[]} */ ([]); // what the controls said when the shown live run began
+  #wanted = /** @type {Value[]} */ ([]); // the same of the newest live run
   #page;
   #on;
   #store;
   #lost = false; // the connection, while a run was under way
+  #isAsked = false; // whether a run was asked for that the server has not begun
   #refusals = 0; // runs that the server has not taken
+  #name = /** @type {string | null} */ (null); // of the recording of the page that is shown
   #showings = 0; // a recording that arrives after something else was shown is not shown
 
   /**
@@ -63,6 +72,9 @@ export class Session {
         begun: () => this.#begin(),
         header: (trace) => {
           this.#showings += 1;
+          this.pending = null;
+          this.#name = null;
+          this.#ran = this.#wanted;
           this.#announce(trace, "live", "LIVE");
           timeline.clear(true);
           address.change({ recording: null });
@@ -76,7 +88,10 @@ export class Session {
           timeline.replace(trace.rounds);
           on.retold(trace);
         },
-        status: (text) => notice.wait(text),
+        status: (text, left) => {
+          if (this.pending) this.#await(text, left);
+          else notice.wait(text);
+        },
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
       },
@@ -118,6 +133,17 @@ export class Session {
     return controls.length ? differences(address.state.values, controls, config) : new Map();
   }
 
+  /** What is said of the shown run where it is not of the prompt and the settings above it. */
+  get mismatch() {
+    const { address, config } = this.#page;
+    const { busy, differences, source, trace } = this;
+    if (!config.served || this.pending || !trace) return { text: "", isFaded: false };
+    const isUsual = ["pair", "weights"].every((name) => address.settings[name] === config.defaults[name]);
+    const isOwnPreset = isUsual && this.#name !== null && address.chosen?.name === this.#name;
+    const pair = pairBeside(trace.header, config);
+    return mismatchOf({ source, differences, isOwnPreset, isBusy: busy, pair });
+  }
+
   /** @param {string | null} delta */
   receive(delta) {
     this.#store.receive(delta);
@@ -155,6 +181,8 @@ export class Session {
       shell.stop();
     }
     this.failed = false;
+    this.pending = null;
+    this.#name = name;
     interrupt(trace);
     this.#store.show(trace);
     this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
@@ -188,26 +216,54 @@ export class Session {
   async awaitRun() {
     const { run: before } = this;
     const refusals = this.#refusals;
-    const isAwaited = () => this.run === before && this.#refusals === refusals;
+    const isAwaited = () => this.pending !== null && this.run === before && this.#refusals === refusals;
+    this.#page.notice.clear();
+    this.#page.replay.cancel();
+    this.#page.timeline.pause();
+    this.pending = null;
+    this.#isAsked = true;
+    this.#await(ASKING);
     await pause(CROWDED_AFTER);
     if (!isAwaited()) return;
-    this.#page.notice.wait(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (isAwaited()) this.#page.notice.wait(SLOW); });
+    this.#await(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (isAwaited()) this.#await(SLOW); });
     if (!isThere && isAwaited()) this.#reconnect();
   }
 
   /** The server has not taken a run. @param {string} sentence */
   refuse(sentence) {
     this.#refusals += 1;
+    this.#isAsked = false;
+    this.#giveUp();
     this.#page.notice.show(sentence, true);
+  }
+
+  /**
+   * The run that was asked for has not begun, because of this.
+   * @type {(phase: string, left?: number | null) => void}
+   */
+  #await(phase, left = null) {
+    const now = performance.now();
+    const prompt = String(this.#page.address.state.values[0] ?? "");
+    this.pending = { prompt, since: now, ...this.pending, phase, left, toldAt: now };
+    this.#on.pending(this.pending);
+  }
+
+  /** It will not: what was shown before comes back. */
+  #giveUp() {
+    if (!this.pending) return;
+    this.pending = null;
+    this.#on.restored();
   }
 
   #begin() {
     this.busy = true;
-    this.#ran = this.#page.address.state.values;
+    this.#isAsked = false;
+    this.#wanted = this.#page.address.state.values;
     this.failed = this.#lost = false;
     this.#page.notice.clear();
     this.#page.timeline.pause();
+    this.#await(this.pending?.phase ?? ASKING);
     this.#on.begun();
   }
 
@@ -215,6 +271,7 @@ export class Session {
   #announce(trace, source, origin) {
     this.#page.notice.clear();
     this.source = source;
+    this.origin = origin;
     this.#on.shown(trace, origin);
   }
 
@@ -225,6 +282,7 @@ export class Session {
    */
   async #finish(error, fallBack = false, remark = "") {
     this.busy = false;
+    if (!this.#isAsked) this.#giveUp(); // else it is an earlier run that has ended
     if (this.source === "live" && this.trace) interrupt(this.trace);
     this.#page.timeline.finish();
     const recorded = error ? this.#substitute(fallBack) : null;
@@ -253,6 +311,7 @@ export class Session {
   async #reconnect() {
     const before = this.run;
     this.#lost = true;
+    this.#isAsked = false;
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
     if (this.run === before && !this.busy) this.#page.notice.show(BACK);

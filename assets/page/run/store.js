@@ -28,7 +28,7 @@ function compact(token) {
  * @property {(trace: Trace) => void} header
  * @property {(rounds: Round[]) => void} rounds
  * @property {(trace: Trace) => void} retold  some rounds were told again and have replaced themselves
- * @property {(text: string) => void} status
+ * @property {(text: string, left: number | null) => void} status  left: seconds until the run begins
  * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
  * @property {() => void} lost  the server knows the run no more, or does not answer
  */
@@ -109,7 +109,7 @@ export class Store {
 
   /** @param {Delta} delta */
   #apply(delta) {
-    if (delta.status) this.#on.status(delta.status);
+    if (delta.status) this.#on.status(delta.status, delta.left ?? null);
     if (delta.header) {
       this.#live = {
         schema: this.#schema,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from forked_page import forked_page
 from playwright.sync_api import expect
-from visitor import Visit
+from visitor import Visit, Visitor
+
+from specviz.lanes import LANES
 
 SERVE = Path(__file__).resolve().parent / "serve_loading.py"
 TITLE = "Large-1.5B + Small-0.5B"
@@ -27,6 +30,27 @@ def own(shelf: Path, gate: Path, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+def check_pending(visitor: Visitor, prompt: str) -> None:
+    """The page shows a run that has not begun, and nothing of another one."""
+    page = visitor.page
+    for name in LANES:
+        lane = visitor.lane(name)
+        expect(lane.locator("[data-index]")).to_have_count(0)
+        expect(lane.locator(".sv-given")).to_have_text(prompt)
+        expect(lane.locator(".sv-waiting-time")).to_have_text(
+            re.compile(r"^\d+ s elapsed · (about \d+ s|time) left|longer than usual$")
+        )
+    expect(page.locator("[data-headline]")).to_have_text("?")
+    for count in page.locator("[data-count]").all():
+        expect(count).to_have_text("0")
+    for figure in page.locator("figure > div, .sv-strip, .sv-timeline").all():
+        expect(figure).to_be_hidden()
+    before = page.evaluate("window.specviz.position")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("window.specviz.position") == before
+
+
 def test_the_page_says_what_it_loads_and_whose_recording_plays(
     visit: Visit, own: str, gate: Path
 ) -> None:
@@ -38,17 +62,32 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(notice).to_contain_text("Meanwhile a recording of another pair:")
     visitor.state("running")
     expect(page.locator("[data-differs]")).to_contain_text(f"pair {TITLE}")
+    expect(page.locator("[data-stale]")).to_contain_text("Recording")
 
     # A run that is asked for meanwhile starts when the pair is there.
     visitor.prompt("take your time")
     visitor.set("number input for Length", 48)
     visitor.button("Run").click()
-    expect(notice).to_contain_text("Your run starts when they are ready.")
-    expect(visitor.player).to_have_attribute("data-source", "recording")
+    lane = visitor.lane("speculative")
+    expect(lane.locator("[data-phase]")).to_contain_text("Your run starts when they are ready.")
+    check_pending(visitor, "take your time")
+
+    # Stopped before anything came of it, it leaves what was shown, and that is not its own.
+    visitor.button("Stop").click()
+    expect(visitor.lane("baseline").locator("[data-index]").first).to_be_visible()
+    expect(visitor.player).to_have_attribute("data-faded", "")
+    stale = page.locator("[data-stale]")
+    expect(stale).to_have_text("Recording of another prompt: press Run.")
+    expect(page.locator("[data-item=target]")).to_be_visible()
+
+    visitor.button("Run").click()
+    expect(lane.locator("[data-phase]")).to_contain_text("Your run starts when they are ready.")
     gate.touch()
     expect(visitor.player).to_have_attribute("data-source", "live")
     expect(page.locator("[data-item=target]")).to_contain_text("Large-1.5B")
     expect(page.locator("[data-differs]")).to_be_hidden()
+    expect(visitor.player).not_to_have_attribute("data-faded", "")
+    expect(page.locator(".sv-pending")).to_have_count(0)
 
     # A reload ends the run; what had arrived is of that very pair.
     visitor.playing()
@@ -56,6 +95,8 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     visitor.ready()
     visitor.problems.clear()  # of Gradio's: the stream of the run was cut off
     expect(page.locator("[data-badge]")).to_contain_text("interrupted")
+    said = page.locator(".sv-verdict").inner_text()
+    assert "nterrupted" in said and not re.search("writing|left|so far", said), said
     expect(page.locator("[data-differs]")).to_be_hidden()
 
     page.locator("#presets .preset").nth(1).click()

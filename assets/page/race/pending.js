@@ -1,0 +1,65 @@
+// A run that has been asked for and has not begun: lanes without a token, with its prompt, what goes on, and
+// for how long.
+
+import { element, find } from "specviz/dom/dom.js";
+import { waitingTime } from "specviz/words/moment.js";
+
+const TICK = 500; // ms
+
+export class Pending {
+  #root;
+  #grid;
+  #ticking = 0; // timer
+  #shown = /** @type {PendingRun | null} */ (null);
+  /** One for each lane. @type {{ phase: HTMLElement, time: HTMLElement }[]} */
+  #nodes = [];
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import("specviz/race/lane-grid.js").LaneGrid} grid
+   */
+  constructor(root, grid) {
+    this.#root = root;
+    this.#grid = grid;
+  }
+
+  /** Show this run, or what is known anew of it. @param {PendingRun} pending */
+  show(pending) {
+    if (!this.#shown) this.#begin(pending);
+    this.#shown = pending;
+    for (const { phase } of this.#nodes) {
+      if (phase.textContent !== pending.phase) phase.textContent = pending.phase;
+    }
+    this.#tick();
+  }
+
+  /** The run has begun, or never will. */
+  end() {
+    clearInterval(this.#ticking);
+    this.#shown = null;
+    this.#nodes = [];
+    this.#root.removeAttribute("data-pending");
+    find(this.#root, ".sv-transport").inert = false;
+  }
+
+  /** @param {PendingRun} pending */
+  #begin({ prompt }) {
+    this.#root.setAttribute("data-pending", "");
+    find(this.#root, ".sv-transport").inert = true;
+    this.#grid.arrange();
+    this.#nodes = this.#grid.lanes.map((lane, place) => {
+      const phase = element("p", "sv-phase", { dataset: { phase: "" } }, place ? { "aria-hidden": "true" } : { role: "status" });
+      const time = element("p", "sv-waiting-time", { "aria-hidden": "true" }); // nobody wants to hear each second
+      lane.empty(element("div", "sv-pending", element("p", "sv-given", prompt), phase, time));
+      return { phase, time };
+    });
+    clearInterval(this.#ticking);
+    this.#ticking = setInterval(() => this.#tick(), TICK);
+  }
+
+  #tick() {
+    if (!this.#shown) return;
+    const text = waitingTime(this.#shown, performance.now());
+    for (const { time } of this.#nodes) if (time.textContent !== text) time.textContent = text;
+  }
+}
