@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .environment import on_zerogpu
 from .errors import SettingsError
 from .logs import adopt_libraries, set_up_logging
-from .pairs.table import first_pair, operator_pairs
+from .pairs.table import awaited_pair, first_pair, operator_pairs
 from .variables import DRAIN_SECONDS, LOG, check_variables
 from .worker.client import ProcessWorker, Worker, end_processes
 
@@ -52,7 +52,9 @@ def start_page() -> tuple[Worker, Page]:
     from .page import build_page
 
     # On ZeroGPU only this process knows what the GPU will be like.
-    return worker, build_page(worker, pair=pair, doctor=worker if on_zerogpu() else None)
+    if on_zerogpu():
+        return worker, build_page(worker, pair=pair, doctor=worker)
+    return worker, build_page(worker, pair=pair, awaited=awaited_pair())
 
 
 def launch(page: Page) -> None:

@@ -135,6 +135,13 @@ MODELS: Variable[Path | None] = Variable(
     None,
     "`models` in the folder of SPECVIZ_CACHE",
 )
+FETCH: Variable[bool | None] = Variable(
+    "SPECVIZ_FETCH",
+    "Whether visitors may have the page fetch the published pair, with one press.",
+    ValueType(_switch, "1 or 0"),
+    None,
+    "only who opens the page on the machine itself, where no sign says that it is public",
+)
 MCP = _whether(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -201,6 +208,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     REMOTE_KEY,
     CACHE,
     MODELS,
+    FETCH,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

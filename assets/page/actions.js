@@ -31,7 +31,8 @@ const NAMES = {
 
 /** What a run that has not begun yet has nothing for. @type {(keyof Actions)[]} */
 const NEED_A_RUN = [
-  "playOrPause", "stepOn", "stepBack", "roundOn", "roundBack", "restart", "follow", "explain", "slow", "compare",
+  "playOrPause", "stepOn", "stepBack", "roundOn", "roundBack", "restart", "follow", "explain", "slow",
+  "compare",
 ];
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */

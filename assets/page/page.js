@@ -140,6 +140,16 @@ function connectControls(page) {
     write,
     get values() { return controls.values; },
     adopt(wanted) { write(recordOf(wanted, config)); },
+    renew(before) {
+      const { pair, prompt } = controls.record;
+      const isUsual = pair === before;
+      const choices = config.controls.find(({ name }) => name === "pair")?.choices ?? [];
+      controls.offer("pair", choices, isUsual ? String(config.defaults.pair) : String(pair));
+      if (!isUsual) return; // somebody has chosen another one
+      const { drafter, gamma, gamma_policy } = config.defaults;
+      const preset = config.presets.find((one) => one.prompt === prompt);
+      write(preset?.settings ?? { drafter, gamma, gamma_policy });
+    },
   };
   find(document, "#signs").addEventListener("click", () => notice.show(signsText(signs())));
   write(recordOf(address.state.values, config));

@@ -48,12 +48,27 @@ export function mount({ element, server, config, connect }) {
   root.dataset.ready = "true";
   session.open();
   if (config.isLoading) watchLoading(page);
+  if (config.awaited) offerFetch(page, config.awaited);
 }
 
-/** @param {PageParts} page */
-async function watchLoading(page) {
+/** A pair that is not here yet. @type {(page: PageParts, state: FetchState) => Promise<void>} */
+async function offerFetch(page, state) {
+  const { config, controls } = page;
+  const before = String(config.defaults.pair);
+  const fetched = await page.notice.fetching(() => import("specviz/run/fetching.js"))();
+  if (!fetched) return;
+  page.fetching = new fetched.Fetching(page, state, () => {
+    page.fetching = undefined;
+    controls?.renew(before);
+    page.view.describe();
+    watchLoading(page, true);
+  });
+}
+
+/** @type {(page: PageParts, isNew?: boolean) => Promise<void>} */
+async function watchLoading(page, isNew = false) {
   const fetched = await page.notice.fetching(() => import("specviz/run/loading.js"))();
-  if (fetched) new fetched.Loading(page).watch();
+  if (fetched) new fetched.Loading(page).watch(isNew);
 }
 
 /** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
@@ -76,6 +91,7 @@ function partsOf(root, server, config) {
       page.repeats.shown();
       page.runs = newest([...page.runs.filter((run) => run.trace !== trace), { trace, origin }]);
       page.stage.shown();
+      page.fetching?.shown();
     },
     rounds: (rounds) => page.view.speak(rounds),
     retold: (trace) => page.view.retell(trace),

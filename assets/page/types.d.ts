@@ -203,6 +203,22 @@ interface LoadState {
   said?: string;
 }
 
+/** A pair that is not here yet, and its fetch, as specviz/page/fetches.py tells it. */
+interface FetchState {
+  state: "idle" | "running" | "stopped" | "failed" | "done";
+  pair: string;
+  title: string;
+  running: string; // the title of the pair that the page runs meanwhile
+  mayFetch: boolean; // whether this visitor may have it fetched
+  bytes: number; // of its files
+  done: number; // of them, here by now
+  step: string; // what is being done
+  elapsed: number | null; // seconds
+  left: number | null; // seconds, about
+  error: string | null;
+  offer?: Partial<Config>; // what the page offers now that the pair is here
+}
+
 /** What is asked of a run: which one, if the server knows it, one of its lanes, and the run itself. */
 interface RunWish {
   run: string | null;
@@ -253,6 +269,9 @@ interface Server {
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_job?(asked: { id: string }): Promise<ExperimentState>;
   loading?(asked: object): Promise<LoadState>;
+  begin_fetch?(asked: object): Promise<FetchState | { error: string }>;
+  stop_fetch?(asked: object): Promise<FetchState | { error: string }>;
+  ask_fetch?(asked: object): Promise<FetchState | { error: string }>;
   end_job?(asked: { id: string }): Promise<void>;
 }
 
@@ -333,6 +352,7 @@ interface Config {
   questionsAt: string; // address below which the page asks the server
   controls: ControlWords[]; // in the order of the panel
   served?: boolean; // by a server that can run the race
+  awaited?: FetchState | null; // a pair that is not here yet, and whose recordings are shown
   isLoading?: boolean; // its own pair still is, or could not be
   plotly?: string; // address of Plotly's script; a small player has none
   figures?: RunFigures; // of the run in a page of its own
@@ -517,6 +537,7 @@ interface PageControls {
   readonly values: Value[];
   write(values: Record<string, Value>): void;
   adopt(wanted: Value[]): void;
+  renew(before: string): void; // the page opens with another pair than `before`
 }
 
 interface PageParts {
@@ -536,5 +557,6 @@ interface PageParts {
   reading: ReadingMode;
   quiz: Quiz;
   choosing: Choosing;
+  fetching?: import("specviz/run/fetching.js").Fetching; // while a pair is not here yet
   runs: Run[]; // that were shown, the newest last
 }

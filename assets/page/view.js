@@ -123,6 +123,13 @@ export class View {
     this.requestDraw();
   }
 
+  /** What the shown run is, once more. */
+  describe() {
+    const { session: { origin, pending, trace } } = this.#page;
+    if (trace && !pending) this.#strip.show(trace, origin);
+    this.compareControls();
+  }
+
   /** The controls have changed, or a run has begun or ended. */
   compareControls() {
     this.#strip.compare();

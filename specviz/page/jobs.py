@@ -12,11 +12,13 @@ from uuid import uuid4
 from ..core.events import End, EndReason, Event, Header, Round
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
-from ..worker.tasks import READING, RaceTask, Task
+from ..worker.tasks import READING, LoadTask, RaceTask, Task
+from .loads import Load
 from .security.requests import CLIENT
 
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
+CLOSED = "The pair was not loaded: the server is about to end."
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 
@@ -140,6 +142,32 @@ class Job:
             self.finish()
         finally:
             self.over = True
+
+
+class LoadJob(Job):
+    """The load of a pair that the page opens with, asked for by no visitor. load: how far it
+    is."""
+
+    def __init__(self, load: Load) -> None:
+        super().__init__(f"load-{uuid4().hex}", LoadTask(load.pair))
+        self.load = load
+
+    def add(self, item: Any) -> None:
+        super().add(item)
+        self.load.status = str(item)
+
+    def abandoned(self) -> bool:
+        return False
+
+    def has_result(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        super().close()
+        if self.error is None and not self.stopping.is_set():
+            self.load.succeed()
+        else:
+            self.load.fail(self.error or CLOSED)
 
 
 class RunQuestion(Job):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 from ..environment import BUILTIN
@@ -21,6 +20,8 @@ from .probes import about
 log = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 50  # pairs
+FIRST_READINGS = "readings.json"
+LOADS = "loads.json"
 LEAST = 3.0  # seconds; a load that was over sooner is not worth an estimate
 
 
@@ -34,16 +35,24 @@ class Load:
         self.over = False
         self.error: str | None = None
         self._begun = time.monotonic()
-        self._usual = _remembered().get(pair)
+        self._usual = _remembered(LOADS).get(pair)
 
     @property
     def sentence(self) -> str:
         """What is loaded, how much, for how long, and how far it is."""
+        return self._told(self._time())
+
+    @property
+    def phase(self) -> str:
+        """The same without times."""
+        return self._told("")
+
+    def _told(self, time: str) -> str:
         shown = shown_pair(self.pair)
         # These say no more than this, the second perhaps with the names of two files.
         is_idle = self.status in (LOADING, f"Reading what {self.pair} needs.")
         status = "" if is_idle else self.status
-        return f"Loading {_models(self.pair)}{_size(shown)}{self._time()}. {status}".strip()
+        return f"Loading {_models(self.pair)}{_size(shown)}{time}. {status}".strip()
 
     @property
     def is_ready(self) -> bool:
@@ -64,7 +73,7 @@ class Load:
         seconds = time.monotonic() - self._begun
         self.over = True
         if seconds >= LEAST:
-            _remember(self.pair, seconds)
+            _remember(LOADS, self.pair, seconds)
 
     def fail(self, error: str) -> None:
         """End it without a pair."""
@@ -84,6 +93,17 @@ class Load:
         return f", {time.monotonic() - self._begun:.0f} s so far" if left is None else about(left)
 
 
+def first_reading(pair: str) -> float | None:
+    """Seconds that the first run of a process with this pair took to warm up and to read its
+    prompt, the last time; None if that is not known."""
+    return _remembered(FIRST_READINGS).get(pair)
+
+
+def remember_first_reading(pair: str, seconds: float) -> None:
+    """Remember that for the next process."""
+    _remember(FIRST_READINGS, pair, seconds)
+
+
 def _models(pair: str) -> str:
     if pair == BUILTIN:
         return "the built-in pair"
@@ -95,14 +115,10 @@ def _size(shown: ShownPair) -> str:
     return "" if shown.bytes is None else f" ({shown_bytes(shown.bytes)})"
 
 
-def _file() -> Path:
-    return cache_folder() / "loads.json"
-
-
-def _remembered() -> dict[str, float]:
-    """Seconds that the last load of a pair took, by its name."""
+def _remembered(name: str) -> dict[str, float]:
+    """Seconds by the names of pairs, as the file of this name in the cache has them."""
     try:
-        durations = json.loads(_file().read_text("utf-8"))
+        durations = json.loads((cache_folder() / name).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     if not isinstance(durations, dict):
@@ -114,16 +130,16 @@ def _remembered() -> dict[str, float]:
     }
 
 
-def _remember(pair: str, seconds: float) -> None:
-    durations = _remembered()
+def _remember(name: str, pair: str, seconds: float) -> None:
+    durations = _remembered(name)
     durations.pop(pair, None)
     durations[pair] = round(seconds, 1)
     newest = dict(list(durations.items())[-MOST_REMEMBERED:])
-    file = _file()
+    file = cache_folder() / name
     written = file.with_suffix(".part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(json.dumps(newest), "utf-8")
         written.replace(file)
     except OSError as error:
-        log.info("how long a load took cannot be remembered: %s", error)
+        log.info("how long something took cannot be remembered: %s", error)

@@ -77,6 +77,15 @@ def presets_of(pair: str) -> tuple[Preset, ...]:
     return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
 
 
+def _usable(settings: dict[str, Any], pair: str) -> dict[str, Any]:
+    """Settings of a preset as a page of this pair can use them: another pair's may draft with what
+    this one lacks."""
+    offered = listed_drafters(pair)
+    if offered and settings["drafter"] not in offered:
+        return {**settings, "drafter": offered[0]}
+    return settings
+
+
 def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -95,21 +104,25 @@ def offer_of(
     recordings: Path,
     machine: Host | None,
     is_loading: bool,
+    awaited: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document from which the browser makes the page: `Config` in `types.d.ts`.
 
     page_pair: the pair that the page was started with. machine: where models run; None while
     that is not known. is_loading: whether the page's pair is not in memory yet, or could not be
-    loaded: then the browser asks how far it is.
+    loaded: then the browser asks how far it is. awaited: of a pair that is not here yet and whose
+    recordings are shown, how far its fetch is.
     """
     pairs = [value for _, value in pair_choices(page_pair, None)]
     usual = defaults_of(page_pair)
+    shown = page_pair if awaited is None else str(awaited["pair"])
     # In the order of the arguments of `chosen_pair`.
     naming = {"pair": page_pair, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
     listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     return {
         "served": True,
         "isLoading": is_loading,
+        "awaited": awaited,
         "questionsAt": QUESTION_PATH.strip("/") + "/",
         "files": FILES.strip("/") + "/",
         "plotly": PLOTLY_NAME,
@@ -117,9 +130,10 @@ def offer_of(
         "titles": CHARTS,
         "links": _links(),
         "presets": [
-            {**asdict(preset), "settings": preset.settings_on(page_pair)} for preset in presets
+            {**asdict(preset), "settings": _usable(preset.settings_on(shown), page_pair)}
+            for preset in presets
         ],
-        "questions": _read(folder_of(page_pair) / QUESTIONS)["asked"],
+        "questions": _read(folder_of(shown) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [preset.name for preset in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,

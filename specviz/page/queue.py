@@ -8,14 +8,15 @@ import time
 from collections import OrderedDict, deque
 from contextlib import closing
 
+from ..environment import BUILTIN
 from ..errors import NoGpuError, SpecvizError
 from ..logs import brief
 from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
-from .jobs import Job, Run
-from .loads import Load
+from .jobs import Job, LoadJob, Run
+from .loads import LEAST, Load, first_reading, remember_first_reading
 from .probes import Durations, about, expected_whole, kind_of
 
 log = logging.getLogger(__name__)
@@ -42,15 +43,16 @@ class RunQueue:
     runs share the device.
 
     limits: of the page. machine: where the models run, once the worker has looked. current: the
-    job that the models are doing. load: of the pair that the page was started with, None without
-    one. closing: whether the server is about to end. answered: whether the models have loaded a
-    pair or ended a job well.
+    job that the models are doing. load: the last one ahead of runs, None without one. page_pair:
+    the pair that the page opens with. closing: whether the server is about to end. answered:
+    whether the models have loaded a pair or ended a job well.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self.machine: Host | None = None
         self.load: Load | None = None
+        self.page_pair = BUILTIN
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self.current: Job | None = None
@@ -74,10 +76,21 @@ class RunQueue:
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
         self.load = None if pair is None else Load(pair)
+        self.page_pair = pair or self.page_pair
         self._thread = threading.Thread(
             target=self._work, args=(self.load,), name="queue", daemon=True
         )
         self._thread.start()
+
+    def open_with(self, pair: str) -> None:
+        """Have the page open with another pair from now on. It is loaded once the jobs have ended
+        that wait at the moment."""
+        load = Load(pair)
+        with self._wake:
+            self.page_pair = pair
+            self.load = load
+            self._waiting.append(LoadJob(load))
+            self._wake.notify()
 
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
@@ -149,18 +162,21 @@ class RunQueue:
             current = self.current
             if current is not None:
                 ahead.append(current)
-            others = sum(other.session != job.session for other in ahead)
+            runs = [other for other in ahead if not isinstance(other, LoadJob)]
+            others = sum(other.session != job.session for other in runs)
             if not others:
                 return self._status_behind_own(current)
             wait = self._wait(position)
-        runs = "1 other run is" if others == 1 else f"{others} other runs are"
-        return f"{runs} ahead of yours{about(wait)}."
+        said = "1 other run is" if others == 1 else f"{others} other runs are"
+        return f"{said} ahead of yours{about(wait)}."
 
     def _status_behind_own(self, current: Job | None) -> str:
         """Why a job has not begun that no other visitor's is ahead of. current: the earlier one of
         the same visitor, if it has not ended yet."""
         if current is None:
             return self._status
+        if isinstance(current, LoadJob):
+            return f"{current.load.phase} {WAITING}"
         if current.begun is None and current.status:  # its load, which this one may need
             return current.status
         return OWN_ENDS
@@ -169,6 +185,8 @@ class RunQueue:
         """About how long a run will be without an event; None if that is not known."""
         with self._wake:
             reading = self._readings.expected(run.reading)
+            if reading is None:
+                reading = first_reading(run.task.pair)
             if reading is None or run.stopping.is_set():
                 return None
             if run.begun is not None:
@@ -209,6 +227,8 @@ class RunQueue:
         """Seconds until the current job ends; None if unknown, and of one that is stopped."""
         if job.stopping.is_set():
             return None
+        if isinstance(job, LoadJob):
+            return job.load.seconds_left
         now = time.monotonic()
         total = expected_whole(job)
         if total is not None and job.begun is not None:
@@ -220,6 +240,8 @@ class RunQueue:
     def _expected(self, job: Job) -> float | None:
         """Seconds that a job will take that waits, by past ones or else by the current one; None if
         unknown."""
+        if isinstance(job, LoadJob):
+            return job.load.seconds_left
         seconds = self._durations.expected(job)
         current = self.current
         if seconds is None and current is not None and kind_of(current) == kind_of(job):
@@ -259,7 +281,7 @@ class RunQueue:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
                 load.status = sentence
-                self._status = f"{load.sentence} {WAITING}"
+                self._status = f"{load.phase} {WAITING}"
             self._load_seconds = time.monotonic() - began
             self.answered = True
             load.succeed()
@@ -320,7 +342,10 @@ class RunQueue:
     def _note_reading(self, job: Job) -> None:
         """Remember how long a run was without an event, once it has its first."""
         if isinstance(job, Run) and job.number == 1 and job.begun is not None:
-            self._readings.add(job.reading, time.monotonic() - job.begun)
+            seconds = time.monotonic() - job.begun
+            if self._readings.expected(job.reading) is None and seconds >= LEAST:
+                remember_first_reading(job.task.pair, seconds)
+            self._readings.add(job.reading, seconds)
 
     def _stop_if_due(self, job: Job) -> None:
         """Stop the current job if its visitor has left or its time is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Signature
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,7 @@ from starlette.responses import (
 from ..runs.html import PAGE
 from .document import address_of, api_html, index_html, sign_in_html
 from .failures import PageQuestion, answering
-from .offer import Preset, offer_of
 from .public import public_files, style_sheet
-from .queue import RunQueue
 from .security.addresses import QUESTION_PATH
 from .security.password import HINT, WRONG, Password
 
@@ -35,14 +33,13 @@ def add_routes(
     page: gr.Server,
     *,
     questions: Sequence[PageQuestion],
-    runs: RunQueue,
-    page_pair: str,
-    presets: Sequence[Preset],
+    offer: Callable[[], dict[str, Any]],
     recordings: Path,
     password: Password | None,
     programs: Mapping[str, tuple[str, Signature]],
 ) -> None:
-    """Add all routes to a page that was started with the pair `own`. They come before Gradio's."""
+    """Add all routes to a page. They come before Gradio's. offer: what the page offers at the
+    moment to whoever asks."""
     files = public_files(recordings)
     style = style_sheet()
     mark = hashlib.sha256(style.encode()).hexdigest()
@@ -51,14 +48,7 @@ def add_routes(
     def index(request: Request) -> Response:
         if password is not None and not password.is_entered(request.scope):
             return HTMLResponse(sign_in_html())
-        offer = offer_of(
-            page_pair,
-            presets=presets,
-            recordings=recordings,
-            machine=runs.machine,
-            is_loading=runs.load is not None and not runs.load.is_ready,
-        )
-        return HTMLResponse(index_html(offer, address_of(request.scope)))
+        return HTMLResponse(index_html(offer(), address_of(request.scope)))
 
     @page.api_route("/style.css", methods=READ, include_in_schema=False)
     def sheet() -> Response:

@@ -13,6 +13,7 @@ import gradio as gr
 from starlette.types import Receive, Scope, Send
 
 from ..environment import BUILTIN
+from ..pairs.table import NamedPair
 from ..variables import AUTH, MCP
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
@@ -21,9 +22,10 @@ from .doctor import Doctor, doctor_questions
 from .document import INLINE_STYLES, inline_scripts
 from .endpoints import Endpoints
 from .failures import PageQuestion
+from .fetches import PairFetch, fetch_questions
 from .files import FileReader
 from .live import add_run
-from .offer import presets_of
+from .offer import offer_of, presets_of
 from .public import RECORDINGS
 from .questions import question_functions
 from .queue import RunQueue
@@ -61,6 +63,7 @@ class Page(gr.Server):
         if name_and_password is not None:
             password = Password(*name_and_password, is_framed=bool(sites.frames))
         self.runs = runs
+        self.fetching = PairFetch(runs)
         self.password = password
         self.has_tools = _tools(password is not None)
         self.url = ""
@@ -102,7 +105,8 @@ class Page(gr.Server):
         blocks._queue.progress_update_sleep_when_free = NO_PROGRESS
 
     def close(self) -> None:
-        """Stop serving it, also if visitors keep connections open."""
+        """Stop serving it, also if visitors keep connections open, and what it fetches."""
+        self.fetching.close()
         self.get_blocks().close(verbose=False)
 
 
@@ -112,21 +116,38 @@ def build_page(
     pair: str = BUILTIN,
     recordings: Path = RECORDINGS,
     doctor: Worker | None = None,
+    awaited: NamedPair | None = None,
 ) -> Page:
     """The whole page. `worker` decodes for it, `doctor` examines pairs; `pair` is loaded at once.
 
-    A preset's recording is the file of its name in `recordings`, such as easy.json.gz. Raises
-    `SettingsError`.
+    A preset's recording is the file of its name in `recordings`, such as easy.json.gz. awaited: a
+    pair that is not on this machine yet. Its recordings are shown, the page's own user can fetch it
+    with one press, and then the page goes on with it. Raises `SettingsError`.
     """
     _keep_no_statistics()
     runs = RunQueue(worker)
     page = Page(runs)
     examiner = Doctor(doctor or ProcessWorker())
+    page.fetching = PairFetch(runs, awaited)
+
+    def offer() -> dict[str, Any]:
+        missing = page.fetching.state() if page.fetching.is_missing else None
+        shown = runs.page_pair if awaited is None else awaited.name
+        return offer_of(
+            runs.page_pair,
+            presets=presets_of(shown),
+            recordings=recordings,
+            machine=runs.machine,
+            is_loading=runs.load is not None and not runs.load.is_ready,
+            awaited=missing,
+        )
+
     questions: Sequence[PageQuestion] = (
         *delivery_functions(runs),
         *question_functions(runs, pair),
         *choosing_functions(runs, pair),
         *doctor_questions(examiner, pair),
+        *fetch_questions(page.fetching, offer),
     )
     endpoints = Endpoints(page, page.guard.sessions, page.guard.programs)
     add_api(endpoints, runs, examiner, pair)
@@ -134,9 +155,7 @@ def build_page(
     add_routes(
         page,
         questions=questions,
-        runs=runs,
-        page_pair=pair,
-        presets=presets_of(pair),
+        offer=offer,
         recordings=recordings,
         password=page.password,
         programs=endpoints.described(),

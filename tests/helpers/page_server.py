@@ -20,6 +20,7 @@ from toy_models import byte_level, llama, relative
 
 from specviz import Pair, race
 from specviz.page import Page, build_page
+from specviz.pairs.table import NamedPair
 from specviz.worker.client import LocalWorker
 
 JSON = {"Content-Type": "application/json"}
@@ -142,14 +143,20 @@ def toy_pair(*_: Any) -> Pair:
 
 @contextmanager
 def served(
-    load: Any = toy_pair, race: Any = race, doctor: Any = None, recordings: Path = NOWHERE
+    load: Any = toy_pair,
+    race: Any = race,
+    doctor: Any = None,
+    recordings: Path = NOWHERE,
+    awaited: NamedPair | None = None,
 ) -> Iterator[Site]:
     """A page with these models, for as long as the block runs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     doctor = doctor or LocalWorker(load, race)
-    page = build_page(LocalWorker(load, race), recordings=recordings, doctor=doctor)
+    page = build_page(
+        LocalWorker(load, race), recordings=recordings, doctor=doctor, awaited=awaited
+    )
     page.serve(server_name="127.0.0.1", server_port=port, quiet=True)
     try:
         yield Site(page, "127.0.0.1", port)

@@ -35,9 +35,11 @@ FETCHED = ("choose", "compare", "explain", "panels", "share")
 FETCHED_ALONE = {
     "specviz/controls/doctor.js",
     "specviz/race/card.js",
+    "specviz/run/fetching.js",
     "specviz/run/loading.js",
     "specviz/run/saving.js",
     "specviz/stage/questions.js",
+    "specviz/words/fetched.js",
     "specviz/words/reasons.js",
 }
 

@@ -11,6 +11,8 @@ import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to "
   + "those of this run.";
 
+const NOT_HERE = "THIS PAIR IS NOT HERE YET";
+
 export class Strip {
   #page;
   #run;
@@ -52,7 +54,7 @@ export class Strip {
     const { machine, made } = provenance(header);
     const dot = element("span", "sv-dot", " · ");
     this.#badge.replaceChildren(
-      element("span", "sv-pill", origin),
+      element("span", "sv-pill", this.#page.session.isOfAwaited ? `${origin}, ${NOT_HERE}` : origin),
       element("span", "sv-machine", dot, `${machine}${made}`),
     );
     this.#run.title = [question, ...items].map(({ text }) => text).concat(machine).join(" · ");

@@ -103,6 +103,15 @@ export function pairBeside(header, config, pair = String(config.defaults.pair)) 
   return `another pair: ${(its && pairTitles?.[its]) ?? header.target.name}`;
 }
 
+/**
+ * Whether a run is of the models of this listed pair.
+ * @type {(header: Header, pair: string, config: Config) => boolean}
+ */
+export function areShownOf(header, pair, config) {
+  const its = pairOf(header, config);
+  return its !== null && areSameModels(config.pairs[its], config.pairs[pair]);
+}
+
 /** @type {(one: PairModels | undefined, other: PairModels | undefined) => boolean} */
 function areSameModels(one, other) {
   if (!one || !other) return false;

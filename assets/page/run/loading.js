@@ -13,14 +13,18 @@ export class Loading {
     this.#page = page;
   }
 
-  /** Tell how far it is, until it is over. */
-  async watch() {
+  /**
+   * Tell how far it is, until it is over.
+   * @param {boolean} isNew  whether the page has this pair only now, so that its end is told in any case
+   */
+  async watch(isNew) {
     const { notice } = this.#page;
     let state = await this.#asked();
-    let wasTold = false;
+    let wasTold = isNew;
     while (state && !state.over) {
       wasTold = true;
-      notice.setBackground(`${state.said} ${this.#meanwhile()}`.trim());
+      const isTold = this.#page.session.pending !== null; // in the lanes, with the run that waits for it
+      notice.setBackground(isTold ? "" : `${state.said} ${this.#meanwhile()}`.trim());
       await pause(EVERY);
       state = await this.#asked();
     }

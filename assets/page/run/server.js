@@ -5,6 +5,7 @@ const JSON_KIND = { "content-type": "application/json" };
 const RUNS = "gradio_api/call/run";
 const QUESTIONS = /** @type {const} */ ([
   "missed", "ask_job", "end_job", "stop", "loading", "examine",
+  "begin_fetch", "stop_fetch", "ask_fetch",
   "begin_sampling", "begin_difference", "begin_rerun", "begin_sweep",
 ]);
 const NO_ANSWER = "The server did not take your run: press Run again.";

@@ -3,7 +3,7 @@
 import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
 import { keep, taken } from "specviz/dom/kept.js";
-import { controlsOf, differences, pairBeside } from "specviz/run/controls.js";
+import { areShownOf, controlsOf, differences, pairBeside } from "specviz/run/controls.js";
 import { asTrace, interrupt } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { mismatchOf } from "specviz/words/moment.js";
@@ -133,6 +133,14 @@ export class Session {
     return controls.length ? differences(address.state.values, controls, config) : new Map();
   }
 
+  /** Whether a recording is shown of the pair that is not here yet. */
+  get isOfAwaited() {
+    const { config } = this.#page;
+    const { source, trace } = this;
+    if (!config.awaited || !trace || source !== "recording") return false;
+    return areShownOf(trace.header, config.awaited.pair, config);
+  }
+
   /** What is said of the shown run where it is not of the prompt and the settings above it. */
   get mismatch() {
     const { address, config } = this.#page;
@@ -140,6 +148,7 @@ export class Session {
     if (!config.served || this.pending || !trace) return { text: "", isFaded: false };
     const isUsual = ["pair", "weights"].every((name) => address.settings[name] === config.defaults[name]);
     const isOwnPreset = isUsual && this.#name !== null && address.chosen?.name === this.#name;
+    if (isOwnPreset && this.isOfAwaited) return { text: "", isFaded: false }; // it is said beside the lanes
     const pair = pairBeside(trace.header, config);
     return mismatchOf({ source, differences, isOwnPreset, isBusy: busy, pair });
   }

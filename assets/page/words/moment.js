@@ -1,20 +1,20 @@
-// What is said between two runs: whose run is shown, if it is not of the prompt and the settings above it, and
-// how long a run takes that has not begun.
+// What is said between two runs: whose run is shown, if it is not of the prompt and the settings above it,
+// and how long a run takes that has not begun.
 
 /**
  * What is known of the run that is shown beside what the controls say.
  * @typedef {object} Mismatch
  * @property {"live" | "recording"} source
  * @property {Pick<Map<string, string>, "has" | "size">} differences  where the controls say something else
- * @property {boolean} isOwnPreset  whether it is the recording of the preset that the controls hold, on a page
- *   whose own pair nobody has changed
+ * @property {boolean} isOwnPreset  whether it is the recording of the preset that the controls hold, where
+ *   nobody has chosen another pair than the page's own
  * @property {boolean} isBusy  whether a live run is under way
  * @property {string} pair  whose recording it is, beside the page's own pair
  */
 
 /**
- * What is said of a run that is not the one that the controls ask for, in large letters; empty of one that is.
- * The page's own recordings may be of another pair than it runs: that is said, but they are not faded.
+ * What is said in large letters of a run that is not the one that the controls ask for; empty of one that
+ * is. The page's own recordings may be of another pair than it runs: that is said, but they are not faded.
  * @param {Mismatch} shown
  * @returns {{ text: string, isFaded: boolean }}
  */
@@ -29,13 +29,14 @@ export function mismatchOf({ source, differences, isOwnPreset, isBusy, pair }) {
   return { text: `${run} with other settings${joined}${then}`, isFaded: true };
 }
 
-/** A run that has been asked for, and has written nothing yet. What is over now was said at `toldAt`.
+/**
+ * A run that has been asked for, and has written nothing yet.
  * @typedef {object} PendingRun
  * @property {string} prompt
  * @property {string} phase  a sentence about what goes on
  * @property {number} since  ms
  * @property {number | null} left  seconds until it begins, as last told; null if nobody knows
- * @property {number} toldAt  ms
+ * @property {number} toldAt  ms, when that was told
  */
 
 /**

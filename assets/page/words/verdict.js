@@ -154,7 +154,8 @@ export function headlineOf(shown, race, chosen, ratios) {
   const isTold = isRatioTold(race, m);
   const ratio = isUnfair || !isTold ? null : m.speedup;
   const told = isTold ? m : { ...m, speedup: null };
-  const parts = isWritten && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : "";
+  const spread = isWritten && ratio !== null ? found?.spread : null;
+  const parts = spread ? `parts of the run: ${range(spread)}` : "";
   const headline = {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,

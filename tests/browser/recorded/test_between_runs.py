@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from visitor import Visit, Visitor
 
 # The size of its letters, and that of the largest sentence beside it.
-LETTERS = """(node) => [node, document.querySelector("[data-verdict]")]
+LETTERS = """(node) => [node, document.querySelector("[data-identical]")]
   .map((one) => parseFloat(getComputedStyle(one).fontSize))"""
 OWN = "A prompt that nobody has recorded"
 

@@ -1,0 +1,93 @@
+// A pair that is not on this machine yet, and whose recordings are shown: what it is, and the press that
+// brings it. Afterwards the page goes on with it.
+
+import { element, find, pause } from "specviz/dom/dom.js";
+import { fetchedShare, fetchedWords, offerWords } from "specviz/words/fetched.js";
+
+const EVERY = 500; // ms between questions
+const NO_ANSWER = "The server did not answer: try again.";
+
+export class Fetching {
+  #page;
+  #on;
+  #state;
+  #bar = element("progress", "", { max: 1, "aria-label": "Fetched" });
+  #about = element("p", "sv-get-about");
+  #far = element("p", "sv-get-far", { role: "status" });
+  #get = element("button", "sv-button", { dataset: { getPair: "" } });
+  #stop = element("button", "sv-quiet is-framed", "Stop", { dataset: { stopFetch: "" } });
+  #node = element("section", "sv-get", { "aria-label": "A pair to fetch" },
+    element("div", "", this.#about, this.#far, this.#bar), this.#get, this.#stop);
+  #isWatching = false;
+
+  /**
+   * @param {PageParts} page
+   * @param {FetchState} state
+   * @param {() => void} arrived  called once the pair is here, and the configuration that of a page with it
+   */
+  constructor(page, state, arrived) {
+    this.#page = page;
+    this.#state = state;
+    this.#on = { arrived };
+    this.#get.addEventListener("click", () => this.#ask("begin_fetch"));
+    this.#stop.addEventListener("click", () => this.#ask("stop_fetch"));
+    find(page.root, ".sv-race").prepend(this.#node);
+    this.#take(state);
+  }
+
+  /** Another run is shown. */
+  shown() {
+    this.#draw();
+  }
+
+  /** @param {"begin_fetch" | "stop_fetch" | "ask_fetch"} question */
+  async #ask(question) {
+    const answer = await this.#page.server[question]?.({}).catch(() => null);
+    if (!answer) this.#page.notice.show(NO_ANSWER, true);
+    else if ("state" in answer) this.#take(answer);
+    else this.#page.notice.show(answer.error, true);
+  }
+
+  /** @param {FetchState} state */
+  #take(state) {
+    this.#state = state;
+    if (state.offer) {
+      Object.assign(this.#page.config, state.offer);
+      this.#node.remove();
+      this.#on.arrived();
+      return;
+    }
+    this.#draw();
+    if (state.state === "running" && !this.#isWatching) this.#watch();
+  }
+
+  async #watch() {
+    this.#isWatching = true;
+    while (this.#state.state === "running") {
+      await pause(EVERY);
+      // The server may be away for a while.
+      const answer = await this.#page.server.ask_fetch?.({}).catch(() => null);
+      if (answer && "state" in answer) {
+        this.#isWatching = answer.state === "running";
+        this.#take(answer);
+      }
+    }
+    this.#isWatching = false;
+  }
+
+  #draw() {
+    const state = this.#state;
+    const isRunning = state.state === "running";
+    const { about, beside, button } = offerWords(state, this.#page.session.isOfAwaited);
+    this.#about.replaceChildren(element("b", "", about), ` ${beside}`);
+    const far = fetchedWords(state);
+    if (this.#far.textContent !== far) this.#far.textContent = far;
+    this.#far.hidden = !far;
+    this.#far.classList.toggle("is-error", state.state === "failed");
+    this.#bar.hidden = !isRunning && !state.done;
+    this.#bar.value = fetchedShare(state);
+    this.#get.hidden = isRunning || !state.mayFetch;
+    this.#get.textContent = button;
+    this.#stop.hidden = !isRunning || !state.mayFetch;
+  }
+}

