@@ -5,6 +5,7 @@ import { element, find, pause } from "specviz/dom/dom.js";
 import { fetchedShare, fetchedWords, offerWords } from "specviz/words/fetched.js";
 
 const EVERY = 500; // ms between questions
+const RETRY_EVERY = 2000; // ms, where the server does not answer
 const NO_ANSWER = "The server did not answer: try again.";
 
 export class Fetching {
@@ -65,12 +66,10 @@ export class Fetching {
     this.#isWatching = true;
     while (this.#state.state === "running") {
       await pause(EVERY);
-      // The server may be away for a while.
       const answer = await this.#page.server.ask_fetch?.({}).catch(() => null);
-      if (answer && "state" in answer) {
-        this.#isWatching = answer.state === "running";
-        this.#take(answer);
-      }
+      if (!answer) await pause(RETRY_EVERY); // the server may be away for a while
+      else if ("state" in answer) this.#take(answer);
+      else this.#take({ ...this.#state, state: "failed", error: answer.error });
     }
     this.#isWatching = false;
   }
