@@ -7,15 +7,18 @@ import test from "node:test";
 import { fetchedShare, fetchedWords, offerWords } from "specviz/words/fetched.js";
 import { mismatchOf, waitingTime } from "specviz/words/moment.js";
 
-const SHOWN = { source: "recording", isOwnPreset: false, isBusy: false, pair: "another pair: Tiny" };
+const SHOWN = { source: "recording", isOtherPair: false, isOwnPreset: false, isBusy: false, pair: "another pair: Tiny" };
 const said = (names, shown = {}) =>
   mismatchOf({ ...SHOWN, differences: new Map(names.map((name) => [name, "x"])), ...shown });
 
 test("whatever differs from the controls fades what is shown, and is named, the prompt first", () => {
   assert.deepEqual(said([]), { text: "", isFaded: false });
-  assert.deepEqual(said(["gamma", "prompt", "target"]),
+  assert.deepEqual(said(["gamma", "prompt", "target"], { isOtherPair: true }),
     { text: "Recording of another prompt: press Run.", isFaded: true });
-  assert.deepEqual(said(["gamma", "target"]), { text: "Recording of another pair: press Run.", isFaded: true });
+  assert.deepEqual(said(["gamma", "target"], { isOtherPair: true }),
+    { text: "Recording of another pair: press Run.", isFaded: true });
+  assert.deepEqual(said(["target"]), // of the same models, the target in other bits
+    { text: "Recording with other settings: press Run.", isFaded: true });
   assert.deepEqual(said(["seed"], { source: "live" }),
     { text: "Run with other settings: press Run.", isFaded: true });
 });

@@ -109,6 +109,9 @@ QUESTIONS = {
     "end_job": ("id",),
     "stop": ("session",),
     "loading": ("id",),
+    "begin_fetch": ("id",),
+    "stop_fetch": ("id",),
+    "ask_fetch": ("id",),
     # Without a wrong pair, the doctor would examine the right one every time.
     "examine": ("target", "draft", "weights"),
 }

@@ -21,7 +21,10 @@ const LOST = "The connection to the server was lost. What has arrived stays; wai
 const BACK = "The server is back, without your run: press Run to start it again.";
 const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
   + "Press Run to start it again.";
+const RELOADED_EARLY = "The page was loaded anew, which ended your run before its first token. "
+  + "Press Run to start it again.";
 const INTERRUPTED = "specviz-interrupted"; // what had arrived of a run
+const UNBEGUN = "specviz-unbegun"; // whether a run was left of which nothing had
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
 const NOT_LISTED = "This page runs the pairs of its list alone, so that of the link was left out";
 
@@ -98,6 +101,10 @@ export class Session {
     });
     addEventListener("pagehide", () => {
       const { trace } = this;
+      if (this.pending) { // what is behind it is another run
+        keep(UNBEGUN, true);
+        return;
+      }
       const isLeft = (this.busy || this.#lost) && this.source === "live";
       if (isLeft && trace?.rounds.length) keep(INTERRUPTED, trace);
     });
@@ -149,8 +156,10 @@ export class Session {
     const isUsual = ["pair", "weights"].every((name) => address.settings[name] === config.defaults[name]);
     const isOwnPreset = isUsual && this.#name !== null && address.chosen?.name === this.#name;
     if (isOwnPreset && this.isOfAwaited) return { text: "", isFaded: false }; // it is said beside the lanes
+    const isOther = differences.has("target")
+      && !areShownOf(trace.header, String(address.settings.pair), config); // it may be its target's bits
     const pair = pairBeside(trace.header, config);
-    return mismatchOf({ source, differences, isOwnPreset, isBusy: busy, pair });
+    return mismatchOf({ source, differences, isOtherPair: isOther, isOwnPreset, isBusy: busy, pair });
   }
 
   /** @param {string | null} delta */
@@ -169,6 +178,7 @@ export class Session {
       timeline.seek(Infinity);
       notice.show(RELOADED);
     } else if (name) await this.showNamed(name);
+    if (taken(UNBEGUN)) notice.show(RELOADED_EARLY);
     const others = asked.wrong.filter((name) => !["pair", "target", "draft"].includes(name));
     const said = asked.wrong.length > others.length ? [`${NOT_LISTED}.`] : [];
     if (others.length) said.push(`${LEFT_OUT}: ${others.join(", ")}.`);

@@ -6,6 +6,7 @@
  * @typedef {object} Mismatch
  * @property {"live" | "recording"} source
  * @property {Pick<Map<string, string>, "has" | "size">} differences  where the controls say something else
+ * @property {boolean} isOtherPair  whether it is of other models than those that the controls name
  * @property {boolean} isOwnPreset  whether it is the recording of the preset that the controls hold, where
  *   nobody has chosen another pair than the page's own
  * @property {boolean} isBusy  whether a live run is under way
@@ -18,14 +19,14 @@
  * @param {Mismatch} shown
  * @returns {{ text: string, isFaded: boolean }}
  */
-export function mismatchOf({ source, differences, isOwnPreset, isBusy, pair }) {
+export function mismatchOf({ source, differences, isOtherPair, isOwnPreset, isBusy, pair }) {
   if (!differences.size) return { text: "", isFaded: false };
   const run = source === "recording" ? "Recording" : "Run";
   if (isOwnPreset && differences.has("target")) return { text: `${run} of ${pair}.`, isFaded: false };
   const then = isBusy ? "is under way." : "press Run.";
   const joined = isBusy ? " " : ": ";
   if (differences.has("prompt")) return { text: `${run} of another prompt${joined}${then}`, isFaded: true };
-  if (differences.has("target")) return { text: `${run} of another pair${joined}${then}`, isFaded: true };
+  if (isOtherPair) return { text: `${run} of another pair${joined}${then}`, isFaded: true };
   return { text: `${run} with other settings${joined}${then}`, isFaded: true };
 }
 

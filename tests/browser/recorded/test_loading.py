@@ -82,6 +82,14 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
 
     visitor.button("Run").click()
     expect(lane.locator("[data-phase]")).to_contain_text("Your run starts when they are ready.")
+    page.reload()
+    visitor.ready()
+    visitor.problems.clear()  # of Gradio's: the stream of the run was cut off
+    expect(notice).to_contain_text("ended your run before its first token")
+    expect(visitor.player).to_have_attribute("data-faded", "")
+
+    visitor.button("Run").click()
+    expect(lane.locator("[data-phase]")).to_contain_text("Your run starts when they are ready.")
     gate.touch()
     expect(visitor.player).to_have_attribute("data-source", "live")
     expect(page.locator("[data-item=target]")).to_contain_text("Large-1.5B")
