@@ -195,6 +195,32 @@ def test_a_closed_tab_ends_its_run(visitor: Visitor, visit: Visit) -> None:
     expect(waiting).to_have_count(0)
 
 
+def test_a_run_that_is_stopped_in_line_leaves_the_one_before_as_what_it_is(
+    visitor: Visitor, visit: Visit
+) -> None:
+    visitor.set("number input for Length", 8)
+    visitor.prompt("the cat")
+    visitor.run()
+    one = visit()
+    one.set("number input for Length", 512)
+    one.prompt(UNHURRIED)
+    one.begin(one.button("Run"))
+    visitor.prompt("the dog")
+    visitor.button("Run").click()
+    ours = visitor.lane("speculative")
+    expect(ours.locator("[data-phase]")).to_contain_text("ahead of yours")
+    expect(ours.locator(".sv-given")).to_have_text("the dog")
+    expect(ours.locator("[data-index]")).to_have_count(0)
+    visitor.button("Stop").click()
+    expect(ours.locator(".sv-given")).to_have_text("the cat")
+    expect(visitor.player).to_have_attribute("data-faded", "")
+    stale = visitor.page.locator("[data-stale]")
+    expect(stale).to_have_text("Run of another prompt: press Run.")
+    visitor.prompt("the cat")
+    expect(visitor.player).not_to_have_attribute("data-faded", "")
+    one.page.close()
+
+
 def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visitor: Visitor) -> None:
     page = visitor.page
     visitor.set("number input for Length", 10)

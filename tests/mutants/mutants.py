@@ -331,6 +331,14 @@ MUTANTS = [
     Mutant("files", "_fetched_wheel", "if zipfile.is_zipfile(path)", "", "fetch"),
     Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
     Mutant("files", "first_pair", " and at_hand(pair)", "", "table"),
+    Mutant("files", "awaited_pair", "row.files and row in offered", "row.files", "fetches"),
+    # Who may have the page fetch a pair
+    Mutant("access", "_check_owner", "not MAY_FETCH.get()", "False", "fetches"),
+    Mutant("access", "_is_own_user", "not _is_public()", "True", "fetches"),
+    Mutant("access", "_is_own_user", "_is_loopback(str(client[0]))", "True", "fetches"),
+    Mutant("access", "_is_own_user", "any(name in headers for name in BY_PROXY)", "False", "fetches"),
+    Mutant("access", "_is_loopback", "(mapped or address)", "address", "fetches"),
+    Mutant("access", "PairFetch._carry_out", "self._runs.open_with(first_pair())", "pass", "fetches"),
     # What is told of texts, waits and rows
     Mutant("told", "printable", "return escaped(", "return str(", "console"),
     Mutant("told", "_degraded", '_PLAIN.get(sign, "?")', "sign", "console"),
