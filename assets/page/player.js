@@ -83,8 +83,14 @@ function partsOf(root, server, config) {
   page.replay = new SlowReplay(page.timeline);
   page.session = new Session(page, {
     begun: () => page.view.draw(),
-    pending: (pending) => page.view.wait(pending),
-    restored: () => page.view.restore(),
+    pending: (pending) => {
+      page.view.wait(pending);
+      page.fetching?.shown();
+    },
+    restored: () => {
+      page.view.restore();
+      page.fetching?.shown();
+    },
     shown: (trace, origin) => {
       page.replay.cancel();
       page.view.begin(trace, origin);

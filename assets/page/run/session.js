@@ -143,8 +143,8 @@ export class Session {
   /** Whether a recording is shown of the pair that is not here yet. */
   get isOfAwaited() {
     const { config } = this.#page;
-    const { source, trace } = this;
-    if (!config.awaited || !trace || source !== "recording") return false;
+    const { pending, source, trace } = this;
+    if (!config.awaited || pending || !trace || source !== "recording") return false;
     return areShownOf(trace.header, config.awaited.pair, config);
   }
 

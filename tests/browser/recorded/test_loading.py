@@ -43,7 +43,7 @@ def check_pending(visitor: Visitor, prompt: str) -> None:
     expect(page.locator("[data-headline]")).to_have_text("?")
     for count in page.locator("[data-count]").all():
         expect(count).to_have_text("0")
-    for figure in page.locator("figure > div, .sv-strip, .sv-timeline").all():
+    for figure in page.locator("figure > div, .sv-asked, .sv-strip, .sv-timeline").all():
         expect(figure).to_be_hidden()
     before = page.evaluate("window.specviz.position")
     page.evaluate("document.activeElement.blur()")
