@@ -31,6 +31,8 @@ ALLOWED = [
     (variables.ANY_WITH_TOKEN, "1", True),
     (variables.CACHE, "/var/cache/x", Path("/var/cache/x")),
     (variables.MODELS, "/srv/models", Path("/srv/models")),
+    (variables.FETCH, "0", False),
+    (variables.FETCH, "1", True),
     (variables.MCP, "0", False),
     (variables.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (
@@ -57,6 +59,7 @@ REFUSED = [
     (variables.CACHE, "relative/folder"),
     (variables.MODELS, "models"),
     (variables.ANY_MODEL, "maybe"),
+    (variables.FETCH, "strangers"),
     (variables.MCP, "2"),
     (variables.AUTH, "sesame"),
     (variables.AUTH, ":sesame"),
