@@ -32,10 +32,14 @@ _INLINE = re.compile(r"<script(?: type=\"importmap\")?>(.*?)</script>", re.DOTAL
 def index_html(offer: Mapping[str, Any], address: str | None) -> str:
     """The page. offer: what it offers. address: what `address_of` gives."""
     preset = offer["presets"][0]
+    drafter = str(preset["settings"]["drafter"])
+    awaited = offer["awaited"]
+    if awaited is not None:  # the recording that a visit begins with is of that pair
+        drafter = offer["drafters"][awaited["pair"]][0]
     texts = {
         "@card": _card(address),
         "@offer": json.dumps(offer).replace("<", "\\u003c"),
-        "@player": _player(str(preset["settings"]["drafter"])),
+        "@player": _player(drafter),
         "@prompt": escape(preset["prompt"]),
     }
     # In one pass: a text that is put in may look like a mark.
