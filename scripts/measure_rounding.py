@@ -1,0 +1,152 @@
+"""What inputs in 8 bits do to a target: its next-token distributions beside those in fp32.
+
+    python -m scripts.measure_rounding TARGET.gguf [--tokens 2000] [--server http://HOST:PORT]
+
+The target reads texts and code of this repository twice, with products in fp32 and with those of
+integers. For each kind the mean of the divergence KL(fp32 || 8 bits) of its distributions at
+temperature 1 is printed, of the total variation, and how often the first choice is the same. A
+server of llama.cpp that holds the same file is measured against the same fp32, by the
+log-probabilities that it lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from specviz import load_pair
+from specviz.core.engine_choice import make_engine
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = {
+    "code": ("specviz/core/loop.py", "specviz/core/policy.py", "assets/page/run/store.js"),
+    "text": ("docs/choosing.md", "docs/drafters.md", "docs/verdicts.md"),
+}
+PIECE = 250  # tokens that are read one after the other
+FIRST = 16  # of a piece that are not counted, since little stands before them
+LISTED = 2_000  # ids whose log-probabilities a server lists
+LARGEST_WAIT = 120.0  # seconds
+
+
+class Divergence(NamedTuple):
+    """How far another distribution is from that in fp32: KL in nats, total variation, and whether
+    the likeliest id is the same."""
+
+    kl: float
+    variation: float
+    same_choice: bool
+
+
+def main() -> None:
+    """Measure a file, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--tokens", type=int, default=2000, help="in all, half of them code")
+    parser.add_argument("--server", help="llama.cpp's, with the same file; slow")
+    options = parser.parse_args()
+    name = f"{options.target.resolve()}+none"
+    exact = load_pair(name, products="fp32")
+    rounded = load_pair(name, products="int8")
+    print("| | tokens | KL, nats | total variation | first choice the same |")
+    print("|---|---|---|---|---|")
+    for kind, files in TEXTS.items():
+        pieces = _pieces(exact.tokenizer, files, options.tokens // len(TEXTS))
+        references = [_logits(exact, ids) for ids in pieces]
+        others = [_logits(rounded, ids) for ids in pieces]
+        found = [
+            _divergence(p, q)
+            for reference, other in zip(references, others, strict=True)
+            for p, q in zip(reference, other, strict=True)
+        ]
+        _print_row(f"8 bits, {kind}", found)
+        if options.server:
+            found = [
+                _listed_divergence(p, options.server, ids[: FIRST + place])
+                for ids, reference in zip(pieces, references, strict=True)
+                for place, p in enumerate(reference)
+            ]
+            _print_row(f"llama.cpp, {kind}", found)
+
+
+def _pieces(tokenizer: Any, files: Sequence[str], tokens: int) -> list[list[int]]:
+    """Pieces of the files whose counted tokens are about so many."""
+    ids = [i for name in files for i in tokenizer((ROOT / name).read_text("utf-8"))["input_ids"]]
+    count = -(-tokens // (PIECE - FIRST))
+    pieces = [ids[begin : begin + PIECE] for begin in range(0, len(ids), PIECE)]
+    return [piece for piece in pieces if len(piece) == PIECE][:count]
+
+
+@torch.inference_mode()
+def _logits(pair: Any, ids: Sequence[int]) -> Tensor:
+    """The logits [PIECE - FIRST, vocab] that follow each of the counted tokens."""
+    engine = make_engine(pair.target, pair.vocab)
+    keep = PIECE - FIRST + 1
+    return engine.forward(torch.tensor(ids), keep=keep)[:-1].clone()
+
+
+def _divergence(exact: Tensor, other: Tensor) -> Divergence:
+    log_p = torch.log_softmax(exact.double(), 0)
+    log_q = torch.log_softmax(other.double(), 0)
+    p = log_p.exp()
+    return Divergence(
+        kl=float((p * (log_p - log_q)).sum()),
+        variation=float((p - log_q.exp()).abs().sum() / 2),
+        same_choice=bool(exact.argmax() == other.argmax()),
+    )
+
+
+def _listed_divergence(exact: Tensor, server: str, prompt: Sequence[int]) -> Divergence:
+    """The same of the distribution after a prompt that a server lists. The ids that it does not
+    list count as one."""
+    listed = dict(_listed(server, prompt))
+    ids = torch.tensor(list(listed))
+    log_q = torch.tensor(list(listed.values())).double()
+    log_p = torch.log_softmax(exact.double(), 0)[ids]
+    p = log_p.exp()
+    q = log_q.exp()
+    rest_p = (1 - p.sum()).clamp(min=1e-12)
+    rest_q = (1 - q.sum()).clamp(min=1e-12)
+    kl = (p * (log_p - log_q)).sum() + rest_p * (rest_p / rest_q).log()
+    variation = ((p - q).abs().sum() + (rest_p - rest_q).abs()) / 2
+    best = max(listed, key=lambda token: listed[token])
+    return Divergence(float(kl), float(variation), best == int(exact.argmax()))
+
+
+def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
+    """Ids and log-probabilities of the next token, by llama.cpp's own route."""
+    body = {
+        "prompt": list(prompt),
+        "n_predict": 1,
+        "n_probs": LISTED,
+        "temperature": 1.0,
+        "cache_prompt": True,
+    }
+    request = urllib.request.Request(
+        f"{server.rstrip('/')}/completion",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=LARGEST_WAIT) as reply:
+        answer = json.load(reply)
+    for token in answer["completion_probabilities"][0]["top_logprobs"]:
+        if token["logprob"] is not None and token["logprob"] > -1e30:
+            yield token["id"], token["logprob"]
+
+
+def _print_row(name: str, found: Sequence[Divergence]) -> None:
+    count = len(found)
+    kl = sum(each.kl for each in found) / count
+    variation = sum(each.variation for each in found) / count
+    same = sum(each.same_choice for each in found) / count
+    print(f"| {name} | {count:,} | {kl:.5f} | {variation:.4f} | {same:.1%} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
