@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from ..errors import ModelError, is_memory_error
 from .engine import OwnEngine
-from .model_facts import cache_argument, text_config
+from .model_facts import cache_argument, rotation_borders, text_config
 from .truncated import truncated_model, watched_model
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
@@ -31,7 +31,13 @@ def memory_limited() -> Iterator[None]:
 
 
 class EagerEngine(OwnEngine):
-    """Any causal language model of transformers, run as it is."""
+    """Any causal language model of transformers, run as it is.
+
+    The logits after n tokens are those that the model gives in one pass over these n tokens. Where
+    a model rotates the tokens of a longer text by other factors (`rotation_borders`), a pass does
+    not return rows from both sides of the border, and the cache is read anew when a text crosses
+    it, as transformers' own `generate` does for Phi-3.
+    """
 
     name = "eager"
 
@@ -40,9 +46,12 @@ class EagerEngine(OwnEngine):
         self.length = 0
         self._model = model
         self._vocab = vocab
-        self._cache: Any = DynamicCache(config=model.config)
-        # Sliding-window layers otherwise forget what a rollback needs.
-        self._cache.activate_past_recording()
+        self._cache: Any = _empty_cache(model)
+        self._borders = rotation_borders(model)
+        # Only where there are borders: the ids in the cache, and how many borders the text had
+        # crossed that they were read as a part of.
+        self._ids = torch.empty(0, dtype=torch.int64, device=self.device)
+        self._crossed = 0
         self._checked = False
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         # Tokens that only the caches of the first layers hold, and of how many layers.
@@ -76,18 +85,58 @@ class EagerEngine(OwnEngine):
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options: dict[str, Any] = {self._cache_argument: self._cache}
-        if self._trims_logits:
-            options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
         with memory_limited():
-            output = model(input_ids=ids.to(self.device).unsqueeze(0), use_cache=True, **options)
-        self.length += ids.shape[0]
-        logits: Tensor = output.logits[0, -keep:, : self._vocab]
+            logits = self._logits(ids.to(self.device), keep, layers)
         if temperature != 1.0:
             return logits.float() / temperature
         # A copy: the caller may write to it, and the model may return a buffer of its own.
         return logits.to(torch.float32, copy=True)
+
+    def _logits(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
+        """The logits after the last `keep` of `ids`, which are appended to the cache."""
+        if not self._borders:
+            return self._pass(ids, keep, layers)
+        end = self.length + len(ids)
+        first = end - keep + 1  # tokens of the text for which the first row is kept
+        stops = [border for border in self._borders if first <= border < end]
+        logits = []
+        states: list[dict[int, Tensor]] = []
+        for stop in [*stops, end]:
+            count = stop - self.length
+            kept = min(count, stop - first + 1)
+            logits.append(self._pass_on_side(ids[:count], kept, layers))
+            states.append(dict(self._states))
+            ids = ids[count:]
+        for n in self._states:
+            self._states[n] = torch.cat([piece[n] for piece in states], 1)
+        return torch.cat(logits)
+
+    def _pass_on_side(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
+        """A pass over `ids`, whose rows that are kept lie on one side of every border. The cache is
+        first read anew if it was read on another side."""
+        self._ids = torch.cat([self._ids[: self.length], ids])
+        crossed = sum(border < len(self._ids) for border in self._borders)
+        if crossed != self._crossed and self.length:
+            whole = self.length - self._shallow_tokens  # tokens that all layers have read
+            self._cache = _empty_cache(self._model)
+            self.length = 0
+            self._shallow_tokens = 0
+            # The last token settles by which factors the pass rotates, so it is read with the rest.
+            self._pass(self._ids, 1, None)
+            self.rollback(whole)
+            ids = self._ids[whole:]
+        self._crossed = crossed
+        return self._pass(ids, keep, layers)
+
+    def _pass(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
+        model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
+        options: dict[str, Any] = {self._cache_argument: self._cache}
+        if self._trims_logits:
+            options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
+        output = model(input_ids=ids.unsqueeze(0), use_cache=True, **options)
+        self.length += ids.shape[0]
+        logits: Tensor = output.logits[0, -keep:, : self._vocab]
+        return logits
 
     def _logits_to_keep(self, tokens: int, keep: int) -> int | Tensor:
         if not self._states:
@@ -119,6 +168,14 @@ class EagerEngine(OwnEngine):
         self._shallow_layers = layers
         self._shallow_tokens += tokens
         return self._truncated[layers]
+
+
+def _empty_cache(model: Any) -> Any:
+    """A cache for one text, from which tokens can be removed."""
+    cache = DynamicCache(config=model.config)
+    # Sliding-window layers otherwise forget what a rollback needs.
+    cache.activate_past_recording()
+    return cache
 
 
 def check_rollback(model: Any, cache: Any, length: int) -> None:

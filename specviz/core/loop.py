@@ -24,7 +24,7 @@ from .clock import now
 from .drafting import Drafter, EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
 from .events import EndReason, Round
-from .model_facts import context_length
+from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
 from .paths import make_context, rule
 from .registry import drafter_kind
@@ -104,6 +104,7 @@ def start_lane(
         annotator=Annotator(pair.tokenizer, settings, ids, target.top_logprobs_only),
         budget=budget,
         context=context_length(pair.target) or budget,
+        borders=rotation_borders(pair.target),
         resumed=started,
     )
 
@@ -113,9 +114,10 @@ class LaneRun:
     """The state of one lane between rounds.
 
     ids: of the prompt and of all that was committed since. budget: the most tokens of both.
-    context: the most tokens that the target can see. policy: None if gamma are always due. index:
-    of the next round. clock, wall: seconds, as in `Round`. resumed: when `wall` last began to
-    count. ended: why the text ended, if it did by itself.
+    context: the most tokens that the target can see. borders: of its rotations, see
+    `rotation_borders`. policy: None if gamma are always due. index: of the next round. clock, wall:
+    seconds, as in `Round`. resumed: when `wall` last began to count. ended: why the text ended, if
+    it did by itself.
     """
 
     pair: Pair
@@ -131,6 +133,7 @@ class LaneRun:
     annotator: Annotator
     budget: int
     context: int
+    borders: Sequence[int]
     resumed: float
     index: int = 0
     clock: float = 0.0
@@ -166,7 +169,9 @@ class LaneRun:
     def gamma(self) -> int:
         """The most tokens to draft now: none that could not be kept."""
         due = self.policy.gamma if self.policy else self.settings.gamma
-        return min(due, self.most - len(self.ids) - 1, self.drafter.room(len(self.ids)))
+        room = min(due, self.most - len(self.ids) - 1, self.drafter.room(len(self.ids)))
+        # A pass across a border would be two, and a refusal would have the text cross it again.
+        return before_border(self.borders, len(self.ids), room)
 
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""

@@ -6,10 +6,14 @@ import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from .protocols import LanguageModel
     from .states import DraftHead
+
+LONG_ROPE = "longrope"
 
 
 def logit_width(model: LanguageModel) -> int:
@@ -39,6 +43,32 @@ def context_length(model: LanguageModel) -> int | None:
     """The most tokens that the model can see, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def rotation_borders(model: Any) -> tuple[int, ...]:
+    """The lengths in tokens behind which a model rotates all positions by other factors, ascending.
+
+    LongRoPE has factors for short and for long texts, and transformers takes those that the last
+    token of a pass asks for, for all tokens of the pass. Functions of each position by itself, such
+    as the temperature of Llama 4's attention, have no border. Dynamic NTK scaling only begins
+    behind the context, where no text goes.
+    """
+    borders: set[int] = set()
+    for _, module in model.named_modules():
+        if not hasattr(module, "rope_type"):
+            continue
+        parameters = getattr(module.config, "rope_parameters", None) or {}
+        # By kind of layer in some models.
+        nested = [value for value in parameters.values() if isinstance(value, dict)]
+        for rope in nested or [parameters]:
+            if rope.get("rope_type") == LONG_ROPE or "long_mscale" in rope:
+                borders.add(int(rope["original_max_position_embeddings"]))
+    return tuple(sorted(borders))
+
+
+def before_border(borders: Sequence[int], length: int, due: int) -> int:
+    """`due` tokens, or fewer if a text of `length` meets its next border before: 0 at a border."""
+    return min([due, *(border - length for border in borders if border >= length)])
 
 
 def cache_argument(model: Any) -> str:

@@ -43,6 +43,13 @@ MUTANTS = [
     Mutant("sampling", "residual", "(p - q).clamp_(min=0.0)", "(q - p).clamp_(min=0.0)", DRAWS),
     Mutant("sampling", "drawn_id", '"right"', '"left"', DRAWS),
     Mutant("sampling", "greedy_id", "best and logits[:best].max() >= level", "False", DRAWS),
+    # Texts that cross a length from which on a model rotates otherwise
+    Mutant("borders", "EagerEngine._logits", "if first <= border < end", "if False", "long_texts"),
+    Mutant("borders", "EagerEngine._pass_on_side", "crossed != self._crossed", "False", "long_texts"),
+    Mutant("borders", "EagerEngine._pass_on_side", "self._pass(self._ids, 1, None)", "self._pass(self._ids[:whole], 1, None)", "long_texts"),
+    Mutant("borders", "EagerEngine._pass_on_side", "border < len(self._ids)", "border <= len(self._ids)", "long_texts"),
+    Mutant("borders", "LaneRun.gamma", "before_border(self.borders, len(self.ids), room)", "room", "long_texts"),
+    Mutant("borders", "ModelDrafter.room", "before_border(self._borders, length, self._context - length)", "self._context - length", "long_texts"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

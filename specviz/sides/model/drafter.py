@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.drafting import UNLIMITED, Drafter
 from ...core.engine import prefill
 from ...core.engine_choice import make_engine
-from ...core.model_facts import context_length
+from ...core.model_facts import before_border, context_length, rotation_borders
 from ...core.pair import Pair
 from ...core.types import Draft, RunContext
 
@@ -23,6 +23,7 @@ class ModelDrafter(Drafter):
         self._model = pair.draft_model
         self._max_new_tokens = run.settings.max_new_tokens
         self._context = context_length(self._model) or UNLIMITED
+        self._borders = rotation_borders(self._model)
         self.engine = make_engine(self._model, run.vocab)
         self.engine_name = self.engine.name
         self._path = self.engine.path(run)
@@ -36,7 +37,9 @@ class ModelDrafter(Drafter):
 
     def room(self, length: int) -> int:
         # The last drafted token is never fed, so it may lie one past the context.
-        return max(0, self._context - length + 1)
+        # As many tokens as are fed after the first draft: a run does not cross a border.
+        fed = before_border(self._borders, length, self._context - length)
+        return max(0, fed + 1)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
         return self._path.draft(ids, count, least_chance=self.least_chance)

@@ -17,7 +17,7 @@ from ...core.cost import pass_cost
 from ...core.drafting import UNLIMITED, Drafter
 from ...core.engine import host_ids, prefill
 from ...core.engine_choice import make_engine
-from ...core.model_facts import context_length
+from ...core.model_facts import before_border, context_length, rotation_borders
 from ...core.pair import Pair
 from ...core.sampling import DraftEnd, greedy_ids, sample, uniforms
 from ...core.shared_tokens import SharedTokens
@@ -103,6 +103,7 @@ class TranslatedDrafter(Drafter):
         self.engine: Engine = make_engine(pair.draft_model, pair.draft_vocab)
         self.engine_name = self.engine.name
         self._context = context_length(pair.draft_model) or UNLIMITED
+        self._borders = rotation_borders(pair.draft_model)
         self._text = DraftText(pair, pair.shared, [])
         self._proposed: Tensor | None = None
 
@@ -119,6 +120,7 @@ class TranslatedDrafter(Drafter):
         self._text.extend(ids, proposed)
         # The last drafted token is never fed, so it may lie one past the context.
         count = min(count, self._context - len(text) + 1)
+        count = 1 + before_border(self._borders, len(text), count - 1)
         if count < 1:
             return None
         kept = _agreeing(proposed, text[known:])
