@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .chat_template import text_after_reply
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
@@ -97,13 +99,8 @@ def _turn_ends(tokenizer: Any, control: Mapping[int, str]) -> frozenset[int]:
     """The control token that a chat template puts behind a turn of the assistant, if it has one."""
     if not getattr(tokenizer, "chat_template", None):
         return frozenset()
-    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": REPLY}]
-    try:
-        text = str(tokenizer.apply_chat_template(turns, tokenize=False))
-    except Exception:  # a template is a program that may raise any error
-        return frozenset()
-    _, shown, behind = text.rpartition(REPLY)
-    if not shown:
+    behind = text_after_reply(tokenizer, REPLY)
+    if behind is None:
         return frozenset()
     lengths = {i: len(piece) for i, piece in control.items() if behind.lstrip().startswith(piece)}
     return frozenset([max(lengths, key=lambda i: lengths[i])] if lengths else ())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PromptError, shown
+from .chat_template import chat_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -76,25 +77,6 @@ def literal_chat_ids(tokenizer: Any, prompt: str) -> list[int]:
             "remove them, or set chat to 'on'."
         )
     return ids_with(turn)
-
-
-def chat_text(tokenizer: Any, prompt: str) -> str:
-    """A text as the user's turn in the tokenizer's chat template, up to where the reply begins.
-
-    Raises `PromptError` if there is no template, or if it does not take the text.
-    """
-    if not getattr(tokenizer, "chat_template", None):
-        raise PromptError(
-            "this target has no chat template: set chat to 'off' or choose a target that was "
-            "tuned for chat."
-        )
-    turns = [{"role": "user", "content": prompt}]
-    try:
-        return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-    except Exception as error:  # a template is a program that may raise any error
-        raise PromptError(
-            "the target's chat template does not take this prompt: set chat to 'off'."
-        ) from error
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:

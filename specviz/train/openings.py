@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.chat_template import chat_text
 from ..core.model_facts import context_length
 from ..core.pair import Pair
 from ..errors import PromptError, SpecvizError
@@ -193,10 +194,7 @@ def read_books(folder: Path) -> list[str]:
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     """What stands before a question in the target's template, and what stands behind it, as ids."""
-    text = pair.tokenizer.apply_chat_template(
-        [{"role": "user", "content": MARK}], tokenize=False, add_generation_prompt=True
-    )
-    before, _, after = str(text).partition(MARK)
+    before, _, after = chat_text(pair.tokenizer, MARK).partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template hides the question: pass --prompts.")
     ids = [pair.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]

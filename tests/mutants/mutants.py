@@ -50,6 +50,12 @@ MUTANTS = [
     Mutant("borders", "EagerEngine._pass_on_side", "border < len(self._ids)", "border <= len(self._ids)", "long_texts"),
     Mutant("borders", "LaneRun.gamma", "before_border(self.borders, len(self.ids), room)", "room", "long_texts"),
     Mutant("borders", "ModelDrafter.room", "before_border(self._borders, length, self._context - length)", "self._context - length", "long_texts"),
+    # A prompt in a chat template
+    Mutant("chat", "chat_text", "text == text_of_other or", "", "pair"),
+    Mutant("chat", "chat_text", "text.count(words) > (text_of_other or \"\").count(words)", "words in text", "pair"),
+    Mutant("chat", "chat_text", "or _is_printed_list(text, turns)", "", "pair"),
+    Mutant("chat", "text_after_reply", "for user_form in FORMS", "for user_form in FORMS[:1]", "end_ids"),
+    Mutant("chat", "text_after_reply", "for reply_form in FORMS", "for reply_form in [user_form]", "end_ids"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

@@ -17,6 +17,15 @@ COUNT = 16  # tokens of a text
 PROMPT = [5, 9, 17]
 TURNS = "{{% for m in messages %}}[{{{{ m.role }}}}]{{{{ m.content | trim }}}}{end}\n{{% endfor %}}"
 
+IN_PARTS = (
+    "{% for m in messages %}[{{ m.role }}]{% for part in m.content %}{{ part.text }}{% endfor %}"
+    "<turn over>\n{% endfor %}"
+)
+REPLIES_IN_TEXT = (
+    "{% for m in messages %}[{{ m.role }}]{% if m.role == 'user' %}{{ m.content[0].text.strip() }}"
+    "{% else %}{{ m.content.strip() }}{% endif %}<turn over>\n{% endfor %}"
+)
+
 
 class Family(NamedTuple):
     """special: its control tokens. named, spoken: the end that its config names, and that its
@@ -58,6 +67,12 @@ FAMILIES = {
         None,
         TURNS.format(end="<turn over>"),
         {"<a>", "<turn over>"},
+    ),
+    "a template for lists of parts": Family(
+        ("<a>", "<b>", "<turn over>"), "<a>", None, IN_PARTS, {"<a>", "<turn over>"}
+    ),
+    "a template whose replies are texts": Family(
+        ("<a>", "<b>", "<turn over>"), "<a>", None, REPLIES_IN_TEXT, {"<a>", "<turn over>"}
     ),
     "replies of several messages": Family(
         ("<|start|>", "<|end|>", "<|return|>", "<|call|>"),

@@ -279,6 +279,58 @@ def test_a_template_or_tokenizer_that_would_read_a_literal_prompt_otherwise_refu
         assert pair.encode("the cat", chat="literal") == pair.encode("the cat", chat="on")
 
 
+PARTS = (
+    "{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}"
+)
+
+
+def template_of(content: str) -> str:
+    """`TEMPLATE` with other code in the place of a turn's content."""
+    return TEMPLATE.replace(" + m.content }}", " }}" + content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PARTS,
+        "{{ m.content[0].text }}",
+        "{{ m.content[0]['text'] | trim }}",
+        "{{ m.content[0].text if m.content[0].text is defined else m.content[0] }}",
+        "{{ m.content | map(attribute='text') | join }}",
+        "{% if m.content is string %}{{ raise_exception('parts, please') }}{% endif %}" + PARTS,
+        "{% for part in m.content %}{{ part.text }}<|im_end|>{% endfor %}",
+        "{% if m.content is string %}{{ m.content }}{% else %}" + PARTS + "{% endif %}",
+    ],
+)
+@pytest.mark.parametrize("prompt", ["the cat", "user", "x", "start"])
+def test_a_template_for_lists_of_parts_gets_the_prompt_as_one(content: str, prompt: str):
+    """Also a prompt whose letters stand in the template anyway."""
+    pair = chat_pair(eos=2, template=template_of(content))
+    for chat in ("on", "literal", "auto"):
+        text = pair.tokenizer.decode(pair.encode(prompt, chat=chat))
+        assert text.startswith(f"<s><|im_start|>user {prompt}<|im_end|>")
+        assert text.endswith("<|im_end|><|im_start|>")
+
+
+def test_a_template_that_changes_a_prompt_gets_it_as_a_text():
+    for content in (
+        "{{ m.content | upper }}",
+        "{{ m.content | replace('the ', 'A ') }}",
+        "{{ m.content.upper() if m.content is string else m.content }}",
+    ):
+        pair = chat_pair(eos=2, template=template_of(content))
+        text = pair.tokenizer.decode(pair.encode("the cat", chat="on"))
+        assert text[len("<s><|im_start|>user ") :].startswith(("THE CAT", "A cat"))
+
+
+@pytest.mark.parametrize("content", ["", "{{ m.content.of_another_kind }}"])
+def test_a_template_that_leaves_the_prompt_out_is_refused(content: str):
+    pair = chat_pair(eos=2, template=template_of(content))
+    for chat in ("on", "auto", "literal"):
+        with pytest.raises(PromptError, match="leaves the prompt out"):
+            pair.encode("the cat", chat=chat)
+
+
 def test_ids_are_never_put_into_a_template():
     assert chat_pair(eos=2).encode([5, 6], chat="on") == [5, 6]
 
