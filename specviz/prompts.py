@@ -17,6 +17,7 @@ from .console import escaped
 from .environment import ASSETS, BUILTIN
 from .errors import PromptError
 from .pairs.table import named_pair
+from .text_lines import lines_of
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair
@@ -164,7 +165,7 @@ def _entries(text: str, name: str, suffix: str) -> list[Entry]:
         return _from_json(text, name)
     if suffix in TABLES or (not suffix and _begins_as_table(text)):
         return _from_table(text, name)
-    lines = [Entry(f"line {n}", line) for n, line in enumerate(text.splitlines(), 1)]
+    lines = [Entry(f"line {n}", line) for n, line in enumerate(lines_of(text), 1)]
     entries = [entry for entry in lines if entry.value.strip()]
     if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
         return [
@@ -202,7 +203,7 @@ def _from_json(text: str, name: str) -> list[Entry]:
 
 def _begins_as_table(text: str) -> bool:
     """Whether the first line of a file without a suffix is that of a table, and no prompt."""
-    first = text.lstrip().splitlines()[0]
+    first = lines_of(text.lstrip())[0]
     headers = [first.split(separator) for separator in SEPARATORS]
     return any("prompt" in header and len(header) > 1 for header in headers)
 
@@ -210,7 +211,7 @@ def _begins_as_table(text: str) -> bool:
 def _separator(text: str) -> str:
     """What parts the cells of a table whose first line names a column of prompts; empty if none
     does."""
-    first = text.lstrip().splitlines()[0]
+    first = lines_of(text.lstrip())[0]
     for separator in SEPARATORS:
         header = next(csv.reader([first], delimiter=separator))
         if set(SINGLE) & set(_column_names(header)):

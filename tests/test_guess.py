@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from toy_models import byte_level, examples, llama, pair_of, relative
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.core.engine_choice import eager_only
 from specviz.errors import PairError, PromptError
-from specviz.inspect.guess import Guess, Guesses, draft_of, guesses
+from specviz.inspect.guess import Guess, Guesses, _text, draft_of, guesses
 
 PROMPT = [1, 2, 3]
 
@@ -86,3 +88,12 @@ def test_what_cannot_be_guessed_is_left_out_or_refused():
             guesses(draft, empty)
     with pytest.raises(PairError, match="no draft model"):
         draft_of(draft)
+
+
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "answer.txt"
+    for raw in ("\ufeffThe cat\n", "\ufeffThe cat", "The cat\r\n"):
+        file.write_bytes(raw.encode())
+        assert _text(str(file)) == "The cat"
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw.encode()), "utf-8"))
+        assert _text("-") == "The cat"

@@ -44,6 +44,26 @@ def test_every_form_is_read():
     assert read('{"prompt": "only"}', "a.json") == [("prompts", "only")]
 
 
+SEPARATORS = "a\u2028b\u2029c\x85d\x0ce\x0bf\x1cg\x1dh\x1ei"
+"""What `str.splitlines` takes for ends of lines, and no file does."""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_prompt_may_hold_any_separator_that_ends_no_line(end: str):
+    two = [("prompts", SEPARATORS), ("prompts", "next")]
+    assert read(f"{SEPARATORS}{end}next{end}", "a.txt") == two
+    rows = [json.dumps({"prompt": text}, ensure_ascii=False) for text in (SEPARATORS, "next")]
+    assert read(end.join(rows), "a.jsonl") == read(end.join(rows), "this file") == two
+    table = f"prompt,category{end}{SEPARATORS},x{end}next,x{end}"
+    assert [text for _, text in read(table, "a.csv")] == [SEPARATORS, "next"]
+    assert [text for _, text in read(table, "this file")] == [SEPARATORS, "next"]
+
+
+def test_the_line_of_a_fault_is_the_line_that_an_editor_shows():
+    with pytest.raises(PromptError, match=r"line 2 of a\.jsonl is not JSON"):
+        read(f'"{SEPARATORS[:4]}"\nx', "a.jsonl")
+
+
 HELPFUL = {"role": "system", "content": "Be helpful."}
 
 

@@ -295,4 +295,5 @@ def _text(file: str) -> str:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise SpecvizError(f"{file} cannot be read as a text in UTF-8.") from error
-    return text.rstrip("\n")  # which editors add
+    # Editors add the ends: a mark of the byte order, which is no text, and a last line feed.
+    return text.removeprefix("\ufeff").rstrip("\n")

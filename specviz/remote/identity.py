@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,6 +11,8 @@ from ..errors import PairError, ServerError
 from .wire import Server
 
 LLAMA_CPP, VLLM, UNKNOWN = "llama.cpp", "vLLM", "a server of OpenAI's protocol"
+ROUTER = "router"  # what llama.cpp's server calls itself that starts others, one for each model
+MOST_SHOWN = 40  # characters of a version
 
 Counted: TypeAlias = dict[str, int]
 """The verify steps of a server, and the drafted and accepted tokens in them."""
@@ -56,16 +59,25 @@ def identity_of(server: Server, model: str) -> Identity:
     entry = models[model]
     meta = entry.get("meta")
     meta = meta if isinstance(meta, dict) else {}
+    context = positive(entry.get("max_model_len")) or positive(meta.get("n_ctx"))
     if entry.get("owned_by") == "llamacpp":
-        engine, software = LLAMA_CPP, f"{LLAMA_CPP} {_told(server, '/props', 'build_info')}"
-    elif version := _told(server, "/version", "version"):
-        engine, software = VLLM, f"{VLLM} {version}"
+        props = _told(server, "/props")
+        if not props or props.get("role") == ROUTER:
+            props = _told(server, "/props", model)
+        engine = LLAMA_CPP
+        defaults = props.get("default_generation_settings")
+        if context is None and isinstance(defaults, dict):
+            context = positive(defaults.get("n_ctx"))
+        software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MOST_SHOWN]}"
+    elif version := _told(server, "/version").get("version"):
+        engine = VLLM
+        software = f"{VLLM} {str(version)[:MOST_SHOWN]}"
     else:
         engine = software = UNKNOWN
     return Identity(
         engine,
         software.rstrip(),
-        positive(entry.get("max_model_len")) or positive(meta.get("n_ctx")),
+        context,
         positive(meta.get("n_params")) or 0,
         counters(server, model),
     )
@@ -82,9 +94,12 @@ def served_models(server: Server) -> dict[str, dict[str, Any]]:
 
 def counters(server: Server, model: str) -> Counted | None:
     """What a server has counted of its own speculation for a model; None if it tells nothing."""
-    try:
-        text = server.text("/metrics")
-    except (PairError, ServerError):
+    text = None
+    for query in (None, {"model": model}):  # a router of llama.cpp wants to know of which model
+        with suppress(PairError, ServerError):
+            text = server.text("/metrics", query)
+            break
+    if text is None:
         return None
     found: Counted = {}
     for name, labels, value in LINE.findall(text):
@@ -106,8 +121,10 @@ def positive(value: Any) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _told(server: Server, path: str, name: str) -> str:
+def _told(server: Server, path: str, model: str | None = None) -> dict[str, Any]:
+    """What a server tells at "/path", perhaps of one of its models; empty if it tells nothing."""
     try:
-        return str(server.ask(path)[name])[:40]
-    except (PairError, ServerError, KeyError, TypeError):
-        return ""
+        told = server.ask(path, query={"model": model} if model else None)
+    except (PairError, ServerError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
@@ -16,12 +17,17 @@ import orjson
 from ..errors import ServerError, causes_of
 from ..variables import REMOTE, REMOTE_KEY
 from .address import ServerAddress, checked_url
+from .event_stream import BOM, event_data, lines_in
 
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
 MOST_SHOWN = 200  # characters of what a server says in a sentence
+
+DONE = b"[DONE]"
+VERSION = re.compile(r"/v\d+$")
+"""What ends the path of an interface."""
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
 """What is raised where an answer has another form than the one that is read."""
@@ -63,27 +69,37 @@ class Server:
             transport=transport,
         )
 
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The JSON at a path below the interface, or at "/path" of the server: of a GET, or of a
-        POST with a body. Raises `ServerError`."""
-        return self.post(path, body).value
+    def ask(
+        self,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The JSON at a path below the interface, or at "/path" beside it: of a GET, or of a POST
+        with a body. Raises `ServerError`."""
+        return self.post(path, body, query=query).value
 
-    def text(self, path: str) -> str:
-        """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        return str(self.post(path, None, lambda raw: raw.decode("utf-8", "replace")).value)
+    def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """The text at "/path" beside the interface, such as the server's counters. Raises
+        `ServerError`."""
+        reply = self.post(path, None, lambda raw: raw.decode("utf-8", "replace"), query)
+        return str(reply.value)
 
     def post(
         self,
         path: str,
         body: dict[str, Any] | None,
-        read: Callable[[bytes], Any] = orjson.loads,
+        read: Callable[[bytes], Any] | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One POST, or a GET without a body, and its cost. Raises `ServerError`."""
+        """One POST, or a GET without a body, and its cost. read: makes a value of the answer; None
+        reads it as JSON. Raises `ServerError`."""
         start = time.perf_counter()
-        with self._begun(path, body) as response:
+        with self._begun(path, body, query) as response:
             raw = self._read(response)
             seconds = time.perf_counter() - start
-            return Reply(read(raw), seconds, len(response.request.content), len(raw))
+            value = (read or parsed_json)(raw)
+            return Reply(value, seconds, len(response.request.content), len(raw))
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
         """The chunks of an answer as they come.
@@ -117,36 +133,45 @@ class Server:
     def _chunks(self, path: str, body: dict[str, Any]) -> Stream:
         start = time.perf_counter()
         with self._begun(path, body) as response:
-            for line in response.iter_lines():
-                told = line.removeprefix("data:").strip()
-                if not line.startswith("data:") or told == "[DONE]":
+            for data in event_data(self._lines(response)):
+                if not data.strip() or data.strip() == DONE:
                     continue
-                at, chunk = time.perf_counter() - start, orjson.loads(told)
+                at = time.perf_counter() - start
+                chunk = parsed_json(data)
                 if not isinstance(chunk, dict):
                     raise ValueError
-                if "error" in chunk:
+                if chunk.get("error"):  # some servers write "error": null in every chunk
                     said = _said(chunk, self._key)
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
 
     @contextmanager
-    def _begun(self, path: str, body: dict[str, Any] | None) -> Iterator[httpx.Response]:
+    def _begun(
+        self, path: str, body: dict[str, Any] | None, query: Mapping[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
         """The answer to a question, once it begins, if it is no refusal.
 
         What httpx and parsers raise, also within, becomes a sentence, which holds neither key nor
         address but host and port.
         """
         content, method = (None, "GET") if body is None else (orjson.dumps(body), "POST")
-        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
         try:
-            url = self._url.copy_with(path=whole)
+            url = self._url.copy_with(path=self._whole_path(path), params=query)
             request = self._client.build_request(method, url, content=content)
             with closing(self._sent(request)) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise self._refusal(response, self._read(response))
+                    raise self._refusal(path, response, self._read(response))
                 yield response
         except (httpx.HTTPError, ValueError) as error:
             raise ServerError(self._fault(error)) from error
+
+    def _whole_path(self, path: str) -> str:
+        """The path on the host of "path" below the interface, or of "/path" beside it: both lie
+        below the same prefix, if a reverse proxy or the server gives them one."""
+        interface = self._url.path.rstrip("/")
+        if path.startswith("/"):
+            return VERSION.sub("", interface) + path
+        return f"{interface}/{path}"
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         """The answer once it begins. A server may end a kept connection while a request is on its
@@ -161,11 +186,20 @@ class Server:
         for piece in response.iter_bytes():
             raw += piece
             if len(raw) > MOST_BYTES:
-                raise ServerError(
-                    f"{self.shown} sent more than {MOST_BYTES // 2**20} MiB for one answer: use a "
-                    "smaller gamma, or top_k."
-                )
+                raise ServerError(self._too_long())
         return bytes(raw)
+
+    def _lines(self, response: httpx.Response) -> Iterator[bytes]:
+        try:
+            yield from lines_in(response.iter_bytes(), MOST_BYTES)
+        except OverflowError as error:
+            raise ServerError(self._too_long()) from error
+
+    def _too_long(self) -> str:
+        return (
+            f"{self.shown} sent more than {MOST_BYTES // 2**20} MiB for one answer: use a smaller "
+            "gamma, or top_k."
+        )
 
     def _fault(self, error: Exception) -> str:
         if isinstance(error, httpx.TimeoutException):
@@ -199,10 +233,10 @@ class Server:
             "address ends in /v1 and leads to vLLM or a server like it."
         )
 
-    def _refusal(self, response: httpx.Response, raw: bytes) -> ServerError:
+    def _refusal(self, path: str, response: httpx.Response, raw: bytes) -> ServerError:
         status, said = response.status_code, ""
         with suppress(ValueError):  # not JSON
-            said = _said(orjson.loads(raw), self._key)
+            said = _said(parsed_json(raw), self._key)
         if status in (401, 403):
             return ServerError(
                 f"{self.shown} refuses the key{'' if self._key else ', of which none was sent'}: "
@@ -211,6 +245,11 @@ class Server:
             )
         if status == 429:
             return ServerError(f"{self.shown} has too many requests: start again in a minute.")
+        if status in (404, 405, 501) and path.startswith("/"):
+            return ServerError(
+                f"{self.shown} answers nothing at {path}, beside its interface{said}: start a "
+                "server that has it, and if a proxy stands before it let that pass it on."
+            )
         if status in (404, 405, 501):
             return ServerError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
@@ -219,6 +258,11 @@ class Server:
         if status < 500:
             return RefusedError(f"{self.shown} refused a request with status {status}{said}.")
         return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
+
+
+def parsed_json(raw: bytes) -> Any:
+    """The value of JSON in UTF-8, with or without a mark of the byte order. Raises `ValueError`."""
+    return orjson.loads(raw.removeprefix(BOM))
 
 
 class RefusedError(ServerError):

@@ -26,6 +26,7 @@ from ..pairs.load import load_pair, write_checksums
 from ..pairs.memory import device_memory
 from ..pairs.spec import NO_DRAFT
 from ..sides.heads.eagle import Head
+from ..text_lines import lines_of
 from .files import digest
 from .head import (
     STEPS,
@@ -261,7 +262,7 @@ def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
     prompts: list[Sequence[int]] = []
     texts: list[Sequence[int]] = []
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in lines_of(path.read_text(encoding="utf-8-sig")):
             values = json.loads(line)
             prompt = list(map(int, values["prompt"]))
             ids = list(map(int, values["ids"]))

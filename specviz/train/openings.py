@@ -185,7 +185,7 @@ class Openings:
 
 def read_books(folder: Path) -> list[str]:
     """The texts of a folder. Raises `SpecvizError` if there are none."""
-    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt")))
+    texts = (path.read_text(encoding="utf-8-sig") for path in sorted(folder.glob("*.txt")))
     books = [text for text in texts if text.strip()]
     if not books:
         raise SpecvizError(f"{str(folder)!r} has no .txt books: pass --corpus a folder of some.")

@@ -56,6 +56,15 @@ MUTANTS = [
     Mutant("chat", "chat_text", "or _is_printed_list(text, turns)", "", "pair"),
     Mutant("chat", "text_after_reply", "for user_form in FORMS", "for user_form in FORMS[:1]", "end_ids"),
     Mutant("chat", "text_after_reply", "for reply_form in FORMS", "for reply_form in [user_form]", "end_ids"),
+    # Lines, events and addresses of what others write
+    Mutant("streams", "lines_of", "line.rstrip(\"\\n\") for line in io.StringIO(text, newline=None)", "line for line in text.splitlines()", "prompts"),
+    Mutant("streams", "lines_in", "after_return and line == b\"\\n\"", "False", "wire"),
+    Mutant("streams", "lines_in", "unread.removeprefix(BOM)", "unread", "wire"),
+    Mutant("streams", "event_data", "data = []", "pass", "wire"),
+    Mutant("streams", "Server._chunks", "if chunk.get(\"error\")", "if \"error\" in chunk", "wire"),
+    Mutant("streams", "Server._whole_path", "VERSION.sub(\"\", interface) + path", "path", "wire"),
+    Mutant("streams", "LlamaTarget._body", "\"model\": self.model,", "", "wire"),
+    Mutant("streams", "counters", "(None, {\"model\": model})", "(None,)", "wire"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

@@ -169,6 +169,7 @@ class LlamaTarget(TargetServer):
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         return {
+            "model": self.model,
             "prompt": list(prompt),
             "n_predict": count,
             "temperature": 0.0,

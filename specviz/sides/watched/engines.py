@@ -55,6 +55,7 @@ class WatchedEngine:
         """The body that asks for a stream. Raises `SettingsError` for a setting that this engine
         lacks."""
         return {
+            "model": self.model,
             "prompt": prompt if isinstance(prompt, str) else list(prompt),
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -203,7 +204,6 @@ class VllmEngine(WatchedEngine):
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
         return {
             **super().question(prompt, settings),
-            "model": self.model,
             "max_tokens": settings.max_new_tokens,
             "top_k": settings.top_k or -1,
             "repetition_penalty": 1.0,
