@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .console import degrade_signs, escaped
+from .console import checked_output, degrade_signs, escaped, print_error, writing_fault
 from .environment import collector_paused
 from .errors import SpecvizError
 from .options import Parser
@@ -145,22 +144,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     degrade_signs()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        try:
+        with checked_output():
             options = parser_of(words).parse_args(words)
             with collector_paused():
                 command = VERBS[options.verb].command()
             return command.run(options) or 0
-        finally:  # also after --help
-            sys.stdout.flush()
     except SpecvizError as error:
-        print(f"specviz: {escaped(str(error))}", file=sys.stderr)
+        print_error(f"specviz: {escaped(str(error))}")
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # a reader who has had enough, as `head` has
-        # Else the interpreter would try again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 130
+    except OSError as error:
+        sentence = writing_fault(error)
+        if sentence is None:
+            raise
+        print_error(f"specviz: {escaped(sentence)}")
+        return 2
 
 
 def parser_of(arguments: Sequence[str]) -> Parser:

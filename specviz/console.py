@@ -4,9 +4,16 @@ shown as an escape, and signs that a stream cannot encode become plain ones."""
 from __future__ import annotations
 
 import codecs
+import errno
 import io
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from .errors import OutputError
 
 DEGRADED = "specviz.degraded"
 """The name of our error handler, as the argument `errors` of a stream."""
@@ -74,3 +81,81 @@ def _degraded(error: UnicodeError) -> tuple[str, int]:
         raise error
     signs = error.object[error.start : error.end]
     return "".join(_PLAIN.get(sign, "?") for sign in signs), error.end
+
+
+FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""Errors of writing that lie neither in the program nor in a name."""
+
+
+class _CheckedOutput:
+    """A stream whose faults are sentences. A reader who has had enough is none."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with _writing():
+            return int(self._stream.write(text))
+
+    def flush(self) -> None:
+        with _writing():
+            self._stream.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"what is printed cannot be written ({error.strerror or error}): let standard output "
+            "lead to a terminal, or to a file on a disk with room."
+        ) from error
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Within it, standard output that cannot be written, such as a file on a full disk, raises
+    `OutputError`, at the latest when it ends. What was printed before is not tried again."""
+    stream = sys.stdout
+    if stream is None:  # it was closed before the program began: nothing is printed
+        yield
+        return
+    checked: Any = _CheckedOutput(stream)
+    sys.stdout = checked
+    try:
+        try:
+            yield
+        finally:  # also after --help
+            checked.flush()
+    except (OutputError, BrokenPipeError):
+        drop_output(stream)
+        raise
+    finally:
+        sys.stdout = stream
+
+
+def drop_output(stream: Any) -> None:
+    """Let a stream that cannot be written lead nowhere: else the interpreter would try again when
+    it ends."""
+    with suppress(OSError, ValueError):  # a stream of a test has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def print_error(text: str) -> None:
+    """Print a line on standard error, as well as that can be written."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def writing_fault(error: OSError) -> str | None:
+    """A sentence about a file that a full or broken disk did not take; None for another error."""
+    if error.errno not in FULL_OR_BROKEN:
+        return None
+    name = error.filename or "a file"
+    return f"{name} cannot be written ({error.strerror}): name a place on a disk with room."

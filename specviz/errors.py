@@ -47,6 +47,10 @@ class ServerError(SpecvizError, RuntimeError):
     """A server that holds the target cannot be reached, or refuses or fails to answer."""
 
 
+class OutputError(SpecvizError, RuntimeError):
+    """What is printed, or a file, cannot be written."""
+
+
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one of its causes, means that memory ran out.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from toy_models import byte_level, llama, relative
 
-from specviz.__main__ import main
+from specviz.__main__ import VERBS, Command, Verb, main
 from specviz.console import escaped
 from specviz.prompts import prompts_from
 from specviz.runs.terminal import printable
@@ -106,3 +108,70 @@ def test_ends_of_lines_stay_in_a_text_and_are_signs_within_a_line() -> None:
     assert escaped("a\nb") == "a\\nb"
     assert printable("a\n\tb") == "a⏎⇥b"
     assert escaped("\ud83d") == "\\ud83d"
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+@pytest.mark.parametrize(
+    "verb", ["run", "record", "pairs", "check", "variables", "doctor", "guess", "--help"]
+)
+def test_output_that_cannot_be_written_is_a_sentence(
+    verb: str, folders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft = folders.split("+")
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat")
+    run = ["hi", "--pair", folders, "--max-new-tokens", "4"]
+    arguments = {
+        "run": run,
+        "record": [*run, "--out", str(tmp_path / "run.json")],
+        "check": [str(RECORDING)],
+        "doctor": [target, draft],
+        "guess": ["--text", str(text), "--draft", draft],
+    }
+    errors = io.StringIO()
+    with FULL.open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        monkeypatch.setattr(sys, "stderr", errors)
+        try:
+            status = main([verb, *arguments.get(verb, [])])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        assert sys.stdout is full
+    lines = errors.getvalue().splitlines()
+    assert status == 2 and lines[-1] == (
+        "specviz: what is printed cannot be written (No space left on device): let standard "
+        "output lead to a terminal, or to a file on a disk with room."
+    )
+
+
+def test_a_file_on_a_full_disk_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "chart.html")
+
+    monkeypatch.setitem(VERBS, "pairs", Verb("", lambda: Command(full)))
+    assert main(["pairs"]) == 2
+    assert capsys.readouterr().err == (
+        "specviz: chart.html cannot be written (No space left on device): name a place on a disk "
+        "with room.\n"
+    )
+
+
+def test_a_closed_output_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["variables"]) == 0
+
+
+def test_a_reader_who_has_had_enough_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    errors = io.StringIO()
+    with os.fdopen(write, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(sys, "stderr", errors)
+        assert main(["variables"]) == 130
+    assert errors.getvalue() == ""

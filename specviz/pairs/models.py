@@ -111,6 +111,13 @@ def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     return read_any_head(name, target)
 
 
+def read_file(name: str) -> ModelMetadata:
+    """What is known of the model in a GGUF file, which is unpacked for that, once, unless passes
+    read it as it is. Raises `PairError`."""
+    (file,) = pair_files(ModelsSpec(name, None), reads=True).models
+    return _metadata(file, None)
+
+
 def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
     unless it is read as it is."""

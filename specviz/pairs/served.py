@@ -13,9 +13,10 @@ from .doctor import Report, shown_model
 from .findings import Finding, Findings, good, stopping, warning
 from .hub import find_source
 from .load import LoadRequest
+from .models import load_models, read_file
 from .progress import Progress
 from .source import ModelSource
-from .spec import ServedSpec, WatchedSpec
+from .spec import ModelsSpec, ServedSpec, WatchedSpec, local_file
 from .weights import best_device, load_model, read_tokenizer
 
 
@@ -27,8 +28,13 @@ def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
     if request.on_progress is not None:
         request.on_progress(Progress("asking the server of the target"))
     target, source, tokenizer = served_target(spec)
-    options = replace(request.options[1], device=request.device or best_device())
-    draft = load_model(source, options, request.on_progress)
+    options = request.options[1]
+    if local_file(spec.draft) is None:
+        options = replace(options, device=request.device or best_device())
+        draft = load_model(source, options, request.on_progress)
+    else:
+        alone = request._replace(options=(options, options))
+        draft = load_models(ModelsSpec(spec.draft, None), alone).target
     return Pair(target, draft, tokenizer, name=f"{target.name_or_path}+{source.shown}")
 
 
@@ -37,8 +43,13 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
 
     Raises `PairError` and `ServerError`.
     """
-    source = find_source(spec.draft)
-    tokenizer = read_tokenizer(source)
+    if local_file(spec.draft) is None:
+        source = find_source(spec.draft)
+        tokenizer = read_tokenizer(source)
+    else:
+        metadata = read_file(spec.draft)
+        source = metadata.source
+        tokenizer = metadata.tokenizer
     target = remote_target(server_address(spec.target.url), spec.target.model, tokenizer)
     return target, source, tokenizer
 

@@ -65,6 +65,8 @@ MUTANTS = [
     Mutant("streams", "Server._whole_path", "VERSION.sub(\"\", interface) + path", "path", "wire"),
     Mutant("streams", "LlamaTarget._body", "\"model\": self.model,", "", "wire"),
     Mutant("streams", "counters", "(None, {\"model\": model})", "(None,)", "wire"),
+    Mutant("output", "checked_output", "checked.flush()", "pass", "console"),
+    Mutant("output", "_CheckedOutput.write", "with _writing():", "if True:", "console"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

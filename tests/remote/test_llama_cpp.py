@@ -12,6 +12,8 @@ from llama_server import PROMPT, LlamaServer
 from toy_models import emitted_ids
 
 from specviz import Pair, Settings, Trace, baseline, load_pair, race
+from specviz.pairs.doctor import examine_pair
+from specviz.pairs.spec import parse_pair
 from specviz.runs.identities import check_trace
 
 DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
@@ -50,11 +52,16 @@ def test_it_writes_the_greedy_text_of_the_same_target_here(
     assert not draft or 0 < times["draft_n_accepted"] < times["draft_n"]
 
 
+@pytest.mark.parametrize("in_a_file", [False, True])
 def test_as_a_target_it_judges_drafts_of_this_machine(
-    llama_cpp: Callable[..., LlamaServer],
+    llama_cpp: Callable[..., LlamaServer], gguf_pair: tuple[Path, Path], in_a_file: bool
 ) -> None:
+    """The draft is a folder, or a GGUF file."""
     local = load_pair("builtin")
-    pair = load_pair(f"{llama_cpp().url}#target+{DRAFT}")
+    draft = gguf_pair[1] if in_a_file else DRAFT
+    pair = load_pair(f"{llama_cpp().url}#target+{draft}")
+    report = examine_pair(parse_pair(f"{llama_cpp().url}#target+{draft}"))
+    assert report.verdict != "stop" and pair.draft is not None
     assert pair.target.identity.software.startswith("llama.cpp")
     assert pair.target.listed == pair.vocab
     settings = Settings(max_new_tokens=24, gamma=4)

@@ -12,6 +12,7 @@ from ...errors import SpecvizError
 from ...options import add_settings, check_writable, real, settings_from, whole
 from ...pairs.spec import address_of
 from ...prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
+from ...runs.trace import write_atomically
 from .shapes import SHAPES
 
 LARGEST = 1024  # rows of a batch
@@ -96,7 +97,8 @@ def main(options: argparse.Namespace) -> None:
     else:
         results = lanes_report(pair, prompts, settings, options)
     if options.out:
-        options.out.write_text(json.dumps(results, indent=1, default=asdict) + "\n")
+        text = json.dumps(results, indent=1, default=asdict) + "\n"
+        write_atomically(options.out, text.encode())
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
