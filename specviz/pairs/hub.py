@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..environment import T
 from ..errors import PairError, causes_of
-from .source import ModelSource, shown_name
+from .source import CachedSource, ModelSource, shown_name
 from .spec import HUB_ID, local_path
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -85,9 +85,50 @@ def safe_files(source: ModelSource) -> dict[str, int] | None:
     files = hub_files(source)
     if source.folder is not None:
         folder_weights(source)
+    elif not hub_is_reachable():
+        cached_weights(source)
     elif files is not None and not any(name.endswith(".safetensors") for name in files):
         raise PairError(no_safetensors(source.shown, set(files)))
     return files
+
+
+INDEX = "model.safetensors.index.json"
+WHOLE = "model.safetensors"
+
+
+def cached_weights(source: ModelSource) -> ModelSource:
+    """The folder of the hub's cache that holds a model, for when the hub does not answer.
+
+    Raises `PairError` if the cache has the model without its weights, or without some of them: a
+    download that was broken off, or files that somebody read one by one. If it has nothing of the
+    model, that is for the loader to say, and the source stays as it is.
+    """
+    config = huggingface_hub.try_to_load_from_cache(source.name, "config.json")
+    if not isinstance(config, str):
+        return source
+    folder = Path(config).parent
+    present = {
+        path.name for path in folder.iterdir() if path.is_file()
+    }  # and not a link to nothing
+    missing = sorted(_weight_files(source, folder, present) - present)
+    if missing and any(name.endswith(PICKLES) for name in present):
+        raise PairError(no_safetensors(source.shown, present))
+    if missing:
+        raise PairError(
+            f"the weights of {source.shown} are not all on this machine, {missing[0]} is missing, "
+            "and the hub does not answer: connect it, and load the model again."
+        )
+    return CachedSource(source.name, folder)
+
+
+def _weight_files(source: ModelSource, folder: Path, present: set[str]) -> set[str]:
+    """The names of the files that hold the weights of a model in the cache. Raises `PairError`."""
+    if WHOLE in present or INDEX not in present:
+        return {WHOLE}
+    try:
+        return set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise PairError(damaged_sentence(source.shown, INDEX)) from error
 
 
 @contextlib.contextmanager

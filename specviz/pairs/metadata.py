@@ -18,7 +18,7 @@ from ..core.llama_family import is_llama_family
 from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
 from ..core.pair import Pair
 from ..errors import PairError
-from .hub import failure_sentence, find_source, folder_weights
+from .hub import cached_weights, failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
 from .source import ModelSource
 from .weights import hub_options, read_tokenizer
@@ -137,13 +137,14 @@ def read_metadata(name: str) -> ModelMetadata:
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     metadata = ModelMetadata(source, model, read_tokenizer(source))
-    if source.folder is not None:
-        _check_weights(metadata)
+    files = cached_weights(source) if options["local_files_only"] else source
+    if files.folder is not None:
+        _check_weights(metadata, files)
     return metadata
 
 
-def _check_weights(metadata: ModelMetadata) -> None:
-    shapes = folder_weights(metadata.source)
+def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
+    shapes = folder_weights(files)
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
     expected = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
@@ -151,7 +152,7 @@ def _check_weights(metadata: ModelMetadata) -> None:
     enough = count >= sum(p.numel() for p in metadata.model.parameters())
     if not enough or any(expected.get(name, shape) != shape for name, shape in shapes.items()):
         raise PairError(
-            f"{metadata.source.shown} does not hold the weights that its config.json describes: "
+            f"{files.shown} does not hold the weights that its config.json describes: "
             "download it again."
         )
 

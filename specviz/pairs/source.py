@@ -24,6 +24,14 @@ class ModelSource:
         return self.folder.name
 
 
+class CachedSource(ModelSource):
+    """A model of the hub. folder: where the hub's cache has it."""
+
+    @property
+    def shown(self) -> str:
+        return shown_name(self.name)
+
+
 def shown_name(name: str) -> str:
     """A model's name without the folders above it, cut off if it is very long."""
     path = Path(name)

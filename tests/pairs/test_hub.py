@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_hub import fake_hub, use_hub, use_no_proxy
+from fake_hub import COMMIT, fake_hub, use_hub, use_no_proxy
 from huggingface_hub import constants
 from model_families import pickle_weights
+from transformers import AutoModelForCausalLM
 
+from specviz import load_pair
 from specviz.__main__ import main
+from specviz.errors import PairError
 from specviz.pairs import hub
 from specviz.pairs.doctor import examine
 
@@ -69,6 +72,94 @@ def test_only_the_loader_downloads_weights(
     assert "there is no model org/nobody on the hub that you may see" in nobody
     assert "downloading org/target" in loaded and "loading org/draft" in loaded
     assert again.endswith("status 0"), again
+
+
+def cached(name: str, folder: Path, cache: Path) -> Path:
+    """Put a model's files into the hub's cache, as its client does: links to what is downloaded.
+    Returns the folder of the links."""
+    place = cache / f"models--{name.replace('/', '--')}"
+    snapshot = place / "snapshots" / COMMIT
+    (place / "blobs").mkdir(parents=True)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(COMMIT)
+    snapshot.mkdir(parents=True)
+    for file in folder.iterdir():
+        shutil.copy(file, place / "blobs" / file.name)
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+    return snapshot
+
+
+def sharded(folder: Path, to: Path) -> Path:
+    """The same model with its weights in several files."""
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    shutil.copytree(folder, to)
+    (to / "model.safetensors").unlink()
+    model.save_pretrained(to, max_shard_size="2KB")
+    assert len(list(to.glob("model-*.safetensors"))) > 2
+    return to
+
+
+def without(name: str) -> Callable[[Path], None]:
+    """Removes a file from the cache, link and all."""
+
+    def remove(snapshot: Path) -> None:
+        (snapshot / name).unlink()
+
+    return remove
+
+
+def broken_off(snapshot: Path) -> None:
+    """A link that leads nowhere: its file is still called "incomplete"."""
+    for link in snapshot.glob("model-00002*.safetensors"):
+        blob = link.resolve()
+        blob.rename(blob.with_suffix(".incomplete"))
+
+
+def cut_short(snapshot: Path) -> None:
+    for link in snapshot.glob("model-00001*.safetensors"):
+        link.resolve().write_bytes(link.read_bytes()[:-10])
+
+
+def spoilt_index(snapshot: Path) -> None:
+    (snapshot / "model.safetensors.index.json").resolve().write_text("[" * 3)
+
+
+@pytest.mark.parametrize(
+    ("several", "spoil", "says"),
+    [
+        (False, without("model.safetensors"), "not all on this machine, model.safetensors is miss"),
+        (True, broken_off, "not all on this machine, model-00002-of-"),
+        (True, without("model.safetensors.index.json"), "model.safetensors is missing"),
+        (True, spoilt_index, "damaged or incomplete file model.safetensors.index.json"),
+        (True, cut_short, "damaged or incomplete file model-00001"),
+    ],
+)
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_the_doctor_looks_whether_the_cache_has_all_weights(
+    several: bool,
+    spoil: Callable[[Path], None],
+    says: str,
+    role: str,
+    good_pair: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Where the hub does not answer, what is there is all there is."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    snapshots = {}
+    for name, folder in zip(("target", "draft"), good_pair, strict=True):
+        if several and name == role:
+            folder = sharded(folder, tmp_path / name)
+        snapshots[name] = cached(f"org/{name}", folder, tmp_path / "hub")
+    assert examine("org/target", "org/draft", device="cpu").verdict == "good"
+    spoil(snapshots[role])
+    report = examine("org/target", "org/draft", device="cpu")
+    (sentence,) = [found.sentence for found in report.findings if found.level == "stop"]
+    assert says in sentence and f"org/{role}" in sentence
+    with pytest.raises(PairError) as caught:
+        load_pair("org/target+org/draft", device="cpu")
+    assert str(caught.value) == sentence
 
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
