@@ -184,12 +184,12 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
     ) -> Iterator[dict[str, Any]]:
         """Which drafter and which gamma, and whether to speculate at all: the last value holds
         "result" (rows and recommendations) and "csv"; until then there are values with a "status".
-        Lists are texts with blanks; without prompts it is the built-in set."""
+        Lists may be texts with blanks; without prompts it is the built-in set."""
         fields = {
-            "drafters": drafters.split(),
-            "gammas": _numbers(gammas),
-            "policies": policies.split(),
-            "temperatures": _numbers(temperatures),
+            "drafters": drafters,
+            "gammas": gammas,
+            "policies": policies,
+            "temperatures": temperatures,
             "length": length,
             "seconds": seconds,
         }
@@ -210,10 +210,3 @@ def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) ->
     if "whole" not in state:
         raise sentence(ENDED_EARLY)
     yield {"result": state["whole"], "csv": state["csv"]}
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(number) for number in text.split()]
-    except ValueError:
-        raise sentence(f"{text[:40]!r} are no numbers: use some like '1 2 5'.") from None

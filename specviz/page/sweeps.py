@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
+from math import isfinite
 from typing import Any
 from uuid import uuid4
 
 from ..core.registry import drafter_kind, swept_drafters
 from ..environment import BUILTIN, on_zerogpu
-from ..errors import PromptError, SettingsError, SpecvizError
+from ..errors import PromptError, SettingsError, SpecvizError, shown
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
@@ -34,6 +36,7 @@ GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
+MOST_LISTED = 100  # values of a list
 MOST_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
 
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
@@ -115,28 +118,31 @@ def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
 def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
     pairs of a kind and a text; where there are none, they are those that suit the pair, of the
-    kinds that are asked for as far as there are some. Raises `SpecvizError`."""
+    kinds that are asked for as far as there are some. Lists may be texts with blanks. Raises
+    `SpecvizError` for a value of another kind as well."""
     bounds = Bounds.here()
-    if fields.get("prompts"):
-        prompts = tuple(map(_visitor_prompt, list(fields["prompts"])[:MOST]))
+    asked = fields.get("prompts")
+    if asked not in (None, []):
+        if not isinstance(asked, list):
+            raise PromptError(f"the prompts are {shown(asked)}: use a list of texts.")
+        prompts = tuple(map(_visitor_prompt, asked[:MOST]))
     else:
-        kinds = _texts(fields.get("kinds"))
+        kinds = _names("kinds", fields.get("kinds") or [])
         suited = builtin_prompts(pair)
         prompts = tuple(prompt for prompt in suited if prompt.kind in kinds) or suited
-    length = int(fields["length"])
-    seconds = float(fields["seconds"])
+    length = _whole("length", _number("length", fields["length"]))
+    seconds = _number("seconds", fields["seconds"])
     if not 2 <= length <= MAX_LENGTH:
-        raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")
+        raise SettingsError(f"the length is {length:g}: use 2 to {MAX_LENGTH} tokens.")
     if not 1 <= seconds <= bounds.seconds:
         raise SettingsError(f"the time is {seconds:g} s: use 1 to {bounds.seconds:g}.")
+    gammas = _numbers("gammas", fields["gammas"])
     request = SweepRequest(
         prompts=prompts[: bounds.prompts],
-        drafters=tuple(_texts(fields["drafters"])),
-        gammas=tuple(int(gamma) for gamma in list(fields["gammas"])[:100]),
-        policies=tuple(_texts(fields["policies"])),
-        temperatures=tuple(
-            float(temperature) for temperature in list(fields["temperatures"])[:100]
-        ),
+        drafters=tuple(_names("drafters", fields["drafters"])),
+        gammas=tuple(_whole("gammas", gamma) for gamma in gammas),
+        policies=tuple(_names("policies", fields["policies"])),
+        temperatures=tuple(_numbers("temperatures", fields["temperatures"])),
         seconds=seconds,
         base=Settings(max_new_tokens=length, ignore_eos=True),
     )
@@ -166,12 +172,62 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
 
 
 def _visitor_prompt(value: Any) -> Question:
-    kind, text = ("prompts", value) if isinstance(value, str) else value
-    return Question(str(kind)[:LONGEST_KIND], checked_prompt(text))
+    if isinstance(value, list) and len(value) == 2:
+        kind, text = value
+    else:
+        kind, text = "prompts", value
+    if not isinstance(kind, str) or not isinstance(text, str):
+        raise PromptError(f"a prompt is {shown(value)}: use a text.")
+    return Question(kind[:LONGEST_KIND], checked_prompt(text))
 
 
-def _texts(values: Any) -> list[str]:
-    return [str(value) for value in list(values or [])[:100]]
+def _listed(name: str, value: object) -> list[Any]:
+    """The values of a list, of a text with blanks between them, or of a single number."""
+    if isinstance(value, str):
+        return value.split()[:MOST_LISTED]
+    if isinstance(value, list):
+        return value[:MOST_LISTED]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [value]
+    raise SettingsError(f"{name} is {shown(value)}: use a list, or a text with blanks.")
+
+
+def _names(name: str, value: object) -> list[str]:
+    names = _listed(name, value)
+    for entry in names:
+        if not isinstance(entry, str):
+            raise SettingsError(f"{name} has {shown(entry)}: use texts.")
+    return names
+
+
+def _numbers(name: str, value: object) -> list[float]:
+    numbers = [_as_number(entry) for entry in _listed(name, value)]
+    known = [number for number in numbers if number is not None and isfinite(number)]
+    if len(known) < len(numbers):
+        shown_value = str(value)[:40]
+        raise SettingsError(f"{shown_value!r} are no numbers for {name}: use some like '1 2 5'.")
+    return known
+
+
+def _number(name: str, value: object) -> float:
+    number = _as_number(value)
+    if number is None:
+        raise SettingsError(f"{name} is {shown(value)}: use a number, such as 60.")
+    return number
+
+
+def _as_number(value: object) -> float | None:
+    """A number, or a text of one; None for anything else."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return float(value)
+    return None
+
+
+def _whole(name: str, number: float) -> int:
+    if not isfinite(number) or number != int(number):
+        raise SettingsError(f"{name} has {number:g}: use whole numbers, such as 1, 2 and 5.")
+    return int(number)
 
 
 class SweepJob(Job):

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import gradio as gr
 import orjson
@@ -27,8 +27,10 @@ from specviz import Settings, Trace, compute_metrics
 from specviz.core.events import Round
 from specviz.core.race import race
 from specviz.environment import ASSETS
-from specviz.page.api import ENDED_EARLY, collected, streamed
+from specviz.errors import SpecvizError
+from specviz.page.api import ENDED_EARLY, _states, collected, signature_of, streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
+from specviz.page.sweeps import asked_request
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import SCHEMA
 
@@ -206,6 +208,82 @@ def test_a_program_sweeps_and_is_told_what_it_asks_wrong(client: Client) -> None
             client.predict(**{**small, **wrong}, api_name="/sweep")
 
 
+SMALL_SWEEP: dict[str, Any] = {
+    "prompts": ["the cat"],
+    "drafters": "ngram",
+    "gammas": "1",
+    "length": 4,
+    "seconds": 1,
+}
+
+# JSON of every kind that the guard lets through, and texts that some parsers take for numbers.
+OF_EVERY_KIND = [
+    *(None, True, False, 0, -1, 3, 10**40, 1.5, 1e308, "", " ", "text", "1e999", "nan", "\0"),
+    *([], ["a"], ["1", "2"], [1, 2], [1.5], ["x" * 5000], "x" * 9000),
+]
+
+
+def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:
+    """Of each endpoint whose fields have kinds: its usual fields, and what makes a job of them
+    without running it."""
+
+    def race_asked(**fields: Any) -> object:
+        return next(_states(cast("Any", None), pair, tuple(fields.values())))
+
+    def sweep_asked(**fields: Any) -> object:
+        return asked_request(fields)
+
+    settings = signature_of(pair).parameters
+    racing = {name: parameter.default for name, parameter in settings.items()}
+    sweeping = {**SMALL_SWEEP, "policies": "fixed", "temperatures": "0", "kinds": []}
+    return {"race": ({**racing, "prompt": "a"}, race_asked), "sweep": (sweeping, sweep_asked)}
+
+
+@pytest.mark.parametrize("endpoint", ["race", "sweep"])
+def test_a_value_of_any_kind_is_taken_or_is_a_sentence(endpoint: str) -> None:
+    """In each field, also a value that only some other field takes."""
+    usual, asked = asked_of_endpoints("builtin")[endpoint]
+    assert asked(**usual)
+    refused = []
+    for field in usual:
+        for value in OF_EVERY_KIND:
+            try:
+                asked(**{**usual, field: value})
+            except (SpecvizError, gr.Error) as error:
+                refused.append(str(error))
+    assert len(refused) > 10 * len(usual)
+    assert all(sentence.endswith((".", ".'")) and len(sentence) < 300 for sentence in refused)
+
+
+@pytest.mark.parametrize("gammas", [[1, 2], ["1", "2"], "1 2", [1.0, 2]])
+def test_lists_of_a_sweep_are_json_or_texts(site: Site, gammas: Any) -> None:
+    lists = {"gammas": gammas, "drafters": ["ngram"], "policies": ["fixed"], "temperatures": [0.5]}
+    *_, (kind, (result,)) = site.events("v2/sweep", {**SMALL_SWEEP, **lists})
+    assert kind == "complete"
+    rows = [row["configuration"] for row in result["result"]["rows"]]
+    assert [(row["gamma"], row["temperature"]) for row in rows] == [(1, 0.5), (2, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prompts": "the cat"}, "the prompts are str 'the cat': use a list of texts."),
+        ({"prompts": [1]}, "a prompt is int 1: use a text."),
+        ({"gammas": [1.5]}, "gammas has 1.5: use whole numbers"),
+        ({"gammas": True}, "gammas is bool True: use a list, or a text with blanks."),
+        ({"temperatures": "inf"}, "'inf' are no numbers for temperatures"),
+        ({"seconds": "soon"}, "seconds is str 'soon': use a number, such as 60."),
+        ({"length": [4]}, "length is list [4]: use a number"),
+        ({"drafters": [1]}, "drafters has int 1: use texts."),
+    ],
+)
+def test_a_sweep_says_what_a_field_takes(change: dict[str, Any], says: str) -> None:
+    usual = {**SMALL_SWEEP, "policies": "fixed", "temperatures": "0"}
+    with pytest.raises(SpecvizError) as refused:
+        asked_request({**usual, **change})
+    assert says in str(refused.value)
+
+
 def test_plain_http_needs_no_client(site: Site) -> None:
     settings = {"prompt": "the cat", "max_new_tokens": 12, "temperature": 0}
     begun = site.post("/gradio_api/call/v2/generate", settings)
@@ -265,6 +343,11 @@ MISNAMED = [
     ("generate", {"prompt": "a", "stop": ["x"] * 65}, "The field 'stop' holds a longer list: use"),
     ("generate", {"prompt": "a", "gamma": {"a": 1}}, "'gamma' holds an object: use a whole number"),
     ("generate", {"prompt": ["a", 1]}, "'prompt' holds a list of other things than texts: use a t"),
+    (
+        "sweep",
+        {"gammas": {}},
+        "holds an object: use a list of up to 64 numbers, or a text of some.",
+    ),
     ("sweep", {"gamma": "1 2"}, "There is no field 'gamma' in sweep: use 'gammas'."),
     ("sweep", {"max_new_tokens": 9}, ": use 'length'."),
     ("doctor", {"model": "builtin"}, "There is no field 'model' in doctor: use 'pair'."),

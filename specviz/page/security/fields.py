@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 import orjson
 
-from .requests import MOST_ARGUMENTS, Refused, is_plain
+from .requests import MOST_ARGUMENTS, Refused, are_numbers, is_plain
 
 ELSEWHERE = {
     "content": "prompt",
@@ -54,6 +54,9 @@ ELSEWHERE = {
 }
 """What other programs, and our own other endpoints, call a field, and what it is called here. Only
 those that the endpoint has are told."""
+
+NUMBERS = ("gammas", "temperatures")
+"""The fields that take numbers: a list of them, or a text."""
 
 _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 _WRONG_COUNT = (
@@ -116,7 +119,7 @@ def _fault(
         if name not in given and parameter.default is Parameter.empty:
             return f"The field {name!r} is missing in {endpoint}: it takes {_kind_of(parameter)}."
     for name, value in given.items():
-        if not is_plain(value):
+        if not is_plain(value) or (are_numbers(value) and name not in NUMBERS):
             return f"The field {name!r} holds {_kind(value)}: use {_kind_of(parameters[name])}."
     return None
 
@@ -137,6 +140,8 @@ def _unknown(name: str, endpoint: str, free: list[str]) -> str:
 def _kind_of(parameter: Parameter) -> str:
     """What a field takes, as the end of a sentence."""
     hint = parameter.annotation
+    if parameter.name in NUMBERS:
+        return f"a list of up to {MOST_ARGUMENTS} numbers, or a text of some"
     if list in {get_origin(part) for part in (hint, *get_args(hint))}:
         return f"a list of up to {MOST_ARGUMENTS} texts"
     return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a plain value")

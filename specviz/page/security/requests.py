@@ -138,11 +138,13 @@ class Bodies:
         self._large[client] += 1
 
 
-MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
+MOST_ARGUMENTS = 64  # values of an event, and texts or numbers in one of them
 # Gradio keeps names for as long as it runs.
 Name = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
 # An object could name a file or an address that Gradio fetches.
-Plain = str | int | float | bool | None | Annotated[list[str], Field(max_length=MOST_ARGUMENTS)]
+_Texts = Annotated[list[str], Field(max_length=MOST_ARGUMENTS)]
+_Numbers = Annotated[list[int | float], Field(max_length=MOST_ARGUMENTS)]
+Plain = str | int | float | bool | None | _Texts | _Numbers
 
 
 class _Named(BaseModel, strict=True):
@@ -158,6 +160,7 @@ class _Event(_Named):
 
 Kind: TypeAlias = TypeAdapter[Any]
 _PLAIN: Kind = TypeAdapter(Plain)
+_NUMBERS: Kind = TypeAdapter(_Numbers)
 NAMED: Kind = TypeAdapter(_Named)
 EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
 VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MOST_ARGUMENTS)])
@@ -176,8 +179,17 @@ def check(raw: bytes, kind: Kind) -> None:
 
 def is_plain(value: object) -> bool:
     """Whether a field of an event may hold this."""
+    return _is(_PLAIN, value)
+
+
+def are_numbers(value: object) -> bool:
+    """Whether it is a list of numbers, which few fields take."""
+    return bool(value) and _is(_NUMBERS, value)
+
+
+def _is(kind: Kind, value: object) -> bool:
     try:
-        _PLAIN.validate_python(value, strict=True)
+        kind.validate_python(value, strict=True)
     except ValueError:
         return False
     return True
