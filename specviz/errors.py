@@ -86,4 +86,8 @@ def in_one_line(error: BaseException) -> str:
 
 def shown(value: object) -> str:
     """What somebody passed, for a sentence: its type and its beginning."""
-    return f"{type(value).__name__} {value!r}"[:60]
+    try:
+        text = repr(value)
+    except RecursionError:  # lists in lists in lists
+        text = "of many levels"
+    return f"{type(value).__name__} {text}"[:60]

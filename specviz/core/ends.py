@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import PairError, shown
 from .chat_template import text_after_reply
 
 if TYPE_CHECKING:
@@ -55,12 +56,23 @@ def end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids that end a text by a model's generation config or its tokenizer."""
+    """The ids that end a text by a model's generation config or its tokenizer. Raises `PairError`
+    if the config names something else than ids."""
     config = getattr(model, "generation_config", None) or model.config
     named = getattr(config, "eos_token_id", None)
-    ids = {named} if isinstance(named, int) else set(named or ())
+    if named is None or named == "":
+        named = []
+    ids = [named] if type(named) is int else named
+    if not isinstance(ids, list | tuple | set) or any(
+        type(token_id) is not int for token_id in ids
+    ):
+        raise PairError(
+            f"the model's config names {shown(named)} as the end of a text: write the id of a "
+            "token, or a list of ids, as eos_token_id."
+        )
     end = getattr(tokenizer, "eos_token", None)
-    return frozenset(ids | {i for i, piece in control_tokens(tokenizer).items() if piece == end})
+    spoken = {i for i, piece in control_tokens(tokenizer).items() if piece == end}
+    return frozenset({*ids, *spoken})
 
 
 def spelled_ends(control: Mapping[int, str]) -> frozenset[int]:

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 PageQuestion: TypeAlias = Callable[[dict[str, Any]], Any]
 """What the page asks: with one object, and the answer is JSON."""
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What is raised where a request holds other values than the page sends."""
+
 
 def sentence(text: str) -> gr.Error:
     """An error that shows this sentence and no traceback."""
@@ -34,7 +37,7 @@ def answering(question: PageQuestion) -> PageQuestion:
             return question(request)
         except SpecvizError as error:
             return {"error": str(error), "over": True}
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except MALFORMED as error:
             log.info("a question made no sense: %s", brief(error))
             return {"error": NOT_OURS, "over": True}
         except Exception:

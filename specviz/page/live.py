@@ -24,7 +24,7 @@ from .endpoints import Endpoints
 from .failures import sentence
 from .jobs import Run
 from .queue import RunQueue
-from .security.requests import NOT_OURS
+from .security.requests import NOT_OURS, is_plain
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,9 @@ def _read(text: str) -> tuple[dict[str, Any], str]:
         log.info("a wish for a run made no sense: %s", brief(error))
         raise sentence(NOT_OURS) from None
     if missing or not isinstance(session, str) or not 0 < len(session) <= LONGEST_SESSION:
+        raise sentence(NOT_OURS)
+    if not all(map(is_plain, wish.values())):
+        log.info("a wish for a run holds lists or objects")
         raise sentence(NOT_OURS)
     return wish, session
 

@@ -58,6 +58,6 @@ def _config(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -201,7 +201,7 @@ def _damaged_json(folder: Path) -> str | None:
     for path in sorted(folder.glob("*.json")):
         try:
             json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):  # some are nested thousands of levels deep
             return path.name
     return None
 

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
+from ..core.ends import named_end_ids
 from ..core.llama_family import is_llama_family
 from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
 from ..core.pair import Pair
@@ -137,6 +138,7 @@ def read_metadata(name: str) -> ModelMetadata:
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     metadata = ModelMetadata(source, model, read_tokenizer(source))
+    named_end_ids(model, metadata.tokenizer)  # which refuses what is no id
     files = cached_weights(source) if options["local_files_only"] else source
     if files.folder is not None:
         _check_weights(metadata, files)

@@ -330,7 +330,8 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
             return False
         try:
             shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
-        except (OSError, ValueError, LookupError):  # it was cut off, or is of another format
+        # It was cut off, or is of another format.
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return False
         return all(map(is_here, shards))
 

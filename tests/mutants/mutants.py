@@ -67,6 +67,14 @@ MUTANTS = [
     Mutant("streams", "counters", "(None, {\"model\": model})", "(None,)", "wire"),
     Mutant("output", "checked_output", "checked.flush()", "pass", "console"),
     Mutant("output", "_CheckedOutput.write", "with _writing():", "if True:", "console"),
+    # Values of other kinds, and nested ones
+    Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
+    Mutant("kinds", "named_end_ids", "type(token_id) is not int", "False", "doctor_agrees"),
+    Mutant("kinds", "_read", "not all(map(is_plain, wish.values()))", "False", "security"),
+    Mutant("kinds", "_numbers", "len(known) < len(numbers)", "False", "api"),
+    Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
+    Mutant("kinds", "_weight_files", "WHOLE in present or INDEX not in present", "True", "hub"),
+    Mutant("kinds", "cached_weights", "- present)", "- set(_weight_files(source, folder, present)))", "hub"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

@@ -577,6 +577,34 @@ def test_a_malformed_event_is_a_short_line_of_the_log(
     assert "x" * 1000 not in "".join(capfd.readouterr())
 
 
+def nested(levels: int) -> str:
+    """JSON of lists in lists."""
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("levels", [1, 300, 900, 1000, 1100, 30_000])
+def test_values_in_lists_in_lists_are_a_short_line_of_the_log(
+    levels: int, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In each field that the page sends: no parser and no sentence follows them to their end."""
+    number = list(site.page.guard.programs).index("run")
+    usual = {"session": "x", **site.offer()["defaults"], "prompt": "the cat", "lanes": "one"}
+    with caplog.at_level(logging.INFO):
+        for field in (*usual, "pair", "weights"):
+            wish = json.dumps({**usual, "pair": "builtin", "weights": "usual", field: "@"})
+            session = f"{field}{levels}"
+            asked = wish.replace('"@"', nested(levels))
+            body = {"fn_index": number, "session_hash": session, "data": [asked]}
+            answer = site.post("/gradio_api/queue/join", body)
+            if answer.status == 200:
+                answer = site.get(f"/gradio_api/queue/data?session_hash={session}")
+            assert b"Something went wrong" not in answer.body
+        for name, field in (("stop", "session"), ("missed", "run"), ("begin_rerun", "trace")):
+            answer = site.post(f"/ask/{name}", f'{{"{field}": {nested(levels)}}}'.encode())
+            assert answer.status in (200, 400) and b"Something went wrong" not in answer.body
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_only_questions_of_the_page_are_answered(site: Site) -> None:
     for name in ("__init__", "preprocess", "get_config", "render", "answering", "x" * 65):
         assert site.question(name, {}).status == 404

@@ -108,6 +108,35 @@ WRITTEN = {
 }
 """What takes the place of a file."""
 
+DEEP = b"[" * 5000 + b"]" * 5000
+"""JSON that no parser of Python's follows to its end."""
+
+
+def deep_field(file: str) -> Callable[[Path], None]:
+    """One more field, nested thousands of levels deep."""
+
+    def change(path: Path) -> None:
+        content = (path / file).read_bytes() if (path / file).exists() else b"{}"
+        rest = content.strip().removeprefix(b"{")
+        comma = b"" if rest.strip() == b"}" else b","
+        (path / file).write_bytes(b'{"deep":' + DEEP + comma + rest)
+
+    return change
+
+
+def deep_header(path: Path) -> None:
+    content = (path / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = b'{"__metadata__":' + DEEP + b"," + content[9 : 8 + size]
+    whole = len(header).to_bytes(8, "little") + header + content[8 + size :]
+    (path / "model.safetensors").write_bytes(whole)
+
+
+def ends_with(named: Any) -> Callable[[Path], Path]:
+    """The generation config names this as the end of a text."""
+    return write("generation_config.json", json.dumps({"eos_token_id": named}).encode())
+
+
 # name: a function that makes the folder of one of the two models
 FOLDERS: dict[str, Callable[[Path], Path]] = {
     "sound": lambda root: saved_llama(root / "bad", seed=1),
@@ -136,6 +165,15 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "missing folder": lambda root: root / "bad",
     "empty folder": lambda root: (root / "bad").mkdir() or root / "bad",
     **{f"lacks {name}": erase(name) for name in FILES},
+    "nested config": damaged(deep_field("config.json")),
+    "nested tokenizer": damaged(deep_field("tokenizer.json")),
+    "nested settings": damaged(deep_field("tokenizer_config.json")),
+    "nested generation config": damaged(deep_field("generation_config.json")),
+    "nested header": damaged(deep_header),
+    "nested index": write("model.safetensors.index.json", DEEP),
+    "an end in a list in a list": ends_with([[1]]),
+    "an end in words": ends_with("</s>"),
+    "an end in an object": ends_with({"id": 1}),
     **{kind: write(*written) for kind, written in WRITTEN.items()},
 }  # fmt: skip
 LOADABLE = set(list(FOLDERS)[:9])
