@@ -36,7 +36,6 @@ from .sweeps import asked_request, sweep_of, sweeps_allowed
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
 ENDED_EARLY = "This was stopped before there was any result: call it again."
 LATER = ("verdict",)  # settings that came after the others had places
-EXAMINATIONS = 4  # that may wait for the doctor at a time
 
 Values = Iterator[dict[str, Any]]
 States = Generator[dict[str, Any], None, None]
@@ -66,7 +65,7 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
     places = asyncio.Semaphore(RUNS)
     endpoints.add(generate, signature=racing, places=places)
     endpoints.add(race, signature=racing, places=places)
-    endpoints.add(doctor, places=asyncio.Semaphore(EXAMINATIONS))
+    endpoints.add(doctor)
     if sweeps_allowed():
         _add_sweep(endpoints, runs, page_pair)
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ..errors import SpecvizError
 from ..pairs.memory import shown_bytes
 from ..pairs.table import download_bytes, fetch_command, missing_files, named_pair
 from ..worker.client import Worker, results_of
@@ -15,28 +14,44 @@ from ..worker.loading import pair_and_options
 from ..worker.tasks import ExamineTask
 from .choices import Offers, chosen_pair
 from .failures import PageQuestion
+from .fair_turns import FairTurns
 from .files import after
+from .security.requests import CLIENT
 
 IDLE = 120.0  # seconds without a question after which its process ends
-MOST_WAITING = 24  # visitors; each holds a thread of the server
+MOST_WAITING = 24  # requests; each holds a thread of the server
+MOST_OF_CLIENT = 4  # of these, of one address
 CROWDED = "Many pairs are being examined at the moment: choose this one again in a minute."
+SHARE_USED = (
+    "As many pairs as your network may have examined at a time are waiting already: choose this "
+    "one again in a minute."
+)
 
 
 class Doctor:
-    """Examines pairs one at a time, in a worker of its own: a race need not wait for it.
+    """Examines pairs one at a time, in a worker of its own: a race need not wait for it. The
+    addresses of those who ask come by turns.
 
-    offers: what it has learnt of the pairs' drafters.
+    offers: what it has learnt of the pairs' drafters. turns: of those who ask.
     """
 
     def __init__(self, worker: Worker, offers: Offers | None = None) -> None:
         self._worker = worker
         self.offers = offers or Offers()
+        self.turns = FairTurns()
         self._lock = threading.Lock()
         self._idle: threading.Timer | None = None
 
     def examine(self, pair: str) -> dict[str, Any]:
-        """The report about a pair. Raises `SpecvizError`."""
-        with self._lock:
+        """The report about a pair. Raises `SpecvizError`, also if too many wait for theirs."""
+        turn = self.turns.turn(
+            CLIENT.get(),
+            most=MOST_WAITING,
+            most_of_client=MOST_OF_CLIENT,
+            crowded=CROWDED,
+            share_used=SHARE_USED,
+        )
+        with turn, self._lock:
             if self._idle is not None:
                 self._idle.cancel()
             *_, report = results_of(self._worker, ExamineTask(pair))
@@ -52,7 +67,6 @@ class Doctor:
 def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
     """The question what a pair is like that a visitor has chosen. page_pair: the pair that the
     page was started with."""
-    places = threading.BoundedSemaphore(MOST_WAITING)
 
     def examine(request: dict[str, Any]) -> dict[str, Any]:
         naming = (request.get(name) for name in ("pair", "target", "draft", "weights"))
@@ -61,12 +75,7 @@ def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
         unfetched = _unfetched(models)
         if unfetched is not None:
             return _shown_report(unfetched, doctor.offers.of(name), models)
-        if not places.acquire(blocking=False):
-            raise SpecvizError(CROWDED)
-        try:
-            return _shown_report(doctor.examine(name), doctor.offers.of(name), models)
-        finally:
-            places.release()
+        return _shown_report(doctor.examine(name), doctor.offers.of(name), models)
 
     return [examine]
 

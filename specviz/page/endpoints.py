@@ -18,6 +18,7 @@ import gradio as gr
 from anyio import CapacityLimiter, to_thread
 
 from ..errors import SpecvizError
+from ..logs import brief
 from ..worker.failures import FAILED
 from .failures import sentence
 from .security.requests import note
@@ -109,6 +110,7 @@ class Endpoints:
         except gr.Error:
             raise
         except SpecvizError as error:
+            log.info("a call was refused: %s", brief(error))
             raise sentence(str(error)) from None
         except Exception:
             log.exception("an endpoint failed")

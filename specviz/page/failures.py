@@ -36,6 +36,7 @@ def answering(question: PageQuestion) -> PageQuestion:
         try:
             return question(request)
         except SpecvizError as error:
+            log.info("a question was refused: %s", brief(error))
             return {"error": str(error), "over": True}
         except MALFORMED as error:
             log.info("a question made no sense: %s", brief(error))

@@ -44,6 +44,8 @@ IDLE = 0.02  # seconds between looks for new events
 NO_PROGRESS = 1.0  # seconds between looks for news of progress bars, of which there are none
 SESSIONS = 200  # of clients that Gradio remembers; runs are not among them
 
+DOCTOR_NICE = 10  # how far the doctor's process steps back
+
 NO_TOOLS = (
     "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
     "Install it with 'pip install -r requirements-mcp.txt'."
@@ -52,7 +54,9 @@ NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so
 
 
 class Page(gr.Server):
-    """The page. runs: its queue. url: where it is served, once it is."""
+    """The page. runs: its queue. examiner: its doctor. url: where it is served, once it is."""
+
+    examiner: Doctor
 
     def __init__(self, runs: RunQueue) -> None:
         # FastAPI's own pages load scripts from another host.
@@ -127,7 +131,9 @@ def build_page(
     _keep_no_statistics()
     runs = RunQueue(worker)
     page = Page(runs)
-    examiner = Doctor(doctor or ProcessWorker())
+    # A race that is measured meanwhile must not share its cores with the doctor.
+    examiner = Doctor(doctor or ProcessWorker(nice=DOCTOR_NICE))
+    page.examiner = examiner
     page.fetching = PairFetch(runs, awaited)
 
     def offer() -> dict[str, Any]:

@@ -146,10 +146,14 @@ class ModelsProcess:
 
     alive: ClassVar[weakref.WeakSet[ModelsProcess]] = weakref.WeakSet()
 
-    def __init__(self) -> None:
+    def __init__(self, nice: int = 0) -> None:
         self._popen = subprocess.Popen(
             command_of("specviz.worker.main"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        if nice and hasattr(os, "setpriority"):  # Windows has other priorities
+            with contextlib.suppress(OSError):  # it has ended already
+                # Threads that it starts from now on inherit this.
+                os.setpriority(os.PRIO_PROCESS, self._popen.pid, os.nice(0) + nice)
         self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.busy = False
         self.alive.add(self)
@@ -201,10 +205,11 @@ def end_processes() -> None:
 
 class ProcessWorker:
     """Runs tasks in the models' process, which starts with the first task, and again after it
-    was lost."""
+    was lost. nice: by how much it steps back for other processes, from 0 to 19."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, nice: int = 0) -> None:
         self._limits = limits or Limits.from_environment()
+        self._nice = nice
         self._process: ModelsProcess | None = None
 
     def start(self) -> None:
@@ -261,5 +266,5 @@ class ProcessWorker:
         if self._process is not None and (self._process.busy or not self._process.is_alive()):
             self.close()
         if self._process is None:
-            self._process = ModelsProcess()
+            self._process = ModelsProcess(self._nice)
         return self._process

@@ -75,6 +75,12 @@ MUTANTS = [
     Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
     Mutant("kinds", "_weight_files", "WHOLE in present or INDEX not in present", "True", "hub"),
     Mutant("kinds", "cached_weights", "- present)", "- set(_weight_files(source, folder, present)))", "hub"),
+    # The doctor, shared by addresses
+    Mutant("turns", "FairTurns.turn", "self._unfinished[client] >= most_of_client", "False", "fair_turns"),
+    Mutant("turns", "FairTurns._take", "waiting = self._waiting.pop(client)", "waiting = self._waiting[client]", "fair_turns"),
+    Mutant("turns", "FairTurns.turn", "self._next() is ticket", "True", "fair_turns"),
+    Mutant("turns", "FairTurns._next", "if client != self._latest", "", "fair_turns"),
+    Mutant("turns", "Doctor.examine", "CLIENT.get()", "\"\"", "fair_turns"),
     # What keeps a draft
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),

@@ -191,3 +191,16 @@ def test_the_page_needs_no_torch() -> None:
     modules = "sys, specviz.__main__, specviz.serve, specviz.page"
     script = f"import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="this system has no such priorities")
+def test_a_process_may_step_back_for_others() -> None:
+    """As the doctor's does: a race that is measured meanwhile keeps its cores."""
+    worker = ProcessWorker(nice=1)
+    worker.start()
+    try:
+        assert worker._process is not None
+        process = worker._process._popen.pid
+        assert os.getpriority(os.PRIO_PROCESS, process) == min(19, os.nice(0) + 1)
+    finally:
+        worker.close()
