@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -145,6 +146,23 @@ def test_output_that_cannot_be_written_is_a_sentence(
         "specviz: what is printed cannot be written (No space left on device): let standard "
         "output lead to a terminal, or to a file on a disk with room."
     )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+@pytest.mark.parametrize("verb", ["--help", "variables"])
+def test_a_process_says_so_too(verb: str) -> None:
+    """Its standard output forgets what it could not write, and argparse swallows errors."""
+    with FULL.open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "specviz", verb],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("specviz: what is printed cannot be written (")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_file_on_a_full_disk_is_a_sentence(
