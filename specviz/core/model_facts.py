@@ -55,9 +55,11 @@ def rotation_borders(model: Any) -> tuple[int, ...]:
     """
     borders: set[int] = set()
     for _, module in model.named_modules():
-        if not hasattr(module, "rope_type"):
+        # A module that has weights alone would become one that can be called if it were asked.
+        own = vars(module)
+        if "rope_type" not in own:
             continue
-        parameters = getattr(module.config, "rope_parameters", None) or {}
+        parameters = getattr(own.get("config"), "rope_parameters", None) or {}
         # By kind of layer in some models.
         nested = [value for value in parameters.values() if isinstance(value, dict)]
         for rope in nested or [parameters]:

@@ -278,8 +278,21 @@ def _check_causal(model: Any, role: str) -> None:
             f"the {role} is a {type(model).__name__}, not a causal language model: load it with "
             "AutoModelForCausalLM."
         )
+    if _reads_both_ways(model):
+        raise PairError(
+            f"the {role} is of type {config.model_type} and reads a text in both directions, so no "
+            "token follows from those before it alone: choose a model that writes text."
+        )
     if getattr(model, "training", False):
         model.eval()
+
+
+def _reads_both_ways(model: Any) -> bool:
+    """Whether it is an encoder, such as BERT, with a head that transformers calls causal too."""
+    if model.config.get_text_config() is not model.config:
+        return False  # its encoder is for pictures or sounds
+    modules = getattr(model, "modules", list)()
+    return any(vars(module).get("is_decoder") is False for module in modules)
 
 
 def checked_pair(pair: object) -> Pair:

@@ -87,6 +87,13 @@ def t5(root: Path) -> Path:
     return saved(root / "bad", model, words(8))
 
 
+def bert(root: Path) -> Path:
+    """An encoder, which transformers loads as a causal language model all the same."""
+    sizes = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    model = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=8, **sizes))
+    return saved(root / "bad", model, words(8))
+
+
 def of_kind(kind: str) -> Callable[[Path], Path]:
     return lambda root: saved(root / "bad", build(kind, vocab_size=8), words(8))
 
@@ -152,6 +159,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "too few logits": lambda root: saved_llama(root / "bad", vocab=6),
     "recurrent": of_kind("falcon-h1"),
     "encoder and decoder": t5,
+    "encoder": bert,
     "pickled": damaged(pickle_weights),
     "own code": damaged(own_code),
     "no such type": with_config(model_type="nobody-knows"),
