@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant("output", "checked_output", "checked.flush()", "pass", "console"),
     Mutant("output", "_CheckedOutput.write", "with _writing():", "if True:", "console"),
     # Values of other kinds, and nested ones
-    Mutant("kinds", "_reads_both_ways", "is False for module", "is 0 for module", "doctor_agrees"),
+    Mutant("kinds", "_reads_both_ways", "is False for module", "is True for module", "doctor_agrees"),
     Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
     Mutant("kinds", "named_end_ids", "type(token_id) is not int", "False", "doctor_agrees"),
     Mutant("kinds", "_read", "not all(map(is_plain, wish.values()))", "False", "security"),
