@@ -3,6 +3,7 @@
 
 import { closable, closest, element, find, findAll, loaded } from "specviz/dom/dom.js";
 import { kept, SWEEP } from "specviz/dom/kept.js";
+import { importPart } from "specviz/dom/part.js";
 import { hasBaseline } from "specviz/facts/lanes.js";
 
 /**
@@ -13,7 +14,7 @@ export function shareMenu(page) {
   const { notice, root } = page;
   const menu = find(root, "[data-share]", HTMLDetailsElement);
   const input = find(menu, "[data-open]", HTMLInputElement);
-  const fetched = notice.fetching(async () => new (await import("specviz/share/takeaway.js")).Takeaway(page));
+  const fetched = notice.fetching(async () => new (await importPart("share/takeaway.js")).Takeaway(page));
   fetchAhead("[data-share] summary", fetched);
   menu.addEventListener("toggle", () => fetched());
   find(menu, "[data-choose]").addEventListener("click", () => input.click());
@@ -28,9 +29,9 @@ export function shareMenu(page) {
 export function openersOf(page) {
   const { notice, root } = page;
   const explained = notice.fetching(async () =>
-    new (await import("specviz/explain/explain.js")).Explain(page));
+    new (await importPart("explain/explain.js")).Explain(page));
   const compared = notice.fetching(async () =>
-    new (await import("specviz/compare/compare.js")).Compare(root));
+    new (await importPart("compare/compare.js")).Compare(root));
   fetchAhead("[data-explain]", explained);
   fetchAhead("[data-compare]", compared);
   return {
@@ -81,7 +82,7 @@ export class Choosing {
     const { href } = new URL("choose/choose.css", import.meta.url);
     const styles = element("link", "", { rel: "stylesheet", href });
     const [{ ChooseView }, { fetchPlotly }] = await Promise.all(
-      [import("specviz/choose/view.js"), import("specviz/charts/figures.js"), loaded(styles)]);
+      [importPart("choose/view.js"), importPart("charts/figures.js"), loaded(styles)]);
     fetchPlotly(this.#page.config).catch(() => {}); // its charts come a little later
     return new ChooseView(this.#page);
   }
@@ -100,7 +101,7 @@ export class Openers {
   /** @param {PageParts} page */
   constructor(page) {
     this.#fetched = page.notice.fetching(async () =>
-      new (await import("specviz/panels/panels.js")).Panels(page, () => this.#mark(null)));
+      new (await importPart("panels/panels.js")).Panels(page, () => this.#mark(null)));
     fetchAhead("[data-panel-open]", this.#fetched);
     this.#buttons = findAll(page.root, "[data-panel-open]", HTMLButtonElement);
     for (const button of this.#buttons) {
@@ -160,7 +161,7 @@ export class Cards {
   constructor(page) {
     const { notice, root } = page;
     const fetched = notice.fetching(async () => {
-      const { Card } = await import("specviz/race/card.js");
+      const { Card } = await importPart("race/card.js");
       this.#card = new Card(page);
       return this.#card;
     });

@@ -3,6 +3,7 @@
 
 import { Controls } from "specviz/controls/controls.js";
 import { find } from "specviz/dom/dom.js";
+import { importPart } from "specviz/dom/part.js";
 import { mount } from "specviz/player.js";
 import { usualTemperature } from "specviz/run/address.js";
 import { drafterControl, keptDrafter } from "specviz/run/controls.js";
@@ -36,7 +37,7 @@ function connectControls(page) {
   });
   let doctor = /** @type {Doctor | null} */ (null);
   const fetchedDoctor = notice.fetching(async () => {
-    const { Doctor } = await import("specviz/controls/doctor.js");
+    const { Doctor } = await importPart("controls/doctor.js");
     doctor = new Doctor(server);
     return doctor;
   });

@@ -9,6 +9,7 @@ import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
+import { importPart } from "specviz/dom/part.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { ReadingMode } from "specviz/race/lane-grid.js";
@@ -55,7 +56,7 @@ export function mount({ element, server, config, connect }) {
 async function offerFetch(page, state) {
   const { config, controls } = page;
   const before = String(config.defaults.pair);
-  const fetched = await page.notice.fetching(() => import("specviz/run/fetching.js"))();
+  const fetched = await page.notice.fetching(() => importPart("run/fetching.js"))();
   if (!fetched) return;
   page.fetching = new fetched.Fetching(page, state, () => {
     page.fetching = undefined;
@@ -67,7 +68,7 @@ async function offerFetch(page, state) {
 
 /** @type {(page: PageParts, isNew?: boolean) => Promise<void>} */
 async function watchLoading(page, isNew = false) {
-  const fetched = await page.notice.fetching(() => import("specviz/run/loading.js"))();
+  const fetched = await page.notice.fetching(() => importPart("run/loading.js"))();
   if (fetched) new fetched.Loading(page).watch(isNew);
 }
 

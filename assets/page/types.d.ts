@@ -531,7 +531,20 @@ type ReadingMode = import("specviz/race/lane-grid.js").ReadingMode;
 type PendingRun = import("specviz/words/moment.js").PendingRun;
 type Place = import("specviz/words/reasons.js").Place;
 
-/** The parts of the page, as player.js makes them; each is given those that it needs. */
+/** The modules that are imported at their first use, by their names below "specviz/". */
+interface Parts {
+  "charts/figures.js": typeof import("specviz/charts/figures.js");
+  "choose/view.js": typeof import("specviz/choose/view.js");
+  "compare/compare.js": typeof import("specviz/compare/compare.js");
+  "controls/doctor.js": typeof import("specviz/controls/doctor.js");
+  "explain/explain.js": typeof import("specviz/explain/explain.js");
+  "panels/panels.js": typeof import("specviz/panels/panels.js");
+  "race/card.js": typeof import("specviz/race/card.js");
+  "run/loading.js": typeof import("specviz/run/loading.js");
+  "share/takeaway.js": typeof import("specviz/share/takeaway.js");
+  "stage/questions.js": typeof import("specviz/stage/questions.js");
+}
+
 /** The controls of a page that has some. */
 interface PageControls {
   readonly values: Value[];
@@ -540,6 +553,7 @@ interface PageControls {
   renew(before: string): void; // the page opens with another pair than `before`
 }
 
+/** The parts of the page, as player.js makes them; each is given those that it needs. */
 interface PageParts {
   root: HTMLElement; // the player
   controls?: PageControls;

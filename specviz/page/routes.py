@@ -19,7 +19,7 @@ from starlette.responses import (
     Response,
 )
 
-from ..runs.html import PAGE
+from ..runs.html import PAGE, modules_asked_again
 from .document import address_of, api_html, index_html, sign_in_html
 from .failures import PageQuestion, answering
 from .public import public_files, style_sheet
@@ -43,6 +43,7 @@ def add_routes(
     files = public_files(recordings)
     style = style_sheet()
     mark = hashlib.sha256(style.encode()).hexdigest()
+    again = modules_asked_again()
 
     @page.api_route("/", methods=READ, include_in_schema=False)
     def index(request: Request) -> Response:
@@ -61,6 +62,14 @@ def add_routes(
     @page.api_route("/api", methods=READ, include_in_schema=False)
     def api(request: Request) -> Response:
         return HTMLResponse(api_html(programs, address_of(request.scope)))
+
+    # Before the files of the page: a module whose import has failed, under an address of its own.
+    @page.api_route("/page/again/{attempt:int}/{name:path}", methods=READ, include_in_schema=False)
+    def module(attempt: int, name: str) -> Response:
+        text = again.get(name)
+        if text is None:
+            raise HTTPException(404)
+        return Response(text, media_type="text/javascript")
 
     @page.api_route("/page/{name:path}", methods=READ, include_in_schema=False)
     @page.api_route("/recordings/{name:path}", methods=READ, include_in_schema=False)

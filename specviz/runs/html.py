@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.policy import MOST_GAMMA
@@ -27,6 +27,8 @@ from .palette import PALETTE
 from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
+ROOM = "specviz/"
+"""How the names of all modules begin."""
 SERVED = ("specviz/choose/", "specviz/controls/", "specviz/page.js")
 """The modules that need a server: a run as one file has none of them."""
 
@@ -229,6 +231,36 @@ def modules() -> dict[str, Path]:
 def imports() -> dict[str, set[str]]:
     """Which modules each module imports before it runs, by their names."""
     return {name: set(_IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
+
+
+def modules_asked_again(start: str = "specviz/page.js") -> dict[str, str]:
+    """The texts of the modules that the page imports later, by their names below "specviz/".
+
+    In these texts a module imports the others of them by relative addresses. A browser that asks
+    for one of them below a new folder therefore asks for all of them there, and for none that the
+    page began with: those are there, and hold what the page knows.
+    """
+    first = set(first_modules(start))
+    later = {name: path for name, path in modules().items() if path not in first}
+    return {
+        name.removeprefix(ROOM): _with_relative_imports(name, path.read_text("utf-8"), set(later))
+        for name, path in later.items()
+    }
+
+
+def _with_relative_imports(module: str, text: str, targets: set[str]) -> str:
+    """Write the imports of these targets as addresses relative to the module."""
+    depth = len(PurePosixPath(module).parent.parts) - 1
+    up = "../" * depth or "./"
+
+    def rewritten(match: re.Match[str]) -> str:
+        statement = match.group()
+        name = match.group(1)
+        if name not in targets:
+            return statement
+        return statement.replace(f'"{name}"', f'"{up}{name.removeprefix(ROOM)}"')
+
+    return _IMPORT.sub(rewritten, text)
 
 
 def first_modules(start: str = "specviz/page.js") -> list[Path]:

@@ -295,7 +295,7 @@ def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
 PARTS = (
     (".t[data-index]", "race/card.js", ".sv-card"),
     ("[data-panel-open=why]", "panels/panels.js", ".sv-drawer"),
-    ("[data-explain]", "explain/explain.js", "dialog.sv-explain"),
+    ("[data-explain]", "explain/steps.js", "dialog.sv-explain"),  # which another one imports
 )
 
 
@@ -306,17 +306,18 @@ def test_a_part_that_does_not_arrive_is_told_and_fetched_again(visit: Visit) -> 
     visitor.run()
     page.keyboard.press("Escape")  # the settings
     for opener, module, shown in PARTS:
-        page.evaluate("document.querySelector('[data-notice]').textContent = ''")
         page.route(f"**/{module}", lambda route: route.abort())
-        page.locator(opener).first.click()
-        expect(notice).to_contain_text("could not be fetched")
-        expect(page.locator(shown)).to_be_hidden()
+        for _ in range(2):
+            page.evaluate("document.querySelector('[data-notice]').textContent = ''")
+            page.locator(opener).first.click()
+            expect(notice).to_contain_text("could not be fetched")
+            expect(page.locator(shown)).to_be_hidden()
         page.unroute_all()
         page.locator(opener).first.click()
         expect(page.locator(shown)).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(shown)).to_be_hidden()
-    # The browser tells of each part that was held back, and of nothing else.
-    assert len(visitor.problems) == len(PARTS), visitor.problems
+    # The browser tells of each part whenever it was held back, and of nothing else.
+    assert len(visitor.problems) == 2 * len(PARTS), visitor.problems
     assert all("Failed to load resource" in problem for problem in visitor.problems)
     visitor.problems.clear()

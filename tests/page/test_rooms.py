@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
+from posixpath import normpath
 
 import pytest
 
-from specviz.runs.html import PAGE, first_modules, imports
+from specviz.runs.html import PAGE, first_modules, imports, modules_asked_again
 
 # From the top to the bottom: a module imports from its own room and from those below it. "." has
 # what wires the rooms together. Types, which no browser reads, may come from anywhere.
@@ -74,6 +75,21 @@ def test_no_module_imports_itself_through_others() -> None:
         leaves = {name for name, others in left.items() if not others & left.keys()}
         assert leaves, f"a circle of imports among {sorted(left)}"
         left = {name: others for name, others in left.items() if name not in leaves}
+
+
+def test_a_module_that_is_asked_for_again_asks_for_its_own_imports_again() -> None:
+    """What the page began with is there, and is shared; all else has a new address."""
+    first = {f"specviz/{path.relative_to(PAGE).as_posix()}" for path in first_modules()}
+    texts = modules_asked_again()
+    assert {f"specviz/{name}" for name in texts} == GRAPH.keys() - first
+    for name, text in texts.items():
+        asked = re.findall(r'^(?:import |[^"\n]*\bfrom )"([^"]+)";$', text, re.MULTILINE)
+        folder = PurePosixPath("specviz") / PurePosixPath(name).parent
+        targets = {
+            other if other.startswith("specviz/") else normpath(folder / other) for other in asked
+        }
+        assert targets == GRAPH[f"specviz/{name}"]
+        assert {other for other in asked if other.startswith("specviz/")} == targets & first
 
 
 @pytest.mark.parametrize("here", PURE)

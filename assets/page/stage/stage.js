@@ -1,6 +1,7 @@
 // The stage: one screen for the last row, no controls, and questions to the room before a result is shown.
 
 import { closest, closing, element, find, findAll } from "specviz/dom/dom.js";
+import { importPart } from "specviz/dom/part.js";
 
 /**
  * @typedef {object} Question
@@ -216,7 +217,7 @@ export class Quiz {
   constructor(page) {
     this.#page = page;
     const { root, config, notice, session: { recordings } } = page;
-    this.#fetched = notice.fetching(() => import("specviz/stage/questions.js"));
+    this.#fetched = notice.fetching(() => importPart("stage/questions.js"));
     const has = (/** @type {string | undefined} */ name) => name === undefined || recordings.has(name);
     this.#questions = config.questions.filter(({ run, beside }) => has(run) && has(beside));
     for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) {
