@@ -1,10 +1,12 @@
 // What is drawn: everything that follows the playhead.
 
+import { Crosshair } from "specviz/race/crosshair.js";
 import { Definitions } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
 import { Pending } from "specviz/race/pending.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
+import { listenToLegend } from "specviz/race/legend.js";
 import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/timeline.js";
@@ -42,6 +44,7 @@ export class View {
   #panels;
   #transport;
   #pending;
+  #crosshair;
   #isDrawPending = false;
   #waiting = 0; // timer, for the next frame in which something is due
   #areWordsDue = false;
@@ -63,9 +66,12 @@ export class View {
     this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Cards(page);
     this.#definitions = new Definitions(root);
+    listenToLegend(root);
     this.#panels = new Openers(page);
     this.#transport = new Transport(page);
     this.#pending = new Pending(root, this.#grid);
+    const parts = { charts: this.#charts, grid: this.#grid, transport: this.#transport };
+    this.#crosshair = new Crosshair(page, parts);
   }
 
   /**
@@ -76,6 +82,7 @@ export class View {
   begin(trace, origin) {
     this.#card.close();
     this.#pending.end();
+    this.#crosshair.clear();
     const { root, session } = this.#page;
     root.dataset.source = session.source;
     this.#asked = null;
@@ -205,7 +212,8 @@ export class View {
       this.#figuresTook = performance.now() - begun;
     }
     // Marks wait for a frame without figures: while a run goes on, for that of its next words.
-    const mark = () => this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
+    const run = { isRunning, isOver: dataset.state === "ended" };
+    const mark = () => this.#grid.lanes.filter((lane) => lane.mark(run)).length > 0;
     const areMarksLeft = areFigures && !areWords ? !isRunning : mark();
     const figuresAt = this.#figuresAt + pace + (areQuick ? WORDS_EVERY : 0); // unless words come before
     if (areMarksLeft) this.#requestFrame();
@@ -244,6 +252,7 @@ export class View {
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#page.repeats.offer();
+    this.#crosshair.refresh();
   }
 
   /**
@@ -292,9 +301,9 @@ export class View {
     if (event?.done) this.speak([event.round]);
   }
 
-  /** Whether a card or a definition was open. */
+  /** Whether a card, a definition or the details of the run were open. */
   closeCard() {
-    return this.#definitions.close() || this.#card.close();
+    return this.#definitions.close() || this.#card.close() || this.#strip.close();
   }
 
   /** Whether a panel was open. */

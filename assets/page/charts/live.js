@@ -11,6 +11,9 @@ import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 };
 const SPEED = { ...MINI, right: 118 };
+const NARROW = 190; // px: in a chart that is no wider its figures stand above the lines
+const NARROW_MINI = { left: 26, right: 26, top: 34, bottom: 24 };
+const BESIDE_CHART = 12; // px left and right of a chart that still point at its ends
 /** Figures at the ends of lines: their names, their charts, and what is said beside them. */
 const HEADS = [
   ["alpha", "alpha", "of judged"],
@@ -36,18 +39,34 @@ const ROOM = 0.22; // of the clock, that a name takes
 const RATIO = { small: { px: 84, share: 0.22 }, large: { px: 140, share: 0.34 } };
 const LARGE_CHART = 400; // px: the letters of a wider one grow with it
 const DOT = 7; // px: half of a dot, with some air
-const LETTER = 8.4; // px: a digit of a time at the end of a line, at most
+const LETTER = 8.4; // px: a letter of a label, at most
 /**
- * Where a time can stand at the end of its line, the best place first. box: how far it reaches from the dot
- * to the left, up, right and down, in px, for a text of a width.
- * @type {{ className: string, by: [number, number], box: (width: number) => Box }[]}
+ * Where a label can stand beside a dot. box: how far it reaches from the dot to the left, up, right and down,
+ * in px, for a text of a width.
+ * @typedef {{ className: string, by: [number, number], box: (width: number) => Box }} LabelPlace
  */
+/** Of a time at the end of its line, the best place first. @type {LabelPlace[]} */
 const TIME_PLACES = [
   { className: "is-above", by: [0, -10], box: (width) => [-width / 2, -27, width / 2, -9] },
   { className: "is-left", by: [-12, 0], box: (width) => [-12 - width, -9, -12, 9] },
   { className: "is-beside", by: [12, 0], box: (width) => [12, -9, 12 + width, 9] },
   { className: "is-below", by: [0, 19], box: (width) => [-width / 2, 10, width / 2, 28] },
+  { className: "is-left", by: [-10, 19], box: (width) => [-10 - width, 10, -10, 28] },
+  { className: "is-left", by: [-10, -18], box: (width) => [-10 - width, -27, -10, -9] },
+  { className: "is-left", by: [-10, 31], box: (width) => [-10 - width, 22, -10, 40] },
 ];
+/** Of a name at the head of a line that is still written. @type {LabelPlace[]} */
+const NAME_PLACES = [
+  { className: "is-beside", by: [12, 0], box: (width) => [12, -9, 12 + width, 9] },
+  { className: "is-left", by: [-12, -12], box: (width) => [-12 - width, -21, -12, -3] },
+  { className: "is-beside", by: [10, 16], box: (width) => [10, 7, 10 + width, 25] },
+  { className: "is-left", by: [-12, 14], box: (width) => [-12 - width, 5, -12, 23] },
+  ...TIME_PLACES,
+];
+/** Of a name along the left of two lines. @type {LabelPlace[]} */
+const LEFT_OF_LINE = [{ className: "is-left", by: [-12, -4], box: (width) => [-12 - width, -13, -12, 5] }];
+/** And along the right one. @type {LabelPlace[]} */
+const RIGHT_OF_LINE = [{ className: "is-beside", by: [12, 12], box: (width) => [12, 3, 12 + width, 21] }];
 
 /**
  * @typedef {object} Live
@@ -59,6 +78,12 @@ const TIME_PLACES = [
  */
 
 export class LiveCharts {
+  /**
+   * How each chart was drawn last.
+   * @type {Record<string, { chart: LineChart, place: (point: Point) => Point }>}
+   */
+  #placed = {};
+  #crosses = /** @type {Record<string, HTMLElement>} */ ({});
   #boxes = /** @type {Record<string, HTMLElement>} */ ({});
   #sizes = /** @type {Record<string, Size>} */ ({});
   #heads = /** @type {Record<string, HTMLElement>} */ ({});
@@ -73,6 +98,8 @@ export class LiveCharts {
       const figure = find(root, `[data-line="${name}"]`);
       this.#boxes[name] = find(figure, "div");
       this.#boxes[name].setAttribute("role", "img");
+      this.#crosses[name] = element("div", "sv-cross", { hidden: true });
+      this.#boxes[name].append(this.#crosses[name]);
     }
     for (const [name, chart, words] of HEADS) {
       const value = element("b", "", { dataset: chart === name ? { metric: name } : {} });
@@ -92,6 +119,51 @@ export class LiveCharts {
   /** Another run is shown. */
   begin() {
     this.#reach = {};
+    this.#placed = {};
+    this.cross(null);
+  }
+
+  /**
+   * What of a chart's axis is under a place in the window: seconds of the clock, or a round, counted from 1.
+   * Null beside the chart.
+   * @type {(name: string, clientX: number) => { axis: "clock" | "round", value: number } | null}
+   */
+  pointedAt(name, clientX) {
+    const placed = this.#placed[name];
+    if (!placed) return null;
+    const { margin, x: [x0, x1] } = placed.chart;
+    const { left, width } = this.#boxes[name].getBoundingClientRect();
+    const reach = width - margin.left - margin.right;
+    const at = clientX - left - margin.left;
+    if (at < -BESIDE_CHART || at > reach + BESIDE_CHART) return null;
+    const share = Math.max(0, Math.min(at / Math.max(1, reach), 1));
+    return { axis: axisOf(name), value: x0 + share * (x1 - x0) };
+  }
+
+  /**
+   * Draw a line at a moment through all charts, with a dot on each of their lines; null for none.
+   * @param {{ clock: number, round: number } | null} moment
+   */
+  cross(moment) {
+    for (const [name, node] of Object.entries(this.#crosses)) {
+      const placed = this.#placed[name];
+      node.hidden = moment === null || !placed;
+      if (moment === null || !placed) continue;
+      const { chart, place } = placed;
+      const x = moment[axisOf(name)];
+      const at = place({ x: Math.min(x, chart.x[1]), y: chart.y[0] });
+      move(node, { x: at.x, y: 0 });
+      node.style.bottom = `${chart.margin.bottom}px`;
+      node.style.top = `${chart.margin.top - 6}px`;
+      const dots = longestLines(chart.lines).flatMap(({ key, points }) => {
+        const point = pointAt(points, x);
+        if (!point) return [];
+        const dot = element("i", "sv-cross-dot", { dataset: { key } });
+        move(dot, { x: 0, y: place(point).y - chart.margin.top + 6 });
+        return [dot];
+      });
+      node.replaceChildren(...dots);
+    }
   }
 
   /** No run is shown. */
@@ -173,7 +245,7 @@ export class LiveCharts {
     };
     const size = this.#sizes.tokens;
     const gapKey = isAhead ? keysOf(trace.header)(chosen) : "alone";
-    drawLines(this.#boxes.tokens, size, {
+    this.#put("tokens", {
       x: [0, clock],
       y: [0, tokens],
       ticksX: namedTicks(clock, 3, seconds),
@@ -238,15 +310,32 @@ export class LiveCharts {
   }
 
   /**
+   * Draw a chart into its box; returns where a point lies in it.
+   * @type {(name: string, chart: LineChart) => ReturnType<typeof drawLines>}
+   */
+  #put(name, chart) {
+    const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
+    if (place) this.#placed[name] = { chart, place };
+    return place;
+  }
+
+  /**
    * @param {string} name
-   * @param {LineChart} chart
+   * @param {LineChart} wide
    * @param {Point[]} line  whose end has the figure
    * @param {Point[]} [other]
    */
-  #mini(name, chart, line, other = []) {
-    const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
-    if (!place) return;
+  #mini(name, wide, line, other = []) {
     const { width, height } = this.#sizes[name];
+    const isNarrow = width < NARROW;
+    this.#boxes[name].classList.toggle("is-narrow", isNarrow);
+    const chart = isNarrow ? { ...wide, margin: NARROW_MINI } : wide;
+    const place = this.#put(name, chart);
+    if (!place) return;
+    if (isNarrow) {
+      this.#headsAbove(name, other.length > 0);
+      return;
+    }
     const edge = width - chart.margin.right;
     const axis = height - MINI.bottom;
     const endOf = (/** @type {Point[]} */ points) => {
@@ -282,6 +371,21 @@ export class LiveCharts {
   }
 
   /**
+   * The figures of a narrow chart stand above it, one beside the other.
+   * @type {(name: string, isOther: boolean) => void}
+   */
+  #headsAbove(name, isOther) {
+    const head = this.#heads[name];
+    head.hidden = false;
+    head.classList.remove("is-up");
+    move(head, { x: 0, y: 12 });
+    const beside = this.#heads[`${name}-alone`];
+    if (!beside) return;
+    beside.hidden = !isOther;
+    move(beside, { x: 58, y: 14 });
+  }
+
+  /**
    * The figures at the ends of the lines.
    * @param {Record<"alpha" | "tau" | "speed" | "speed-alone", [string, string]>} figures  value and words
    */
@@ -306,6 +410,27 @@ export class LiveCharts {
  * @property {(chart: string, i: number) => Point[]} of
  * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
  */
+
+/** What a chart's horizontal axis counts. @type {(name: string) => "clock" | "round"} */
+const axisOf = (name) => (name === "alpha" || name === "tau" ? "round" : "clock");
+
+/** Of each lane the line that reaches furthest; a formula is none. @param {Line[]} lines */
+function longestLines(lines) {
+  /** @type {Map<string, Line>} */
+  const longest = new Map();
+  for (const line of lines) {
+    const known = longest.get(line.key);
+    const isLonger = !known || line.points.length > known.points.length;
+    if (line.key !== "formula" && isLonger) longest.set(line.key, line);
+  }
+  return [...longest.values()];
+}
+
+/** The last point of a line up to x. @type {(points: Point[], x: number) => Point | undefined} */
+function pointAt(points, x) {
+  const after = points.findIndex((point) => point.x > x);
+  return after < 0 ? points[points.length - 1] : points[after - 1];
+}
 
 /** @type {(points: Points | undefined) => Point[]} */
 function pointsOf(points) {
@@ -378,49 +503,64 @@ function gapOf(ours, alone, isWhole) {
  * @type {(parts: Labelled) => Label[]}
  */
 function labelsOf(parts) {
-  if (!parts.isWhole) return namesAtHeads(parts);
+  const sheet = sheetOf(parts);
+  if (!parts.isWhole) return namesAtHeads(parts, sheet);
   const { ours, alone, clock } = parts;
-  const labels = timesAtEnds(parts);
-  const [a, b] = [lastOf(ours), lastOf(alone)];
+  const a = lastOf(ours);
+  const b = lastOf(alone);
+  const labels = [
+    sheet.put(a, { text: duration(a.x, clock), className: "is-ours", places: TIME_PLACES, isNeeded: true }),
+    sheet.put(b, { text: duration(b.x, clock), className: "is-alone", places: TIME_PLACES, isNeeded: true }),
+  ].filter((label) => label !== null);
   // Where the ends differ there is no one end that a ratio could be read off.
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return labels;
   labels.push(...ratioInGap(parts));
   const [left, right] = linesByPlace(parts);
   if (along(left.line, 0.52).x < ROOM * clock) return labels; // a name would stand beside the chart
-  labels.push({
-    at: along(left.line, 0.52), text: left.text, className: `${left.className} is-left`, by: [-12, -4],
-  });
-  labels.push({
-    at: along(right.line, 0.5), text: right.text, className: `${right.className} is-beside`, by: [12, 12],
-  });
-  return labels;
-}
-
-/** @type {(parts: Labelled) => Label[]} */
-function namesAtHeads({ ours, alone, tokens, clock, name }) {
-  const [a, b] = [lastOf(ours), lastOf(alone)];
-  if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
-  const besideOurs = side(a.x, clock);
-  const besideAlone = side(b.x, clock);
-  return [
-    { at: a, text: name, className: `is-ours ${besideOurs.className}`, by: besideOurs.by },
-    { at: b, text: "alone", className: `is-alone ${besideAlone.className}`, by: besideAlone.by },
+  const names = [
+    sheet.put(along(left.line, 0.52), { ...left, places: LEFT_OF_LINE }),
+    sheet.put(along(right.line, 0.5), { ...right, places: RIGHT_OF_LINE }),
   ];
+  return [...labels, ...names.filter((label) => label !== null)];
 }
 
-/** @type {(parts: Labelled) => Label[]} */
-function timesAtEnds({ ours, alone, clock, tokens, size }) {
-  const [a, b] = [lastOf(ours), lastOf(alone)];
+/** @type {(parts: Labelled, sheet: Sheet) => Label[]} */
+function namesAtHeads({ ours, alone, tokens, name }, sheet) {
+  const a = lastOf(ours);
+  const b = lastOf(alone);
+  if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
+  const labels = [
+    sheet.put(a, { text: name, className: "is-ours", places: NAME_PLACES }),
+    sheet.put(b, { text: "alone", className: "is-alone", places: NAME_PLACES }),
+  ];
+  return labels.filter((label) => label !== null);
+}
+
+/**
+ * A label for which there may be a place. places: the best first. isNeeded: whether it is rather put over
+ * something else than left out.
+ * @typedef {{ text: string, className?: string, places: LabelPlace[], isNeeded?: boolean }} Wanted
+ */
+/** @typedef {ReturnType<typeof sheetOf>} Sheet */
+
+/**
+ * The chart as a sheet on which labels are put one by one: none lies over a dot at the end of a line, over
+ * another label or beside the chart.
+ * @param {Labelled} parts
+ */
+function sheetOf({ ours, alone, clock, tokens, size }) {
   const wide = perSecondOf(size, clock);
   const high = (size.height - LARGE.top - LARGE.bottom) / tokens; // px per token
   const onSheet = (/** @type {Point} */ { x, y }) =>
     ({ x: LARGE.left + x * wide, y: size.height - LARGE.bottom - y * high });
-  const texts = [duration(a.x, clock), duration(b.x, clock)];
-  const places = timePlaces([onSheet(a), onSheet(b)], texts, size.width);
-  return [
-    { at: a, text: texts[0], className: `is-ours ${places[0].className}`, by: places[0].by },
-    { at: b, text: texts[1], className: `is-alone ${places[1].className}`, by: places[1].by },
-  ];
+  const taken = [ours, alone].map((line) => dotBox(onSheet(lastOf(line))));
+  return {
+    /** @type {(at: Point, label: Wanted) => Label | null} */
+    put(at, { text, className, places, isNeeded = false }) {
+      const place = freePlace(onSheet(at), { text, places, isNeeded }, taken, size.width);
+      return place && { at, text, className: `${className} ${place.className}`, by: place.by };
+    },
+  };
 }
 
 /**
@@ -458,33 +598,41 @@ const perSecondOf = (size, clock) => (size.width - LARGE.left - LARGE.right) / c
 /** @type {(line: Point[], share: number) => Point} */
 const along = (line, share) => line[Math.floor((line.length - 1) * share)];
 
+/** @param {Point} dot  px @returns {Box} */
+const dotBox = ({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT];
+
 /**
- * A place for the time at the end of each of two lines: over no dot, and over no other time.
+ * The first place beside a dot where a label lies over nothing and within the chart; null where there is none.
+ * @param {Point} dot  px
+ * @param {Wanted} label
+ * @param {Box[]} taken  px: what no label may lie over; gets the label's own box
+ * @param {number} width  px, of the chart
+ */
+function freePlace({ x, y }, { text, places, isNeeded }, taken, width) {
+  const letter = LETTER * Math.max(1, width / LARGE_CHART);
+  const boxes = places.map((place) => {
+    const [left, up, right, down] = place.box(letter * text.length);
+    return { place, box: /** @type {Box} */ ([x + left, y + up, x + right, y + down]) };
+  });
+  const within = boxes.filter(({ box }) => box[0] >= 0 && box[2] <= width);
+  const isFree = (/** @type {Box} */ box) =>
+    taken.every(([l, u, r, d]) => box[2] <= l || box[0] >= r || box[3] <= u || box[1] >= d);
+  const found = within.find(({ box }) => isFree(box)) ?? (isNeeded ? within[0] ?? boxes[0] : null);
+  if (!found) return null;
+  taken.push(found.box);
+  return found.place;
+}
+
+/**
+ * Places for the times at the ends of two lines: over no dot, and over no other time.
  * @param {Point[]} dots  px
  * @param {string[]} texts
  * @param {number} width  px, of the chart
  */
 export function timePlaces(dots, texts, width) {
-  /** @type {Box[]} */
-  const taken = dots.map(({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT]);
-  const letter = LETTER * Math.max(1, width / LARGE_CHART);
-  return dots.map(({ x, y }, i) => {
-    const boxOf = (/** @type {typeof TIME_PLACES[number]} */ place) => {
-      const [left, up, right, down] = place.box(letter * texts[i].length);
-      return /** @type {Box} */ ([x + left, y + up, x + right, y + down]);
-    };
-    const isFree = (/** @type {Box} */ [left, up, right, down]) =>
-      left >= 0 && right <= width + LARGE.right
-      && taken.every(([l, u, r, d]) => right <= l || left >= r || down <= u || up >= d);
-    const place = TIME_PLACES.find((candidate) => isFree(boxOf(candidate))) ?? TIME_PLACES[0];
-    taken.push(boxOf(place));
-    return place;
+  const taken = dots.map(dotBox);
+  return dots.map((dot, i) => {
+    const place = freePlace(dot, { text: texts[i], places: TIME_PLACES, isNeeded: true }, taken, width);
+    return place ?? TIME_PLACES[0];
   });
 }
-
-/**
- * A name stands right of its head while there is room, then left of it and above its line.
- * @type {(x: number, clock: number) => { className: string, by: [number, number] }}
- */
-const side = (x, clock) =>
-  (x > 0.7 * clock ? { className: "is-left", by: [-11, -12] } : { className: "is-beside", by: [11, 0] });

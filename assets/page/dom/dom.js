@@ -110,7 +110,7 @@ export function closable(menu) {
   });
   return () => {
     const wasOpen = menu.open;
-    if (menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
+    if (wasOpen && menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
     menu.open = false;
     return wasOpen;
   };

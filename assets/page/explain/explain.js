@@ -8,6 +8,7 @@ import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/saving.js";
+import { tellingRound } from "specviz/run/timeline.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
 const READING = 60; // ms for a character of a step that is shown by itself
@@ -48,7 +49,8 @@ export class Explain {
   }
 
   /**
-   * Open on the round of a token, or else on the one at the playhead.
+   * Open on the round of a token, or on the one at which a visitor holds the playhead; else on one with a
+   * rejected guess, which has all steps.
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
@@ -89,10 +91,18 @@ export class Explain {
     const lane = at === this.#lane ? OURS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((one) => one.lane === lane && one.index === index);
+    if (named) return named;
+    const { events, live, playing, position } = this.#page.timeline;
     const { rounds: done, partial } = this.#page.timeline.shown();
-    const ours = done.filter((one) => one.lane === this.#lane);
-    const last = partial[this.#lane]?.round ?? ours[ours.length - 1];
-    return named ?? rounds.find((one) => one.lane === OURS && (!last || one.index === last.index)) ?? null;
+    const isOwn = (/** @type {Round} */ one) => one.lane === this.#lane;
+    const shown = done.filter(isOwn);
+    const last = partial[this.#lane]?.round ?? shown[shown.length - 1];
+    const isHeld = !playing && !live && position > 0 && position < events.length;
+    const ours = rounds.filter((one) => one.lane === OURS);
+    const offered = position > 0 ? ours.slice(0, shown.length) : ours;
+    const telling = tellingRound(offered.length ? offered : ours);
+    const wanted = isHeld ? last : telling;
+    return ours.find((one) => one.index === wanted?.index) ?? null;
   }
 
   /** @param {Round} round */

@@ -8,6 +8,8 @@ import { START } from "specviz/words/markdown.js";
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
+const LEAST_LINE = 0.94; // of its usual height: a line leaves room for the signs above it
+const MOST_LINE = 1.25;
 const FRESH = 2; // newest rounds, whose marks are full
 const FLASH = 160; // ms for which a round of a fast run keeps them
 const MOST_FRESH = 12; // rounds that have them at once
@@ -42,6 +44,9 @@ export class Lane {
   /** @type {TextState} */
   #start = { breaks: 0, isDue: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
+  #pointed = /** @type {HTMLElement[]} */ ([]); // parts of the round at a moment that is pointed at
+  /** Where the text stood before it was scrolled to that round, in px. @type {number | null} */
+  #scrolledFrom = null;
   #movedAt = -Infinity; // ms, when a visitor last scrolled
   #leaving; // watches blocks that were the last
 
@@ -82,6 +87,8 @@ export class Lane {
     this.#drawn = [];
     this.#total = 0;
     this.#pinned = true;
+    this.#pointed = [];
+    this.#scrolledFrom = null;
     this.#rows.clear();
     this.stream.replaceChildren(this.#text);
     if (prompt) this.#rows.last.append(element("span", "sv-given", prompt));
@@ -180,19 +187,19 @@ export class Lane {
   }
 
   /**
-   * Marks are full where a run stands still; while it goes on only those of the newest rounds are.
-   * Returns whether rounds are left for the next frame.
-   * @param {boolean} isRunning
+   * Marks of the newest rounds are full, until the run is over: its text is then read, and each round has its
+   * marks under the pointer. Returns whether rounds are left for the next frame.
+   * @param {{ isRunning: boolean, isOver: boolean }} run
    */
-  mark(isRunning) {
+  mark({ isRunning, isOver }) {
     const now = performance.now();
     const newest = this.#drawn.length - 1;
     const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>
-      this.name !== ALONE && (age < FRESH || (age < MOST_FRESH && now - at < FLASH));
+      this.name !== ALONE && (age < FRESH || (isRunning && age < MOST_FRESH && now - at < FLASH));
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
       const round = this.#drawn[i];
-      const wanted = !isRunning || isFresh(newest - i, round.at);
+      const wanted = !isOver && isFresh(newest - i, round.at);
       if (round.isMarked === wanted) continue;
       left -= 1;
       round.isMarked = wanted;
@@ -207,16 +214,48 @@ export class Lane {
     this.#scrollToEnd();
   }
 
+  /**
+   * Mark the round at a moment at which a visitor points elsewhere; null for none.
+   * @param {number | null} index
+   * @param {boolean} [isBrought]  whether it is brought into sight, for as long as it is pointed at
+   */
+  point(index, isBrought = false) {
+    const round = this.#drawn.find((one) => one.round.index === index);
+    const parts = round?.place.parts ?? [];
+    for (const part of this.#pointed) if (!parts.includes(part)) part.classList.remove("is-pointed");
+    for (const part of parts) part.classList.add("is-pointed");
+    this.#pointed = [...parts];
+    if (parts.length && isBrought) this.#bring(parts[0]);
+    else if (this.#scrolledFrom !== null && (!parts.length || !isBrought)) {
+      this.stream.scrollTop = this.#scrolledFrom;
+      this.#scrolledFrom = null;
+    }
+  }
+
+  /** Scroll to a part of a round that is out of sight; the place before is kept. @param {HTMLElement} part */
+  #bring(part) {
+    const { stream } = this;
+    const box = stream.getBoundingClientRect();
+    const { top, bottom } = part.getBoundingClientRect();
+    if (top >= box.top && bottom <= box.bottom) return;
+    this.#scrolledFrom ??= stream.scrollTop;
+    stream.scrollTop += (top + bottom - box.top - box.bottom) / 2;
+  }
+
   #scrollToEnd() {
     this.stream.scrollTop = this.stream.scrollHeight;
   }
 
-  /** Room that is too low for a line goes below the last one: no line is cut off at the upper edge. */
+  /** Lines share the room of the lane, and no line is cut off at the upper edge. */
   #showWholeLines() {
     const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(this.stream);
     const room = this.stream.clientHeight - parseFloat(paddingTop) - parseFloat(paddingBottom);
-    const spare = `${Math.max(0, room % parseFloat(lineHeight)) || 0}px`;
-    if (this.#text.style.paddingBottom !== spare) this.#text.style.paddingBottom = spare;
+    const line = sharedLine(room, parseFloat(lineHeight));
+    const { style } = this.#text;
+    const height = `${line.height}px`;
+    const spare = `${line.spare}px`;
+    if (style.lineHeight !== height) style.lineHeight = height;
+    if (style.paddingBottom !== spare) style.paddingBottom = spare;
   }
 
   // The round that is told slowly is the newest: its words move.
@@ -274,6 +313,18 @@ export class Lane {
     this.#rows.remove(last.place);
     this.#total -= last.tokens.length;
   }
+}
+
+/**
+ * The height of a line with which whole lines fill a room, near the usual one, and what is then left of the
+ * room. All in px; whole ones, since browsers round what they draw.
+ * @type {(room: number, usual: number) => { height: number, spare: number }}
+ */
+export function sharedLine(room, usual) {
+  const few = Math.max(1, Math.floor(room / usual));
+  const heights = [few + 1, few].map((count) => Math.floor(room / count));
+  const height = heights.find((one) => one >= usual * LEAST_LINE && one <= usual * MOST_LINE) ?? usual;
+  return { height, spare: Math.max(0, room % height) || 0 };
 }
 
 /**

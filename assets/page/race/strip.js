@@ -1,21 +1,27 @@
-// The line that says what the shown run is: models, settings, machine. All of it comes from the
-// run's own header, never from the controls; where those say something else, a mark tells so.
+// The line that says what the shown run is: where it comes from, its models and how they guess; the rest is one
+// press away. All of it comes from the run's own header, never from the controls; where those say something
+// else, a mark tells so.
 
-import { element, find } from "specviz/dom/dom.js";
+import { closable, element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
 import { lastTwo } from "specviz/run/session.js";
 import { describe } from "specviz/words/description.js";
 import { TERMS } from "specviz/race/definitions.js";
-import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
+import { dayOf, FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to "
   + "those of this run.";
 
 const NOT_HERE = "THIS PAIR IS NOT HERE YET";
+/** What stands behind "details". */
+const LATER = ["shared", "memory", "top_k", "top_p", "seed", "max_new_tokens", "chat", "stop", "ignore_eos"];
 
 export class Strip {
   #page;
   #run;
+  #more = element("div", "sv-details-box");
+  /** Closes the details. @type {() => boolean} */
+  close;
   #differs;
   #badge;
   #asked;
@@ -34,6 +40,10 @@ export class Strip {
     this.#asked = find(root, ".sv-asked");
     this.#differs.title = ADOPT;
     this.#differs.before(this.#twoRuns);
+    const summary = element("summary", "", "details", { title: "All settings, the machine, and what the models read" });
+    const details = element("details", "sv-details", summary, this.#more);
+    this.#run.after(details);
+    this.close = closable(details);
   }
 
   /**
@@ -45,21 +55,17 @@ export class Strip {
     const { header } = trace;
     const [question, ...items] = describe(header);
     this.#asked.textContent = question.text;
-    this.#run.replaceChildren(...items.map(itemNode));
-    this.#page.root.querySelector(".sv-template")?.remove();
-    // The text that the models read: the question within the target's chat template.
-    const summary = element("summary", "", "template");
-    const template = element("details", "sv-template", summary, element("pre", "", header.prompt));
-    if (header.question != null) this.#run.after(template);
+    const isLater = (/** @type {Item} */ { name }) => LATER.includes(name);
+    this.#run.replaceChildren(...items.filter((item) => !isLater(item)).map(itemNode));
     const { machine, made } = provenance(header);
-    const dot = element("span", "sv-dot", " · ");
     this.#badge.replaceChildren(
       element("span", "sv-pill", this.#page.session.isOfAwaited ? `${origin}, ${NOT_HERE}` : origin),
-      element("span", "sv-machine", dot, `${machine}${made}`),
+      element("span", "sv-machine", ` · ${machine}${made}`), // on paper, where nobody can press anything
     );
+    this.close();
+    this.#more.replaceChildren(...detailsOf(header, origin, items.filter(isLater)));
     this.#run.title = [question, ...items].map(({ text }) => text).concat(machine).join(" · ");
     this.#badge.hidden = false;
-    this.#badge.title = madeWith(header, origin);
     this.compare();
   }
 
@@ -75,7 +81,7 @@ export class Strip {
     const { root, session } = this.#page;
     const others = session.differences;
     if (!session.trace) return;
-    for (const node of this.#run.children) {
+    for (const node of [...this.#run.children, ...this.#more.querySelectorAll("[data-item]")]) {
       if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
     }
     const said = [...others.values()].join(" · ");
@@ -86,9 +92,11 @@ export class Strip {
   }
 }
 
+/** @typedef {import("specviz/words/description.js").Item} Item */
+
 /**
  * One thing that the run is; a word of the field says what it means.
- * @param {import("specviz/words/description.js").Item} item
+ * @param {Item} item
  */
 function itemNode({ name, text, title, isInexact }) {
   const content = name in TERMS ? defined(name, text) : text;
@@ -97,8 +105,29 @@ function itemNode({ name, text, title, isInexact }) {
   return node;
 }
 
-/** Versions, and what cannot be vouched for. @type {(header: Header, origin: string) => string} */
-function madeWith(header, origin) {
-  const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
-  return [...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");
+/**
+ * All settings, the machine, and for a question the text that the models read: it within the target's chat
+ * template.
+ * @type {(header: Header, origin: string, items: Item[]) => HTMLElement[]}
+ */
+function detailsOf(header, origin, items) {
+  const { device, processor, versions, date, dtype, question, prompt } = header;
+  const { machine } = provenance(header);
+  const software = Object.entries(versions ?? {}).map(([name, version]) => `${name} ${version}`);
+  /** @type {[string, import("specviz/dom/dom.js").Content[]][]} */
+  const rows = [
+    ["Settings", [element("p", "sv-run", ...items.map(itemNode))]],
+    ["Machine", [machine || [device, processor, dtype].filter(Boolean).join(" · ")]],
+    ["Software", [software.join(" · ")]],
+    ["Made on", [dayOf(date)]],
+  ];
+  if (origin.includes(FROM_FILE)) rows.push(["Origin", [UNVERIFIED]]);
+  const lines = rows
+    .filter(([, [said]]) => said !== "")
+    .map(([name, said]) => element("div", "", element("dt", "", name), element("dd", "", ...said)));
+  const nodes = /** @type {HTMLElement[]} */ ([element("dl", "", ...lines)]);
+  if (question != null) {
+    nodes.push(element("p", "sv-details-head", "The models read"), element("pre", "", prompt));
+  }
+  return nodes;
 }

@@ -30,7 +30,10 @@ export class Transport {
     const speed = find(root, "[data-speed]", HTMLSelectElement);
     const follow = find(root, "[data-follow]");
     const [passes, clock, pace] = ["position", "clock", "pace"].map((name) => find(root, `[data-${name}]`));
-    this.#nodes = { play, scrub, speed, follow, passes, clock, pace };
+    const line = find(root, ".sv-timeline");
+    const cross = element("i", "sv-cross", { hidden: true });
+    line.append(cross);
+    this.#nodes = { play, scrub, speed, follow, passes, clock, pace, line, cross };
     this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
     this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     const sized = new ResizeObserver(([{ contentRect }]) => {
@@ -63,6 +66,26 @@ export class Transport {
     pace.hidden = speed === 1 || following || !events.length;
     this.#shown = trace;
     if (trace) this.#drawBars(trace);
+  }
+
+  /** The moment of the run under a place in the window, in seconds. @param {number} clientX  px */
+  timeAt(clientX) {
+    const { events } = this.#timeline;
+    const { left, width } = this.#nodes.line.getBoundingClientRect();
+    const share = (clientX - left - THUMB) / Math.max(1, width - 2 * THUMB);
+    const place = Math.round(Math.max(0, Math.min(share, 1)) * events.length);
+    return place > 0 ? events[place - 1].time : 0;
+  }
+
+  /** Mark a moment at which somebody points; null for none. @param {number | null} time  seconds */
+  cross(time) {
+    const { cross } = this.#nodes;
+    const { events } = this.#timeline;
+    cross.hidden = time === null || !events.length;
+    if (time === null) return;
+    const after = events.findIndex((event) => event.time > time);
+    const share = (after < 0 ? events.length : after) / Math.max(1, events.length);
+    cross.style.left = `calc(${THUMB}px + ${share} * (100% - ${2 * THUMB}px))`;
   }
 
   /**

@@ -373,8 +373,8 @@ export function momentOf(round, ms) {
 }
 
 /**
- * The round that tells most: one with an accepted guess, a rejected and an ignored one, where the
- * rejected one and the target's own are words if there is such a round.
+ * The round that tells most: one with an accepted guess, a rejected and an ignored one, where the rejected
+ * one and the target's own are words if there is such a round; else any with a rejected guess.
  * @param {Round[]} rounds  of one lane
  */
 export function tellingRound(rounds) {
@@ -384,6 +384,8 @@ export function tellingRound(rounds) {
   const telling = written.filter((round) => has(round, "accepted", "rejected", "ignored"));
   return telling.find(partsAtWords)
     ?? telling[0]
+    ?? written.find((round) => has(round, "rejected"))
+    ?? rounds.find((round) => has(round, "rejected"))
     ?? written.find((round) => has(round, "accepted"))
     ?? rounds[0];
 }
