@@ -4,7 +4,8 @@ import { closest, find, findAll } from "specviz/dom/dom.js";
 import { openersOf, shareMenu } from "specviz/opening.js";
 import { pairBeside } from "specviz/run/controls.js";
 
-const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
+const TYPING = "input:not([type=range], [type=radio], [type=checkbox]), textarea, select, [contenteditable=true]";
+const CHOOSING = "input[type=radio], input[type=checkbox]"; // whose keys are the browser's
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;
 /** What a presenter's remote sends. @type {Record<string, keyof Actions>} */
@@ -75,7 +76,7 @@ function actionsOn(page, closes) {
     roundBack() { timeline.stepRound(-1); },
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
-    dismiss() { if (!closes.some((close) => close())) stage.leave(); },
+    dismiss() { if (!closes.some((close) => close()) && !stage.closeQuestion()) stage.leave(); },
     vote(/** @type {number} */ number) { stage.vote(number - 1); },
     question() { quiz.go(1); },
     /** With one key through a talk: ask, show the answer, ask the next question. */
@@ -159,7 +160,10 @@ function listenToKeys({ root, session }, actions) {
     if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
     const isFor = (/** @type {string} */ selector) =>
       event.target instanceof Element && event.target.matches(selector);
-    if (event.ctrlKey || event.metaKey || event.altKey || isFor(TYPING)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    // What is open is closed from a field as well, unless the key ends a word that is being put together.
+    const isLeaving = event.key === "Escape" && !event.isComposing && isFor("#panel *");
+    if (isFor(TYPING) && !isLeaving) return;
     const name = nameOf(event, isFor);
     if (!name) return;
     event.preventDefault();
@@ -178,10 +182,10 @@ function listenToKeys({ root, session }, actions) {
 // The action of a key; null if it has none, or does something else where the focus is.
 /** @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null} */
 function nameOf({ key, shiftKey }, isFor) {
-  if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
+  if (key === " ") return isFor(PRESSABLE) || isFor(CHOOSING) ? null : "playOrPause";
   if (key in REMOTE) return document.body.classList.contains("sv-stage") ? REMOTE[key] : null;
   if (key === "Escape") return "dismiss";
-  if (isFor("input[type=range]")) return null;
+  if (isFor("input[type=range]") || isFor(CHOOSING)) return null;
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";

@@ -20,9 +20,10 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // A question longer than its line shows its beginning again once it is left.
-    document.querySelector("#prompt")?.addEventListener("focusout", ({ target }) => {
-      if (target instanceof HTMLElement) target.scrollLeft = 0;
+    // They lie over the race: a press beside them closes them. Before the press acts, since what is pressed may go.
+    document.addEventListener("pointerdown", ({ target }) => {
+      const isBeside = target instanceof Element && !target.closest("#panel, [data-toggle-panel], dialog");
+      if (isBeside) this.closePanel();
     });
   }
 
@@ -93,7 +94,10 @@ export class Shell {
   }
 
   #togglePanel() {
+    // The keyboard's place would go with the panel.
+    const hadFocus = document.activeElement?.closest("#panel");
     const open = document.body.classList.toggle("sv-panel-open");
     this.#panelButton?.setAttribute("aria-expanded", String(open));
+    if (hadFocus && this.#panelButton instanceof HTMLElement) this.#panelButton.focus();
   }
 }

@@ -1,6 +1,7 @@
 // The controls of the page: the prompt with its buttons, the presets, and the panel with the settings. All
 // are made from what the server offers.
 
+import { PromptBox } from "specviz/controls/prompt-box.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
 
 const FEW_PRESETS = 3; // that stand beside the prompt
@@ -29,12 +30,14 @@ export class Controls {
    */
   constructor(config, on) {
     this.#names = Object.keys(config.defaults);
-    this.#prompt = find(document, "#prompt textarea", HTMLTextAreaElement);
-    this.#prompt.maxLength = config.mostPrompt || LONGEST;
-    this.#prompt.addEventListener("input", () => on.changed("prompt"));
-    this.#prompt.addEventListener("keydown", (event) => {
+    this.#prompt = new PromptBox();
+    const area = find(document, "#prompt textarea", HTMLTextAreaElement);
+    area.maxLength = config.mostPrompt || LONGEST;
+    area.addEventListener("input", () => on.changed("prompt"));
+    area.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
+      this.#prompt.close(); // it would lie over the race
       on.run();
     });
     find(document, "#run").addEventListener("click", on.run);

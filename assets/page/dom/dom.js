@@ -127,6 +127,18 @@ export function closing(dialog) {
 }
 
 /**
+ * Open a dialog that is read from its beginning: a browser would scroll to the first button or link in it.
+ * @param {HTMLDialogElement} dialog
+ */
+export function openAtTop(dialog) {
+  const heading = dialog.querySelector("h2");
+  if (heading) heading.tabIndex = -1;
+  dialog.showModal();
+  heading?.focus({ preventScroll: true });
+  dialog.scrollTop = 0;
+}
+
+/**
  * What is fetched at its first use, and after a failure once more.
  * @template Value
  * @param {() => Promise<Value>} fetch

@@ -1,6 +1,6 @@
 // The stage: one screen for the last row, no controls, and questions to the room before a result is shown.
 
-import { closest, closing, element, find, findAll } from "specviz/dom/dom.js";
+import { closest, closing, element, find, findAll, openAtTop } from "specviz/dom/dom.js";
 import { importPart } from "specviz/dom/part.js";
 
 /**
@@ -44,9 +44,9 @@ export class Stage {
       else if (closest(event, "[data-reveal]")) this.guess();
     });
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
-    // Whoever leaves the full screen by the browser's own key leaves the stage with it.
+    // Whoever leaves the full screen by the browser's own key leaves the stage with it, or what is asked on it.
     document.addEventListener("fullscreenchange", () => {
-      if (!document.fullscreenElement && this.isOn) this.leave();
+      if (!document.fullscreenElement && this.isOn && !this.closeQuestion()) this.leave();
     });
   }
 
@@ -75,6 +75,14 @@ export class Stage {
 
   toggle() {
     if (this.isOn) this.leave(); else this.#enter();
+  }
+
+  /** Take a question away, asked or answered. Whether there was one. */
+  closeQuestion() {
+    if (!this.isOn || !this.hasAsked) return false;
+    this.#close();
+    this.#changed();
+    return true;
   }
 
   /** Whether it was on. */
@@ -126,16 +134,26 @@ export class Stage {
   }
 
   toggleHelp() {
-    if (this.#help.open) this.#help.close(); else this.#help.showModal();
+    if (this.#help.open) this.#help.close(); else openAtTop(this.#help);
   }
 
   /** The full screen, and a step in the history for the browser's Back to leave by. */
   #enter() {
     this.set(true);
-    document.documentElement.requestFullscreen?.().catch(() => {}); // some browsers refuse it
+    this.#fillScreen();
     try {
       history.pushState({ ...history.state, isStage: true }, "");
     } catch { /* some browsers forbid it in a file from disk */ }
+  }
+
+  /** Some browsers refuse it. Where one lends its key Esc, this closes what is open before the full screen. */
+  async #fillScreen() {
+    try {
+      await document.documentElement.requestFullscreen?.();
+      await keyboardOf(navigator)?.lock?.(["Escape"]);
+    } catch (error) {
+      console.info("specviz: no full screen:", error);
+    }
   }
 
   /** The view has another shape. */
@@ -202,6 +220,12 @@ export class Stage {
     this.#box.hidden = true;
   }
 }
+
+/**
+ * The keyboard as some browsers lend it to a page that fills the screen.
+ * @param {Navigator & { keyboard?: { lock?: (keys: string[]) => Promise<void> } }} browser
+ */
+const keyboardOf = (browser) => browser.keyboard;
 
 const LETTERS = ["A", "B", "C"];
 const NOT_HERE = "The recording of this question did not arrive: try again.";
