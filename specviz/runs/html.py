@@ -54,6 +54,8 @@ PLAYER_SHEETS = (
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
+MOST_TITLE = 80
+"""Characters of a prompt in the title of a page."""
 
 CONFIG: dict[str, Any] = {
     "links": {},
@@ -163,7 +165,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         plotly = _packed_plotly()
     return _PAGE.format(
         policy=_POLICY.format(f"{_script_hash(import_map)} {_script_hash(_START)}"),
-        title=html.escape(f"specviz: {(trace.header.question or trace.header.prompt)[:80]}"),
+        title=html.escape(f"specviz: {_title(trace.header.question or trace.header.prompt)}"),
         style=css_variables() + styles(sheets),
         classes=classes,
         modules=import_map,
@@ -176,6 +178,16 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         plotly=plotly,
         start=_START,
     )
+
+
+def _title(prompt: str) -> str:
+    """The first words of a prompt in one line; a word that is longer than the line is cut."""
+    line = " ".join(prompt.split())
+    if len(line) <= MOST_TITLE:
+        return line
+    words = line[: MOST_TITLE + 1].rsplit(" ", 1)
+    beginning = words[0] if len(words) > 1 else line[:MOST_TITLE]
+    return beginning.rstrip(" .,;:") + "…"
 
 
 def _script_hash(text: str) -> str:

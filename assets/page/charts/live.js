@@ -11,6 +11,8 @@ import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 };
 const SPEED = { ...MINI, right: 118 };
+const USUAL_MINI = 112; // px high: the letters of a higher one are larger
+const LARGEST_LETTERS = 1.4; // times the usual ones
 const NARROW = 190; // px: in a chart that is no wider its figures stand above the lines
 const NARROW_MINI = { left: 26, right: 26, top: 34, bottom: 24 };
 const BESIDE_CHART = 12; // px left and right of a chart that still point at its ends
@@ -329,7 +331,9 @@ export class LiveCharts {
     const { width, height } = this.#sizes[name];
     const isNarrow = width < NARROW;
     this.#boxes[name].classList.toggle("is-narrow", isNarrow);
-    const chart = isNarrow ? { ...wide, margin: NARROW_MINI } : wide;
+    const letters = Math.max(1, Math.min(height / USUAL_MINI, LARGEST_LETTERS));
+    const margin = { ...wide.margin, left: letters * wide.margin.left, right: letters * wide.margin.right };
+    const chart = { ...wide, margin: isNarrow ? NARROW_MINI : margin };
     const place = this.#put(name, chart);
     if (!place) return;
     if (isNarrow) {
@@ -362,7 +366,7 @@ export class LiveCharts {
       if (!head) return;
       head.hidden = !point;
       const isLow = point !== null && point.y > axis - 1.6 * LABEL;
-      head.classList.toggle("is-up", chart.margin === MINI && isLow);
+      head.classList.toggle("is-up", wide.margin === MINI && isLow);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     // Before its first round a line has no end: its figure is a dash beside the chart.

@@ -10,7 +10,8 @@ import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { FEWEST_ROUNDS, isImpossible, isRatioTold, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/times.js";
-import { fixed, perSecond, plural, provenance } from "specviz/words/words.js";
+import { read, START } from "specviz/words/markdown.js";
+import { begunBy, fixed, perSecond, plural, provenance } from "specviz/words/words.js";
 
 /** @typedef {ReturnType<typeof sideOf>} Side */
 
@@ -259,7 +260,7 @@ export function texts(sides) {
   const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
   const shared = isSamePrompt ? sharedLength(one, other) : 0;
   const isSame = isSamePrompt && shared === one.length && shared === other.length;
-  const both = [one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame));
+  const both = [one, other].map((text, i) => passage(sides[i], text, shared, isSamePrompt && !isSame));
   const lead = isSamePrompt
     ? sharedText(shared, isSame)
     : "The prompts differ, so the texts have nothing to do with one another.";
@@ -281,23 +282,31 @@ function sharedLength(one, other) {
 }
 
 /**
- * @param {string} name
+ * @param {Side} side
  * @param {string} text
  * @param {number} shared characters
  * @param {boolean} isApart whether what follows them is to be marked
  */
-function passage(name, text, shared, isApart) {
-  const visible = (/** @type {string} */ part) => part.replaceAll("\n", "¶\n");
+function passage({ name, trace }, text, shared, isApart) {
+  let reading = begunBy(trace.header) ? null : START; // an answer is Markdown; code in it is set as code
+  const written = (/** @type {string} */ part) => {
+    const told = reading && read(part, reading);
+    reading = told && told.after;
+    const pieces = told ? told.pieces : [{ text: part, kind: "" }];
+    return pieces.map((piece) =>
+      element("span", piece.kind === "code" ? "is-code" : "", piece.text.replaceAll("\n", "¶\n")));
+  };
   const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
   const label = `Text of the ${name.toLowerCase()} run`;
-  const mark = isApart ? [element("mark", "", visible(first) || "the end")] : [];
+  const before = element("span", "sv-shared", ...written(text.slice(0, shared)));
+  const mark = isApart ? [element("mark", "", ...(first ? written(first) : ["the end"]))] : [];
   const words = element(
     "p",
     "sv-passage",
     { tabIndex: 0, role: "group", "aria-label": label },
-    element("span", "", visible(text.slice(0, shared))),
+    before,
     ...mark,
-    visible(text.slice(shared + first.length)),
+    ...written(text.slice(shared + first.length)),
   );
   return element("div", "", element("small", "", name), words);
 }

@@ -6,6 +6,8 @@ import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
+import { tokensOf } from "specviz/race/token.js";
+import { codeIn } from "specviz/words/code.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/saving.js";
 import { tellingRound } from "specviz/run/timeline.js";
@@ -36,6 +38,7 @@ export class Explain {
   /** @type {Trace | null} */
   #held = null; // the trace of the round, whatever the page shows by now
   #round = /** @type {Round | null} */ (null);
+  #isCode = false; // whether some of its tokens are code
   #steps = /** @type {Step[]} */ ([]);
   #place = 0; // the step that is shown
   #timer = 0; // until the next step comes by itself
@@ -110,6 +113,9 @@ export class Explain {
     const trace = this.#held;
     if (!trace) return;
     this.#round = round;
+    const code = codeIn(trace.rounds.filter((one) => one.lane === round.lane), trace.header);
+    this.#isCode = tokensOf(round).some((token) => code.has(token));
+    this.#dialog.classList.toggle("is-code", this.#isCode);
     this.#steps = stepsOf(round, trace);
     const isAlone = round.lane === "baseline";
     find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
@@ -155,7 +161,7 @@ export class Explain {
     const before = begunBy(trace.header) + textBefore(round, trace.rounds).map(({ text }) => text).join("");
     const body = find(dialog, ".sx-body");
     dialog.dataset.chapter = step.chapter;
-    body.replaceChildren(textLine(before, step.tokens, step.at), ...step.picture());
+    body.replaceChildren(textLine(before, step.tokens, { at: step.at, isCode: this.#isCode }), ...step.picture());
     if (step.note) body.append(element("p", "sx-note", step.note));
     body.scrollTop = 0;
     find(dialog, ".sx-clock").replaceChildren(element("small", "", "time of this round"),

@@ -8,6 +8,8 @@ import { visible } from "specviz/words/words.js";
 
 const TAIL = 64; // characters of the text before the round
 const SHORT_TAIL = 40; // where there is little room
+const CODE_LINES = 3; // before the round, with the one that it goes on from
+const MOST_COLUMNS = 200; // of a line of code
 const FINEST = 0.001; // a bar that is shorter than this share of its track could not be seen
 
 /**
@@ -29,24 +31,41 @@ export const chip = ({ text, outcome }) =>
   element("span", `t ${outcome}`, element("span", "w", visible(text)));
 
 /**
- * The end of the text before the round, and the round's tokens.
+ * The end of the text before the round, and the round's tokens. Code keeps its lines.
  * @param {string} before
  * @param {Marked[]} tokens
- * @param {number} [at] the one that is spoken of
+ * @param {{ at?: number, isCode: boolean }} how  at: the one that is spoken of
  */
-export function textLine(before, tokens, at) {
+export function textLine(before, tokens, { at, isCode }) {
   const line = element("p", "sx-text");
-  const flat = before.replace(/\s*\n\s*/g, " ¶ ");
-  const most = matchMedia("(max-width: 640px)").matches ? SHORT_TAIL : TAIL;
-  const cut = flat.length > most ? `…${flat.slice(flat.indexOf(" ", flat.length - most))}` : flat;
-  line.append(element("span", "sv-given", cut.trimEnd()));
+  line.append(element("span", "sv-given", isCode ? lastLines(before) : lastWords(before)));
   tokens.forEach((token, i) => {
     const node = chip(token);
     node.classList.toggle("is-at", i === at);
     node.style.setProperty("--i", String(i));
-    line.append(/^\s/.test(token.text) ? " " : "\u200b", node);
+    const space = /^\s/.test(token.text) ? " " : "\u200b";
+    line.append(isCode ? blanksBefore(token.text) : space, node);
+    const indent = /\n[^\S\n]*$/.exec(token.text)?.[0];
+    if (isCode && indent) line.append(indent);
   });
   return line;
+}
+
+/** The blanks before a word, which its chip leaves out. @param {string} text */
+const blanksBefore = (text) => /^[^\S\n]+(?=\S)/.exec(text)?.[0] ?? "\u200b";
+
+/** The end of a text of prose. @param {string} text */
+function lastWords(text) {
+  const flat = text.replace(/\s*\n\s*/g, " ¶ ");
+  const most = matchMedia("(max-width: 640px)").matches ? SHORT_TAIL : TAIL;
+  const cut = flat.length > most ? `…${flat.slice(flat.indexOf(" ", flat.length - most))}` : flat;
+  return cut.trimEnd();
+}
+
+/** The line of code in which a text ends, and a few before it. @param {string} text */
+function lastLines(text) {
+  const lines = text.split("\n").filter((line, i, all) => line.trim() !== "" || i === all.length - 1);
+  return lines.slice(-CODE_LINES).map((line) => line.slice(0, MOST_COLUMNS)).join("\n");
 }
 
 /**

@@ -4,7 +4,9 @@ import { ruleOf } from "specviz/facts/lanes.js";
 import { shape } from "specviz/dom/dom.js";
 import { milliseconds, textBefore } from "specviz/explain/numbers.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
-import { coloursOfPage, Painting, runLine, SANS, SERIF } from "specviz/share/paint.js";
+import { tokensOf } from "specviz/race/token.js";
+import { coloursOfPage, inLines, MONO, Painting, runLine, SANS, SERIF } from "specviz/share/paint.js";
+import { codeIn } from "specviz/words/code.js";
 import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
@@ -16,9 +18,11 @@ const LEAST_WIDTH = 760; // px
 const TOKENS = 196;
 const BOX = 42;
 const ROW = 28; // px: where the tokens stand, their height, and that of a line below
-const TOKEN = `25px ${SERIF}`;
-const CONTEXT = `22px ${SERIF}`;
-const MARGIN = 1.06; // of a measured width: another computer's letters may be wider
+const TOKEN_SIZE = { prose: 25, code: 21 }; // px
+const CONTEXT_SIZE = { prose: 22, code: 19 }; // px
+const SMALL_SIZE = 14; // px
+const SMALL_LINE = 19; // px
+const MARGIN = 1.25; // of a measured width: a viewer without the page's fonts may have letters as wide as DejaVu's
 
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
@@ -33,7 +37,9 @@ const VERDICTS = {
 
 /** @typedef {{ token: Token, left: number, width: number }} Column */
 
-/** @typedef {{ node: Element, colours: Colours }} Sheet */
+/** How the text of a round is set. @typedef {{ family: string, token: number, context: number }} Face  sizes in px */
+
+/** @typedef {{ node: Element, colours: Colours, face: Face }} Sheet */
 
 /**
  * The figure of a round in which something was drafted, as the text of an SVG file.
@@ -43,12 +49,16 @@ const VERDICTS = {
 export function figureOfRound(round, trace) {
   const own = round.emitted[round.emitted.length - 1];
   const last = own && own.outcome !== "accepted" ? [own] : [];
-  const columns = columnsOf([...round.drafted, ...last], last.length);
+  const face = faceOf(round, trace);
+  const columns = columnsOf([...round.drafted, ...last], last.length, face);
   const end = columns[columns.length - 1];
   const rows = rowsOf(trace.header.settings);
   const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE);
   const foot = TOKENS + BOX + 22 + rows.length * ROW;
-  const sheet = sheetOf(width, foot + 118);
+  const small = ruler(`${SMALL_SIZE}px ${SANS}`);
+  const about = inLines(runLine(trace.header), (line) => small(line) <= width - 2 * EDGE);
+  const { sheet, whole } = sheetsOf(width, foot + 118, SMALL_LINE * (about.length - 1), face);
+  title(whole, round, about, width);
   heading(sheet, round, trace, width);
   const drafted = columns.slice(0, round.drafted.length);
   brace(sheet, drafted, TOKENS - 16, "drafted ahead");
@@ -62,13 +72,21 @@ export function figureOfRound(round, trace) {
   });
   brace(sheet, columns, foot + 14, "one pass of the target judges all of them", true);
   footing(sheet, round, foot + 84);
-  return new XMLSerializer().serializeToString(sheet.node);
+  return new XMLSerializer().serializeToString(whole.node);
+}
+
+/** @type {(round: Round, trace: Trace) => Face} */
+function faceOf(round, { rounds, header }) {
+  const code = codeIn(rounds.filter(({ lane }) => lane === round.lane), header);
+  const isCode = tokensOf(round).some((token) => code.has(token));
+  const kind = isCode ? "code" : "prose";
+  return { family: isCode ? MONO : SERIF, token: TOKEN_SIZE[kind], context: CONTEXT_SIZE[kind] };
 }
 
 // Where each token stands; the target's own, one at most, is set apart.
-/** @type {(tokens: Token[], own: number) => Column[]} */
-function columnsOf(tokens, own) {
-  const width = ruler(TOKEN);
+/** @type {(tokens: Token[], own: number, face: Face) => Column[]} */
+function columnsOf(tokens, own, face) {
+  const width = ruler(`${face.token}px ${face.family}`);
   let left = EDGE + LABELS;
   return tokens.map((token, i) => {
     if (own && i === tokens.length - 1) left += GAP;
@@ -86,9 +104,9 @@ function ruler(font) {
 }
 
 // The last words of a text that fit into so many px.
-/** @type {(text: string, most: number) => string} */
-function tailOf(text, most) {
-  const width = ruler(CONTEXT);
+/** @type {(text: string, most: number, face: Face) => string} */
+function tailOf(text, most, face) {
+  const width = ruler(`${face.context}px ${face.family}`);
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
   while (width(`… ${tail}`) > most && tail.length > 1) tail = tail.slice(1).replace(/^\S*\s+(?=\S)/, "");
   return tail.length < text.trim().length ? `… ${tail}` : tail;
@@ -125,12 +143,17 @@ function colourOf(label, { outcome }) {
   return outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome);
 }
 
-/** In px. @type {(width: number, height: number) => Sheet} */
-function sheetOf(width, height) {
-  const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-  const sheet = { node, colours: coloursOfPage() };
-  draw(sheet, "rect", { width, height, fill: sheet.colours.page });
-  return sheet;
+/**
+ * The whole figure, and the part of it below its title, which is `down` px lower than it would be without.
+ * @type {(width: number, height: number, down: number, face: Face) => { whole: Sheet, sheet: Sheet }}
+ */
+function sheetsOf(width, height, down, face) {
+  const all = height + down;
+  const node = shape("svg", { width, height: all, viewBox: `0 0 ${width} ${all}` });
+  const whole = { node, colours: coloursOfPage(), face };
+  draw(whole, "rect", { width, height: all, fill: whole.colours.page });
+  const group = draw(whole, "g", { transform: `translate(0 ${down})` });
+  return { whole, sheet: { ...whole, node: group } };
 }
 
 /**
@@ -176,19 +199,28 @@ function write(sheet, text, x, y, style = {}) {
   return node;
 }
 
-/** @type {(sheet: Sheet, round: Round, trace: Trace, width: number) => void} */
-function heading(sheet, round, { header, rounds }, width) {
+/** @type {(sheet: Sheet, round: Round, about: string[], width: number) => void} */
+function title(sheet, round, about, width) {
   const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
   const drafted = plural(round.drafted.length, "token");
-  const title = `${drafted} drafted, ${kept} accepted, ${round.emitted.length} written`;
-  write(sheet, title, EDGE, 50, { size: 25, weight: 600 });
+  const summary = `${drafted} drafted, ${kept} accepted, ${round.emitted.length} written`;
+  write(sheet, summary, EDGE, 50, { size: 25, weight: 600 });
   const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
   const viz = shape("tspan", { fill: sheet.colours.accepted });
   viz.textContent = "viz";
   name.append(viz);
-  write(sheet, runLine(header), EDGE, 78, { size: 14, colour: "soft" });
+  about.forEach((line, i) => {
+    write(sheet, line, EDGE, 78 + SMALL_LINE * i, { size: SMALL_SIZE, colour: "soft" });
+  });
+}
+
+// The end of the text before the round.
+/** @type {(sheet: Sheet, round: Round, trace: Trace, width: number) => void} */
+function heading(sheet, round, { header, rounds }, width) {
   const before = begunBy(header) + textBefore(round, rounds).map(({ text }) => text).join("");
-  write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
+  const { family, context: size } = sheet.face;
+  const tail = tailOf(before, width - 2 * EDGE, sheet.face);
+  write(sheet, tail, EDGE, 126, { size, family, colour: "soft" });
 }
 
 // A brace over some columns, or under them, and what it says.
@@ -226,7 +258,12 @@ function tokenBox(sheet, { token, left, width }) {
   else if (outcome !== "rejected") line(bottom);
   if (outcome === "corrected") line(bottom + 5);
   write(sheet, visible(text), left + width / 2, bottom - 13,
-    { size: 25, family: SERIF, anchor: "middle", colour: outcome === "ignored" ? "soft" : "ink" });
+    {
+      size: sheet.face.token,
+      family: sheet.face.family,
+      anchor: "middle",
+      colour: outcome === "ignored" ? "soft" : "ink",
+    });
   if (outcome === "rejected") line(bottom - 20);
 }
 
@@ -235,7 +272,7 @@ function tokenBox(sheet, { token, left, width }) {
 function footing(sheet, round, y) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });
-  write(sheet, written, EDGE + LABELS, y, { size: 22, family: SERIF });
+  write(sheet, written, EDGE + LABELS, y, { size: sheet.face.context, family: sheet.face.family });
   const all = milliseconds(secondsOf(round));
   const drafting = milliseconds(round.draft_seconds);
   const pass = milliseconds(round.verify_seconds);

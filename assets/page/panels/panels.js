@@ -65,7 +65,7 @@ export class Panels {
       "aria-labelledby": this.#title.id,
     };
     const header = element("header", "", this.#title, close);
-    this.#drawer = element("div", "sv-drawer", dialog, header, this.#greek, this.#body);
+    this.#drawer = element("div", "sv-drawer", dialog, header, this.#body);
     root.append(this.#drawer);
   }
 
@@ -140,7 +140,7 @@ export class Panels {
     if (!this.#why.isConnected) {
       this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     }
-    showWhy(this.#why, why, trace);
+    showWhy(this.#why, why, trace, this.#greek);
     const race = this.#session.trace;
     if (race) this.#charts.show(race, lane);
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);

@@ -3,6 +3,7 @@
 import { element } from "specviz/dom/dom.js";
 import { ALONE, OURS, ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
+import { codeIn } from "specviz/words/code.js";
 import { chance } from "specviz/words/reasons.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
@@ -29,12 +30,15 @@ export function showGreedy(body, rounds, trace, check) {
   if (compared) {
     const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
     const end = differAt ?? compared;
-    parts.push(flow("both lanes", ours.slice(Math.max(0, end - BEFORE), end), end > BEFORE));
+    const code = codeIn(rounds.filter(({ lane }) => lane === OURS), trace.header);
+    const alone = codeIn(rounds.filter(({ lane }) => lane === ALONE), trace.header);
+    const shared = ours.slice(Math.max(0, end - BEFORE), end);
+    parts.push(flow("both lanes", shared, { code, isCut: end > BEFORE }));
     if (differAt === null) {
       parts.push(element("p", "", closestCall(theirs.slice(0, compared))));
     } else {
-      parts.push(flow("with drafts", ours.slice(end, end + AFTER), false, true),
-        flow("target alone", theirs.slice(end, end + AFTER), false, true),
+      parts.push(flow("with drafts", ours.slice(end, end + AFTER), { code, isApart: true }),
+        flow("target alone", theirs.slice(end, end + AFTER), { code: alone, isApart: true }),
         element("p", "", nearTie("There", theirs[end])), check);
     }
     parts.push(element("p", "", GREEDY));
@@ -46,10 +50,14 @@ export function showGreedy(body, rounds, trace, check) {
  * A text whose tokens can be told apart.
  * @param {string} name
  * @param {Token[]} tokens
- * @param {boolean} isCut whether more stands before them
+ * @param {{ code: Set<Token>, isCut?: boolean, isApart?: boolean }} how  code: the tokens that are code, which
+ *   keep their lines. isCut: whether more stands before them. isApart: whether the lanes part here
  */
-function flow(name, tokens, isCut, isApart = false) {
-  const words = tokens.map(({ text }) => element("span", "", text.replaceAll("\n", "¶")));
+function flow(name, tokens, { code, isCut = false, isApart = false }) {
+  const words = tokens.map((token) => {
+    const isCode = code.has(token);
+    return element("span", isCode ? "is-code" : "", token.text.replaceAll("\n", isCode ? "¶\n" : "¶"));
+  });
   const className = `sv-flow${isApart ? " is-apart" : ""}`;
   return element("div", className, element("small", "", name), element("p", "", isCut ? "… " : "", ...words));
 }

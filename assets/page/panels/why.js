@@ -15,12 +15,13 @@ const NEVER_PAYS = "Not at this γ: a round costs more passes than the tokens th
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
 
 /**
- * Fill `body` with what explains the rounds that are shown.
- * @type {(body: HTMLElement, why: Explanation | null, trace: Trace) => void}
+ * Fill `body` with what explains the rounds that are shown: a sentence, the figures by their letters, and the
+ * reasons.
+ * @type {(body: HTMLElement, why: Explanation | null, trace: Trace, greek: HTMLElement) => void}
  */
-export function showWhy(body, why, trace) {
+export function showWhy(body, why, trace, greek) {
   if (why === null) {
-    body.replaceChildren(element("p", "", NOTHING));
+    body.replaceChildren(element("p", "", NOTHING), greek);
     return;
   }
   const { settings } = trace.header;
@@ -28,10 +29,10 @@ export function showWhy(body, why, trace) {
   const verdict = isSettled ? verdictOf(why, settings) : NO_VERDICT;
   const lead = element("div", "", element("p", "sv-lead", verdict));
   if (!why.m.drafted) {
-    body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
+    body.replaceChildren(lead, greek, titled("Where a round’s time goes", times(why)));
     return;
   }
-  body.replaceChildren(lead,
+  body.replaceChildren(lead, greek,
     titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
     titled("Predicted against measured", predicted(why), element("p", "", difference(why)),
       element("p", "", endToEnd(why.m))),

@@ -124,7 +124,8 @@ export class Crosshair {
     const isStill = !timeline.playing && !timeline.live;
     for (const lane of this.#grid.lanes) {
       const own = underWay(rounds.filter((round) => round.lane === lane.name), moment);
-      lane.point(own?.index ?? null, isStill && !this.#isInLane);
+      const isDone = own === undefined || moment > own.clock;
+      lane.point(isDone ? null : own.index, isStill && !this.#isInLane);
     }
     this.#note.hidden = this.#isInLane;
     if (!this.#isInLane) this.#note.replaceChildren(...this.#said(trace, ours, moment, end));
@@ -141,9 +142,10 @@ export class Crosshair {
     const m = measure(before, header, chosen);
     const under = underWay(ours, moment);
     const lines = [];
-    const place = under ? `Round ${under.index + 1} of ${ours.length} · ` : "";
-    lines.push(element("b", "", `${place}${duration(moment, end)}`));
-    if (under) lines.push(tokensLine(under));
+    const isOver = under !== undefined && moment > under.clock;
+    const place = isOver ? `After all ${ours.length} rounds` : `Round ${(under?.index ?? 0) + 1} of ${ours.length}`;
+    lines.push(element("b", "", `${place} · ${duration(moment, end)}`));
+    if (under && !isOver) lines.push(tokensLine(under));
     const isRace = hasBaseline(header);
     const alone = isRace ? `, ${m.tokens[ALONE] ?? 0} alone` : "";
     lines.push(element("span", "", `${plural(m.tokens[chosen] ?? 0, "token")} with drafts${alone}`));

@@ -2,7 +2,7 @@
 
 import { measure } from "specviz/facts/metrics.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { FACE, FONT, layOut, LINE } from "specviz/share/film-text.js";
+import { FONT, layOut, LINE } from "specviz/share/film-text.js";
 import { runLine, SANS } from "specviz/share/paint.js";
 import { doubt, FEWEST_ROUNDS, isFinished, isImpossible } from "specviz/words/verdict.js";
 import { begunBy, fixed, perSecond, plural } from "specviz/words/words.js";
@@ -42,10 +42,9 @@ const LEGEND_AT = 250; // px from the left
  * @param {number} lasts  seconds that the race takes in the film
  */
 export function sceneOf(sheet, trace, lasts) {
-  const prompt = begunBy(trace.header);
   const lanes = LANES.map((column) => {
     const rounds = trace.rounds.filter(({ lane }) => lane === column.lane);
-    const placed = layOut(sheet.context, rounds, prompt, column.width - 2 * PADDING);
+    const placed = layOut(sheet.context, rounds, trace.header, column.width - 2 * PADDING);
     return { ...column, rounds, placed };
   });
   const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
@@ -153,7 +152,7 @@ function paintLane(scene, { name, left, width, placed, lane }, time) {
     const x = left + PADDING + piece.x;
     const y = TEXT.top + FONT + (piece.line - first) * LINE;
     if (lane !== "baseline" && !piece.isGiven) paintMark(sheet, piece, x, y, piece.judged <= time);
-    sheet.write(piece.text, x, y, { font: FACE, colour: piece.isGiven ? "soft" : "ink" });
+    sheet.write(piece.text, x, y, { font: piece.font, colour: piece.isGiven ? "soft" : "ink" });
   }
 }
 

@@ -1,10 +1,14 @@
 // The text of a lane in the film of a run: its tokens broken into lines, each with its mark and its times.
 
 import { eventsOf } from "specviz/run/timeline.js";
-import { SERIF } from "specviz/share/paint.js";
+import { MONO, SERIF } from "specviz/share/paint.js";
+import { codeIn } from "specviz/words/code.js";
+import { isSpecial } from "specviz/words/markdown.js";
+import { begunBy } from "specviz/words/words.js";
 
 export const FONT = 25; // px
-export const FACE = `${FONT}px ${SERIF}`;
+const PROSE = `${FONT}px ${SERIF}`;
+const CODE = `${0.84 * FONT}px ${MONO}`;
 export const LINE = 42; // px from line to line
 
 /**
@@ -14,6 +18,7 @@ export const LINE = 42; // px from line to line
  * @property {string} text
  * @property {keyof import("specviz/share/paint.js").Colours} mark  its colour
  * @property {boolean} isGiven  stands in the prompt
+ * @property {string} font
  * @property {number} x px
  * @property {number} line from 0
  * @property {number} width px
@@ -23,32 +28,26 @@ export const LINE = 42; // px from line to line
 
 /** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
 
-// The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
-/** @type {(rounds: Round[], prompt: string) => Piece[]} */
-function piecesOf(rounds, prompt) {
+// The tokens that a lane shows, in the order of the text: ignored ones would only come and go, and the signs of a
+// chat template are no text.
+/** @type {(rounds: Round[], header: Header) => Piece[]} */
+function piecesOf(rounds, header) {
+  const code = codeIn(rounds, header);
   /** @type {Piece[]} */
-  const pieces = [{ text: prompt, mark: "soft", isGiven: true, seen: 0, judged: 0 }];
+  const pieces = [{ text: begunBy(header), mark: "soft", isGiven: true, font: PROSE, seen: 0, judged: 0 }];
+  const add = (/** @type {Token} */ token, /** @type {Round} */ round, /** @type {number} */ seen) => {
+    if (isSpecial(token.text)) return;
+    const font = code.has(token) ? CODE : PROSE;
+    const mark = markOf(token, round);
+    pieces.push({ text: token.text, mark, isGiven: false, font, seen, judged: round.clock });
+  };
   for (const round of rounds) {
     const times = eventsOf(round);
     round.drafted.forEach((token, i) => {
-      if (token.outcome === "ignored") return;
-      pieces.push({
-        text: token.text,
-        mark: markOf(token, round),
-        isGiven: false,
-        seen: times[i].time,
-        judged: round.clock,
-      });
+      if (token.outcome !== "ignored") add(token, round, times[i].time);
     });
     for (const token of round.emitted) {
-      if (token.outcome === "accepted") continue;
-      pieces.push({
-        text: token.text,
-        mark: markOf(token, round),
-        isGiven: false,
-        seen: round.clock,
-        judged: round.clock,
-      });
+      if (token.outcome !== "accepted") add(token, round, round.clock);
     }
   }
   return pieces;
@@ -65,14 +64,17 @@ function markOf({ outcome }, { drafted }) {
 }
 
 // Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
-/** @type {(context: CanvasRenderingContext2D, rounds: Round[], prompt: string, width: number) => Placed[]} */
-export function layOut(context, rounds, prompt, width) {
-  context.font = FACE;
+/** @type {(context: CanvasRenderingContext2D, rounds: Round[], header: Header, width: number) => Placed[]} */
+export function layOut(context, rounds, header, width) {
+  const widthOf = (/** @type {Piece} */ { text, font }) => {
+    context.font = font;
+    return context.measureText(text).width;
+  };
   const placed = /** @type {Placed[]} */ ([]);
   let x = 0;
   let line = 0;
-  for (const word of wordsOf(piecesOf(rounds, prompt))) {
-    const widths = word.map(({ text }) => context.measureText(text).width);
+  for (const word of wordsOf(piecesOf(rounds, header))) {
+    const widths = word.map(widthOf);
     const total = widths.reduce((sum, wordWidth) => sum + wordWidth, 0);
     if (x > 0 && x + total > width) {
       x = 0;

@@ -4,6 +4,7 @@ import { describe } from "specviz/words/description.js";
 
 export const SANS = '"Source Sans Pro", system-ui, sans-serif';
 export const SERIF = '"Source Serif 4", Charter, "Iowan Old Style", Georgia, serif';
+export const MONO = '"IBM Plex Mono", ui-monospace, "SF Mono", Menlo, Consolas, monospace';
 const NAMES = /** @type {const} */ ([
   "page", "panel", "ink", "soft", "line", "track", "draft", "accepted", "rejected", "corrected", "bonus",
 ]);
@@ -36,7 +37,7 @@ export class Painting {
   }
 
   /**
-   * Write a line; what does not fit into `most` is left out. The width that it took.
+   * Write a line; words that do not fit into `most` are left out. The width that it took.
    * @param {string} text
    * @param {number} x
    * @param {number} y of the foot of the letters
@@ -50,10 +51,7 @@ export class Painting {
       textAlign: align,
       textBaseline: "alphabetic",
     });
-    let shown = text;
-    while (shown.length > 1 && context.measureText(shown).width > most) {
-      shown = `${shown.replace(/…$/, "").slice(0, -1).trimEnd()}…`;
-    }
+    const shown = fitted(text, (part) => context.measureText(part).width <= most);
     context.fillText(shown, x, y);
     return context.measureText(shown).width;
   }
@@ -79,6 +77,43 @@ export class Painting {
     context.roundRect(x, y, wide, height, Math.min(radius, wide / 2));
     context.fill();
   }
+}
+
+/**
+ * A text, or as many of its words as fit; of one word that does not, its beginning.
+ * @type {(text: string, fits: (part: string) => boolean) => string}
+ */
+export function fitted(text, fits) {
+  if (fits(text)) return text;
+  const words = text.split(" ");
+  const beginning = (/** @type {number} */ count) =>
+    `${words.slice(0, count).join(" ").replace(/[\s·,;:+]+$/, "")}…`;
+  let most = 0; // words that fit
+  let tooMany = words.length;
+  while (tooMany - most > 1) {
+    const count = Math.floor((most + tooMany) / 2);
+    if (fits(beginning(count))) most = count; else tooMany = count;
+  }
+  if (most > 0) return beginning(most);
+  const letters = [...words[0]];
+  while (letters.length > 1 && !fits(`${letters.join("")}…`)) letters.pop();
+  return `${letters.join("")}…`;
+}
+
+/**
+ * A text in lines, broken between its parts, or between words where a part is longer than a line.
+ * @type {(text: string, fits: (line: string) => boolean) => string[]}
+ */
+export function inLines(text, fits) {
+  const parts = text.split(/(?<= · )/);
+  const pieces = parts.flatMap((part) => (fits(part.trimEnd()) ? [part] : part.split(/(?<= )/)));
+  const lines = [""];
+  for (const piece of pieces) {
+    const last = lines.length - 1;
+    if (lines[last] && !fits(`${lines[last]}${piece}`.trimEnd())) lines.push(piece);
+    else lines[last] += piece;
+  }
+  return lines.map((line) => line.trimEnd());
 }
 
 /** What a run is, but for its prompt, in one line. @param {Header} header */
