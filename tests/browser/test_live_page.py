@@ -61,6 +61,7 @@ def test_a_mistake_gets_a_sentence_and_keeps_the_run(visitor: Visitor) -> None:
         ("Prompt", "", "prompt", "the cat"),
         ("Seed", "-1", "seed is -1", "2"),
     ):
+        visitor.settings()  # a run closes them
         box = visitor.page.get_by_label(label, exact=True)
         box.fill(wrong)
         visitor.button("Run").click()
@@ -69,6 +70,7 @@ def test_a_mistake_gets_a_sentence_and_keeps_the_run(visitor: Visitor) -> None:
         assert visitor.trace() == before
         assert visitor.lane("baseline").locator("[data-outcome]").count() == 12
 
+        visitor.settings()
         box.fill(right)
         after = visitor.run()
         assert after["header"]["date"] >= before["header"]["date"]
@@ -196,9 +198,8 @@ def test_a_round_is_stepped_through_event_by_event(visitor: Visitor) -> None:
 
 def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
     visitor.set("number input for Length", 16)
-    visitor.run()
+    visitor.run()  # which closes the settings
     page = visitor.page
-    page.locator("[data-toggle-panel]").click()
     page.get_by_label("Prompt", exact=True).focus()
     reached = []
     for _ in range(44):

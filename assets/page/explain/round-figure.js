@@ -57,8 +57,10 @@ export function figureOfRound(round, trace) {
   const foot = TOKENS + BOX + 22 + rows.length * ROW;
   const small = ruler(`${SMALL_SIZE}px ${SANS}`);
   const about = inLines(runLine(trace.header), (line) => small(line) <= width - 2 * EDGE);
-  const { sheet, whole } = sheetsOf(width, foot + 118, SMALL_LINE * (about.length - 1), face);
+  const down = SMALL_LINE * (about.length - 1); // px by which all below the title is lower
+  const whole = sheetOf(width, foot + 118 + down, face);
   title(whole, round, about, width);
+  const sheet = { ...whole, node: draw(whole, "g", { transform: `translate(0 ${down})` }) };
   heading(sheet, round, trace, width);
   const drafted = columns.slice(0, round.drafted.length);
   brace(sheet, drafted, TOKENS - 16, "drafted ahead");
@@ -143,17 +145,12 @@ function colourOf(label, { outcome }) {
   return outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome);
 }
 
-/**
- * The whole figure, and the part of it below its title, which is `down` px lower than it would be without.
- * @type {(width: number, height: number, down: number, face: Face) => { whole: Sheet, sheet: Sheet }}
- */
-function sheetsOf(width, height, down, face) {
-  const all = height + down;
-  const node = shape("svg", { width, height: all, viewBox: `0 0 ${width} ${all}` });
-  const whole = { node, colours: coloursOfPage(), face };
-  draw(whole, "rect", { width, height: all, fill: whole.colours.page });
-  const group = draw(whole, "g", { transform: `translate(0 ${down})` });
-  return { whole, sheet: { ...whole, node: group } };
+/** In px. @type {(width: number, height: number, face: Face) => Sheet} */
+function sheetOf(width, height, face) {
+  const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  const sheet = { node, colours: coloursOfPage(), face };
+  draw(sheet, "rect", { width, height, fill: sheet.colours.page });
+  return sheet;
 }
 
 /**

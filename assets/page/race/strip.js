@@ -66,6 +66,7 @@ export class Strip {
     this.#more.replaceChildren(...detailsOf(header, origin, items.filter(isLater)));
     this.#run.title = [question, ...items].map(({ text }) => text).concat(machine).join(" · ");
     this.#badge.hidden = false;
+    this.#badge.title = origin.includes(FROM_FILE) ? UNVERIFIED : "";
     this.compare();
   }
 

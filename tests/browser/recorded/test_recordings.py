@@ -303,7 +303,7 @@ def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visi
     assert "def reverse_string(" in code and "This function" not in code
     assert lane.locator(".t.accepted .md-code, .t.bonus .md-code").count() > 5, "marks stay"
     expect(visitor.page.locator("[data-item=draft]")).to_have_text("+ its head 9.8 M")
-    whole = visitor.page.locator(".sv-template")
+    whole = visitor.page.locator(".sv-details")
     expect(whole.locator("pre")).to_be_hidden()
     whole.locator("summary").click()
     expect(whole.locator("pre")).to_have_text(header.prompt, use_inner_text=True)
