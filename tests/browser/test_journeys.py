@@ -60,7 +60,10 @@ def test_from_the_landing_to_a_saved_picture_by_keyboard(visit: Visit) -> None:
                 return
         raise AssertionError(f"{name} is not reached")
 
-    prompt, begins = page.locator("#prompt textarea"), "(field) => [field.scrollLeft, field.scrollTop]"
+    prompt, begins = (
+        page.locator("#prompt textarea"),
+        "(field) => [field.scrollLeft, field.scrollTop]",
+    )
     prompt.fill("Once upon a time. " * 90)
     prompt.press("End")
     assert prompt.evaluate(begins)[1] > 0

@@ -322,3 +322,56 @@ def test_a_part_that_does_not_arrive_is_told_and_fetched_again(visit: Visit) -> 
     assert len(visitor.problems) == 2 * len(PARTS), visitor.problems
     assert all("Failed to load resource" in problem for problem in visitor.problems)
     visitor.problems.clear()
+
+
+CODE = "def f(x):\n    return x\n\nprint(f(1))\nprint(f(2))\n\nx = 1\ny = 2"
+
+
+def test_a_prompt_of_several_lines_shows_its_first_and_grows_with_the_focus(
+    visitor: Visitor,
+) -> None:
+    page = visitor.page
+    area = page.get_by_label("Prompt", exact=True)
+    lines = "(area) => [area.clientHeight - 12, area.scrollTop].map((px) => Math.round(px / 26))"
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        below = page.locator(".sv-what").bounding_box()
+        visitor.prompt(CODE)
+        assert area.evaluate(lines)[0] == 5
+        assert page.locator(".sv-what").bounding_box() == below, "nothing below it moves"
+        area.press("Escape")
+        assert area.evaluate(lines) == [1, 0]
+        expect(page.locator(".sv-more-lines")).to_have_text("+7 lines")
+        page.locator(".sv-more-lines").click()
+        expect(area).to_be_focused()
+        expect(page.locator(".sv-more-lines")).to_be_hidden()
+        area.press("Enter")  # a run is not covered
+        assert area.evaluate(lines)[0] == 1
+        wait_for(page, "(text) => window.specviz.trace?.header.prompt === text", CODE)
+        visitor.state("ended")
+        visitor.prompt("one\ntwo")
+        assert area.evaluate(lines)[0] == 2
+        area.blur()
+        expect(page.locator(".sv-more-lines")).to_have_text("+1 line")
+    visitor.prompt("the cat")
+    area.blur()
+    expect(page.locator(".sv-more-lines")).to_be_hidden()
+
+
+def test_settings_close_by_esc_by_a_press_beside_them_and_with_a_run(visitor: Visitor) -> None:
+    page, panel = visitor.page, visitor.page.locator("#panel")
+    for field in ("input[type=radio]:checked", "input[type=number]", "select"):
+        visitor.settings()
+        panel.locator(field).first.focus()
+        page.keyboard.press("Escape")
+        expect(panel).to_be_hidden()
+        expect(page.locator("[data-toggle-panel]")).to_be_focused()
+    visitor.settings()
+    panel.locator("small").first.click()
+    expect(panel).to_be_visible()
+    page.locator(".sv-lanes").click(position={"x": 5, "y": 5})
+    expect(panel).to_be_hidden()
+    visitor.settings()
+    visitor.begin(visitor.button("Run"))
+    expect(panel).to_be_hidden()
+    visitor.state("ended")

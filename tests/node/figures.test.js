@@ -3,7 +3,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { timePlaces } from "specviz/charts/live.js";
+import { labelsOf, timePlaces } from "specviz/charts/live.js";
+import { sharedLine } from "specviz/race/lane.js";
+import { layOut } from "specviz/share/film-text.js";
+import { fitted, inLines } from "specviz/share/paint.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, OURS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
@@ -151,4 +154,71 @@ test("a lane whose text has ended takes no more time", () => {
   const alone = until.filter(({ lane }) => lane === ALONE);
   const rest = alone[alone.length - 1].clock - alone[alone.length - 21].clock;
   assert.ok(Math.abs(left - rest) < 0.3 * rest, `${left} s instead of ${rest}`);
+});
+
+
+test("a label of the large chart lies over no dot and within the chart, or is left out", () => {
+  const size = { width: 388, height: 320 };
+  const line = (seconds, tokens) => Array.from({ length: 20 }, (_, i) => ({ x: (seconds * i) / 19, y: (tokens * i) / 19 }));
+  const overlap = ([l, u, r, d], [left, up, right, down]) => l < right && left < r && u < down && up < d;
+  for (const clock of [10, 40]) {
+    for (const share of [0.02, 0.1, 0.3, 0.5, 0.8, 0.97, 1]) {
+      for (const lag of [0.2, 0.5, 0.8, 0.95, 1.3]) {
+        for (const isWhole of [false, true]) {
+          const ours = line(share * clock, Math.min(100, 100 * share));
+          const alone = line(Math.min(clock, share * clock * (isWhole ? 1 / lag : 1)), Math.min(100, 100 * share * (isWhole ? 1 : lag)));
+          const parts = { ours, alone, isWhole, ratio: "1.53", clock, tokens: 100, name: "with drafts", isAhead: lag < 1, size };
+          const place = ({ x, y }) => ({ x: 38 + (x / clock) * (388 - 52), y: 294 - (y / 100) * 268 });
+          const dots = [ours, alone].map((points) => place(points.at(-1)));
+          if (Math.hypot(dots[0].x - dots[1].x, dots[0].y - dots[1].y) < 14) continue; // one dot lies over the other
+          for (const { at, text, className, by } of labelsOf(parts).filter((label) => !label.className.includes("is-ratio"))) {
+            const wide = 8 * text.length;
+            const point = place(at);
+            const left = point.x + by[0] - (className.includes("is-left") ? wide : /is-(above|below)/.test(className) ? wide / 2 : 0);
+            assert.ok(left >= -1 && left + wide <= 389, `${text} is within the chart`);
+            const high = className.includes("is-above") ? -17 : 0;
+            const box = [left, point.y + by[1] - 8 + high / 2, left + wide, point.y + by[1] + 8 + high / 2];
+            for (const dot of dots) {
+              assert.ok(!overlap(box, [dot.x - 4, dot.y - 4, dot.x + 4, dot.y + 4]), `${text} lies over a dot at ${share}, ${lag}, ${clock}`);
+            }
+          }
+        }
+      }
+    }
+  }
+});
+
+test("a line is cut between words, and broken between its parts", () => {
+  const upTo = (most) => (text) => text.length <= most;
+  assert.equal(fitted("Write only the code: a Python function", upTo(20)), "Write only the code…");
+  assert.equal(fitted("short", upTo(20)), "short");
+  assert.equal(fitted("unbreakable", upTo(6)), "unbre…");
+  assert.deepEqual(inLines("one model + another · γ 4 · greedy", upTo(22)), ["one model + another ·", "γ 4 · greedy"]);
+  assert.deepEqual(inLines("a name of many words", upTo(8)), ["a name", "of many", "words"]);
+});
+
+test("lines of a lane share its room, near their usual height", () => {
+  for (let room = 90; room < 900; room += 7) {
+    const { height, spare } = sharedLine(room, 31);
+    assert.ok(height >= 29 && height <= 39, `${height} px`);
+    assert.ok(Number.isInteger(height) && spare < height);
+    if (room > 200) assert.ok(spare < room / height + 1, `${spare} px are left of ${room}`);
+  }
+});
+
+
+test("the film of an answer sets code as code and prints no sign of a template", () => {
+  const context = { font: "", measureText: (text) => ({ width: 10 * text.length }) };
+  const token = (text, outcome) => ({ text, outcome });
+  const round = (index, drafted, last) => ({ lane: OURS, index, drafted, last, emitted: [...drafted, last], clock: index + 1, draft_seconds: 0.1 });
+  const rounds = [
+    round(0, [token("Run:\n", "accepted")], token("```\n", "bonus")),
+    round(1, [token("x = 1\n", "accepted")], token("```", "bonus")),
+    round(2, [], token("<|im_end|>", "bonus")),
+  ];
+  const placed = layOut(context, rounds, { prompt: "asked", question: "?" }, 400);
+  const fontOf = (text) => placed.find((piece) => piece.text === text).font;
+  assert.ok(!placed.some(({ text }) => text.includes("im_end")));
+  assert.match(fontOf("x"), /Mono/);
+  assert.doesNotMatch(fontOf("Run:"), /Mono/);
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { codeIn } from "specviz/words/code.js";
 import { isSpecial, read, signsIn, START } from "specviz/words/markdown.js";
 
 /** Each letter with its kind, for a text in these tokens. */
@@ -76,4 +77,18 @@ test("a line knows what it is to a block of code as soon as its fence does", () 
     ["Say:", ""], ["\n", ""], ["\n", ""], ["``", ""], ["`", "open"], ["py", "open"], ["\n", "open"],
     ["  f()", "code"], ["\n", "code"], ["\n", "code"], ["```", "close"], ["\n", "close"], ["Done.", ""],
   ]);
+});
+
+
+test("code is told in every token of an answer, also in a guess that was rejected", () => {
+  const token = (text, outcome = "accepted") => ({ text, outcome });
+  const rounds = [
+    { drafted: [token("Use "), token("`x`"), token("y", "rejected")], last: token(":\n", "corrected") },
+    { drafted: [token("```"), token("python\n"), token("def", "rejected"), token(" f", "ignored")], last: token("x = 1") },
+    { drafted: [token("\n```\n")], last: token("Done", "bonus") },
+  ];
+  const told = codeIn(rounds, { prompt: "asked", question: "?" });
+  const texts = [...told].map(({ text }) => text);
+  assert.deepEqual(texts, ["`x`", "```", "python\n", "def", " f", "x = 1", "\n```\n"]);
+  assert.equal(codeIn(rounds, { prompt: "a text", question: null }).size, 0, "a text goes on as it is");
 });

@@ -171,3 +171,19 @@ def test_the_verb_writes_page_and_tables(
     assert main(["export", str(tmp_path / "run.json.gz")]) == 2
     assert "--html" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "none.json"), "--csv", str(tables)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("Tell a joke.\n", "Tell a joke."),
+        ("word " * 30, ("word " * 16).strip() + "…"),
+        ("x" * 200, "x" * 80 + "…"),
+        ("a b" + "c" * 100, "a…"),
+    ],
+)
+def test_a_title_ends_with_a_word(prompt: str, title: str) -> None:
+    run = recorded(SAMPLED)
+    named = replace(run, header=replace(run.header, prompt=prompt, question=None))
+    found = re.search(r"<title>specviz: (.*?)</title>", embedded_html(named))
+    assert found is not None and found[1] == title

@@ -506,7 +506,7 @@ function gapOf(ours, alone, isWhole) {
  * times at their ends and the ratio in the gap.
  * @type {(parts: Labelled) => Label[]}
  */
-function labelsOf(parts) {
+export function labelsOf(parts) {
   const sheet = sheetOf(parts);
   if (!parts.isWhole) return namesAtHeads(parts, sheet);
   const { ours, alone, clock } = parts;

@@ -304,3 +304,53 @@ def test_who_wants_no_motion_goes_through_the_round_step_by_step(visitor: Visito
     expect(visitor.page.locator(DIALOG)).to_be_visible()
     visitor.page.keyboard.press("Escape")
     visitor.page.emulate_media(reduced_motion="no-preference")
+
+
+def test_step_by_step_begins_at_a_round_with_a_rejection(visitor: Visitor) -> None:
+    trace = to_the_end(visitor)
+    page = visitor.page
+    page.evaluate("document.activeElement?.blur()")
+    page.locator("[data-explain]").first.click()
+    title = page.locator(f"{DIALOG} h2").inner_text()
+    place = int(title.split()[1]) - 1
+    outcomes = {token.outcome for token in trace.lane("speculative")[place].drafted}
+    assert "rejected" in outcomes
+    page.keyboard.press("Escape")
+
+    # Whoever holds the playhead at a round asks for that one.
+    page.keyboard.press("Home")
+    page.locator("[data-scrub]").fill("0")
+    page.evaluate("document.activeElement?.blur()")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("e")
+    expect(page.locator(f"{DIALOG} h2")).to_contain_text("Round 1 of")
+    page.keyboard.press("Escape")
+
+
+def test_the_figure_of_a_round_cuts_no_line(visitor: Visitor) -> None:
+    """Whatever letters its viewer has: with those of another font lines are a quarter wider."""
+    to_the_end(visitor)
+    widths = visitor.page.evaluate(
+        """async () => {
+          const { figureOfRound } = await import("specviz/explain/round-figure.js");
+          const { trace } = window.specviz;
+          const long = "a model with a very long name ".repeat(6).trim();
+          const { target } = trace.header;
+          const { name } = target;
+          target.name = long;
+          const round = trace.rounds.find(({ drafted }) => drafted.length);
+          const text = figureOfRound(round, trace);
+          target.name = name;
+          const box = document.createElement("div");
+          box.innerHTML = text.replaceAll(/font-family="[^"]*"/g, 'font-family="DejaVu Sans"');
+          document.body.append(box);
+          const svg = box.querySelector("svg");
+          const right = svg.getBoundingClientRect().right;
+          const texts = [...svg.querySelectorAll("text")];
+          const ends = texts.map((one) => one.getBoundingClientRect().right);
+          const lines = texts.map((one) => one.textContent).join(" ");
+          box.remove();
+          return [Math.max(...ends) - right, lines.includes(long)];
+        }"""
+    )
+    assert widths[0] <= 0 and widths[1]

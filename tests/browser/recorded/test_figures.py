@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 from visitor import Visitor, two_places, wait_for
 
@@ -120,4 +122,78 @@ def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor
         for value, top in seen["bars"]:
             if abs(value - 1) > 0.1:  # nearer ones end within the line's own width
                 assert (top < seen["line"]) == (value > 1), (alpha, value, top, seen["line"])
+    page.keyboard.press("Escape")
+
+
+# Where the lines of a crosshair stand, as the share of each axis; null where there is none.
+CROSSES = """() => {
+  const shares = {};
+  for (const figure of document.querySelectorAll("[data-line]")) {
+    const cross = figure.querySelector(".sv-cross");
+    shares[figure.dataset.line] = cross.hidden ? null : cross.getBoundingClientRect().left;
+  }
+  const cross = document.querySelector(".sv-timeline .sv-cross");
+  shares.timeline = cross.hidden ? null : cross.getBoundingClientRect().left;
+  shares.lanes = [...document.querySelectorAll("[data-lane]")].map((lane) => {
+    const tokens = [...lane.querySelectorAll(".is-pointed [data-round]")];
+    return [...new Set(tokens.map((token) => token.dataset.round))];
+  });
+  return shares;
+}"""
+MOMENT = ".sv-moment"
+
+
+def test_a_moment_that_is_pointed_at_is_shown_in_all_charts_and_lanes(visitor: Visitor) -> None:
+    page = visitor.page
+    wait_for(page, "window.specviz.events > 0")
+    page.keyboard.press("End")
+    visitor.drawn()
+    trace = Trace.from_dict(visitor.trace())
+    ours = trace.lane("speculative")
+    chart = page.locator("[data-line=alpha] > div").bounding_box()
+    assert chart is not None
+    # A round by the chart of alpha, whose axis is rounds.
+    left, right = chart["x"] + 34, chart["x"] + chart["width"] - 92
+    place = len(ours) // 2
+    x = left + (right - left) * (place - 1) / (len(ours) - 1)
+    page.mouse.move(x, chart["y"] + 40)
+    expect(page.locator(MOMENT)).to_contain_text(f"Round {place} of {len(ours)}")
+    clock = ours[place - 1].clock
+    before = [r for r in trace.rounds if r.clock <= clock]
+    m = compute_metrics(replace(trace, rounds=before))
+    said = page.locator(MOMENT).inner_text()
+    assert f"α {two_places(m.alpha)} · τ {two_places(m.tau)}" in said
+    assert f"{sum(len(r.emitted) for r in before if r.lane == 'speculative')} tokens" in said
+    alone = sum(r.lane == "baseline" for r in before)
+    assert f", {alone} alone" in said
+    seen = page.evaluate(CROSSES)
+    assert all(seen[name] is not None for name in ("tokens", "alpha", "tau", "speed", "timeline"))
+    assert seen["alpha"] == pytest.approx(x, abs=2)
+    other = [str(r.index) for r in trace.lane("baseline") if r.clock >= clock][:1]
+    assert seen["lanes"] == [[str(place - 1)], other]
+
+    # A token of a lane is a moment too; its card tells of it.
+    page.locator("[data-lane=baseline] [data-round='3']").first.scroll_into_view_if_needed()
+    page.locator("[data-lane=baseline] [data-round='3'] .w").first.hover()
+    wait_for(page, f"(({CROSSES})()).lanes[1][0] === '3'")
+    expect(page.locator(MOMENT)).to_be_hidden()
+
+    # The timeline as well, and nothing stays when the pointer leaves.
+    line = page.locator(".sv-timeline").bounding_box()
+    assert line is not None
+    page.mouse.move(line["x"] + line["width"] / 3, line["y"] + 10)
+    expect(page.locator(MOMENT)).to_be_visible()
+    page.mouse.move(5, 5)
+    wait_for(page, f"(({CROSSES})()).tokens === null")
+    expect(page.locator(MOMENT)).to_be_hidden()
+    assert page.evaluate(CROSSES)["lanes"] == [[], []]
+
+
+def test_why_this_speed_begins_with_its_sentence(visitor: Visitor) -> None:
+    page = visitor.page
+    page.locator("[data-panel-open=why]").click()
+    body = page.locator(".sv-drawer-body")
+    expect(body.locator(".sv-lead")).to_be_visible()
+    first = body.evaluate("node => node.innerText.trim().split('\\n')[0]")
+    assert first == body.locator(".sv-lead").first.inner_text()
     page.keyboard.press("Escape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from visitor import Visitor, wait_for
 
 LANES = """() => ["speculative", "baseline"].map((name) => {
@@ -59,3 +60,81 @@ def test_lanes_stand_side_by_side_from_700_pixels_on(visitor: Visitor) -> None:
         assert ours["top"] == alone["top"] and ours["right"] < alone["left"], width
     ours, alone = lanes(visitor, 699, 1000)
     assert ours["bottom"] < alone["top"]
+
+
+# What lies under playback, beside its card or beside the window.
+FAULTS = """() => {
+  const faults = [];
+  const box = (node) => node.getBoundingClientRect();
+  const isSeen = (node) => node.getClientRects().length > 0;
+  const bar = document.querySelector(".sv-transport");
+  const isFixed = getComputedStyle(bar).position === "fixed";
+  if (!isFixed) {
+    for (const button of document.querySelectorAll(".sv-next button, .sv-details summary")) {
+      if (isSeen(button) && box(button).bottom > box(bar).top) faults.push(button.textContent);
+    }
+  }
+  const { scrollWidth } = document.documentElement;
+  if (scrollWidth > innerWidth) faults.push(`scrolls ${scrollWidth - innerWidth} px sideways`);
+  for (const lane of document.querySelectorAll("[data-lane]")) {
+    for (const node of lane.querySelectorAll("header *, .sv-foot *")) {
+      if (isSeen(node) && box(node).right > box(lane).right + 0.5) faults.push(node.textContent);
+    }
+  }
+  const labels = ".sv-minis :is(figcaption, b, small)";
+  for (const label of document.querySelectorAll(labels)) {
+    if (isSeen(label) && box(label).right > innerWidth) faults.push(label.textContent);
+  }
+  scrollTo(0, document.documentElement.scrollHeight);
+  const lowest = document.querySelector(".sv-next:has(button:not([hidden]))");
+  if (isFixed && box(lowest).bottom > box(bar).top) faults.push("the end lies under the bar");
+  scrollTo(0, 0);
+  return faults;
+}"""
+
+
+def test_no_window_is_too_low_or_too_narrow(visitor: Visitor) -> None:
+    """Also at 150 %, where a window of 1440 x 900 is one of 960 x 600."""
+    page = visitor.page
+    wait_for(page, "window.specviz.events > 0")
+    page.keyboard.press("End")
+    for width, height in (
+        (900, 700),
+        (960, 600),
+        (1280, 600),
+        (1366, 512),
+        (1280, 640),
+        (861, 639),
+        (853, 480),
+        (1024, 620),
+        (390, 664),
+    ):
+        page.set_viewport_size({"width": width, "height": height})
+        visitor.drawn()
+        assert page.evaluate(FAULTS) == [], (width, height)
+        scrolls = page.evaluate("document.documentElement.scrollHeight > innerHeight")
+        assert scrolls == (height < 640 or width <= 860), (width, height)
+
+
+def test_the_lane_of_the_target_has_four_lines_on_a_phone(visitor: Visitor) -> None:
+    lanes(visitor, 390, 844)
+    lines = visitor.page.evaluate(
+        """() => {
+          const stream = document.querySelector("[data-lane=baseline] .sv-stream");
+          const { lineHeight } = getComputedStyle(stream.firstElementChild);
+          return (stream.clientHeight - 2) / parseFloat(lineHeight);
+        }"""
+    )
+    assert lines >= 4
+
+
+def test_the_help_opens_at_its_beginning(visitor: Visitor) -> None:
+    page = visitor.page
+    for width, height in ((390, 844), (390, 600), (1280, 600)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.locator("[data-toggle-help]").click()
+        heading = page.get_by_role("dialog").locator("h2")
+        expect(heading).to_be_in_viewport(ratio=1)
+        assert page.locator("[data-help]").evaluate("node => node.scrollTop") == 0
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()

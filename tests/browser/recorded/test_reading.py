@@ -233,3 +233,74 @@ def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Vi
     page.keyboard.press("m")
     expect(reading).to_have_attribute("data-reading", "marks")
     wait_for(page, "!location.search.includes('reading')")
+
+
+# How the tokens of the lane with drafts are filled, by outcome; and the signs above them.
+FILLED = """() => {
+  const found = {};
+  const lane = document.querySelector("[data-lane=speculative]");
+  for (const token of lane.querySelectorAll(".t[data-outcome]")) {
+    const word = token.querySelector(".w:not(.nl, .blank)");
+    if (!word) continue;
+    const { backgroundColor } = getComputedStyle(word);
+    const isFilled = !/, 0\\)$|\\/ 0\\)$|transparent/.test(backgroundColor);
+    (found[token.dataset.outcome] ??= new Set()).add(isFilled);
+  }
+  const signs = [...lane.querySelectorAll(".t .w")]
+    .filter((word) => !["none", "normal"].includes(getComputedStyle(word, "::after").content));
+  const filled = Object.entries(found).filter(([, kinds]) => kinds.has(true)).map(([name]) => name);
+  return [filled.sort(), signs.length];
+}"""
+
+
+def test_a_run_that_is_over_is_calm_and_the_legend_fills_its_tokens(
+    visitor: Visitor, opened: Trace
+) -> None:
+    page = visitor.page
+    read(visitor, "marks")
+    page.mouse.move(0, 0)
+    visitor.drawn()
+    wait_for(page, f"(({FILLED})())[1] === 0")
+    assert page.evaluate(FILLED) == [[], 0]
+    underlined = page.locator("[data-lane=speculative] .t.accepted .w").first
+    assert underlined.evaluate("node => parseFloat(getComputedStyle(node).borderBottomWidth)") > 0
+    for outcome in ("accepted", "rejected", "ignored", "corrected"):
+        page.locator(f".sv-legend li:has([data-count={outcome}])").hover()
+        assert page.evaluate(FILLED)[0] == [outcome]
+    page.mouse.move(0, 0)
+    page.locator("[data-lane=speculative] .t.rejected .w").first.hover()
+    assert page.evaluate(FILLED)[1] > 0, "a round has its marks under the pointer"
+    page.mouse.move(0, 0)
+    seek(visitor, 12)  # a run that is held on its way shows the newest verdicts
+    assert page.evaluate(FILLED)[1] > 0
+
+
+# The room below the last line of each lane, and how much of the first line is cut off, in px.
+ROOM = """() => [...document.querySelectorAll("[data-lane]")].map((lane) => {
+  const stream = lane.querySelector(".sv-stream").getBoundingClientRect();
+  const foot = lane.querySelector(".sv-foot").getBoundingClientRect();
+  const text = lane.querySelector(".sv-stream > div");
+  const { lineHeight, paddingBottom } = getComputedStyle(text);
+  return [parseFloat(paddingBottom), foot.bottom - stream.bottom, parseFloat(lineHeight)];
+})"""
+
+
+def test_the_lines_of_a_lane_share_its_room(visitor: Visitor, opened: Trace) -> None:
+    page = visitor.page
+    for width, height in ((1440, 900), (1280, 720), (1920, 1080), (1500, 870)):
+        page.set_viewport_size({"width": width, "height": height})
+        visitor.drawn()
+        for spare, foot, line in page.evaluate(ROOM):
+            assert spare < 0.5 * line and foot < 45, (width, height)
+
+
+def test_the_last_row_reads_code_as_large_as_prose(visitor: Visitor, opened: Trace) -> None:
+    page = visitor.page
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.evaluate("document.activeElement?.blur()")
+    page.keyboard.press("s")
+    size = "(nodes) => Math.min(...nodes.map((one) => parseFloat(getComputedStyle(one).fontSize)))"
+    for kind in (".w.md-code", ".t:not(.code) .w:not(.md-sign, .md-info)"):
+        tokens = page.locator(f"[data-lane] {kind}:not(.nl, .blank)")
+        assert tokens.evaluate_all(size) >= 24, kind
+    page.keyboard.press("s")

@@ -208,3 +208,18 @@ def test_the_same_seed_gives_the_same_run(visit: Visit) -> None:
         for trace in (on_stage, visitor.run())
     ]
     assert sorted(texts[0]) == sorted(texts[1])  # the lanes' clocks may interleave otherwise
+
+
+def test_esc_takes_a_question_away_before_the_stage(visitor: Visitor) -> None:
+    page = visitor.page
+    page.keyboard.press("s")
+    for answered in (False, True):
+        page.keyboard.press("g")
+        expect(page.locator("[data-ask]")).to_be_visible()
+        if answered:
+            page.keyboard.press("g")
+        page.keyboard.press("Escape")
+        expect(page.locator("[data-ask]")).to_be_hidden()
+        expect(page.locator("#topbar")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.locator("#topbar")).to_be_visible()
