@@ -4,7 +4,8 @@ import { closest, find, findAll } from "specviz/dom/dom.js";
 import { openersOf, shareMenu } from "specviz/opening.js";
 import { pairBeside } from "specviz/run/controls.js";
 
-const TYPING = "input:not([type=range], [type=radio], [type=checkbox]), textarea, select, [contenteditable=true]";
+const TYPING = "input:not([type=range], [type=radio], [type=checkbox]), textarea, select, "
+  + "[contenteditable=true]";
 const CHOOSING = "input[type=radio], input[type=checkbox]"; // whose keys are the browser's
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;

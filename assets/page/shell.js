@@ -20,7 +20,7 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // They lie over the race: a press beside them closes them. Before the press acts, since what is pressed may go.
+    // They lie over the race, so a press beside them closes them, before what is pressed can go away.
     document.addEventListener("pointerdown", ({ target }) => {
       const isBeside = target instanceof Element && !target.closest("#panel, [data-toggle-panel], dialog");
       if (isBeside) this.closePanel();

@@ -606,7 +606,7 @@ const along = (line, share) => line[Math.floor((line.length - 1) * share)];
 const dotBox = ({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT];
 
 /**
- * The first place beside a dot where a label lies over nothing and within the chart; null where there is none.
+ * The first place beside a dot where a label lies over nothing and within the chart; null if there is none.
  * @param {Point} dot  px
  * @param {Wanted} label
  * @param {Box[]} taken  px: what no label may lie over; gets the label's own box

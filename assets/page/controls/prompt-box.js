@@ -1,4 +1,4 @@
-// The field of the prompt: one line of the page, and with the focus as many as a prompt of several lines needs.
+// The field of the prompt: one line of the page, and with the focus as many as the prompt needs.
 
 import { element, find } from "specviz/dom/dom.js";
 import { plural } from "specviz/words/words.js";

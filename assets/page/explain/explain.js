@@ -104,7 +104,7 @@ export class Explain {
     const ours = rounds.filter((one) => one.lane === OURS);
     const offered = position > 0 ? ours.slice(0, shown.length) : ours;
     const telling = tellingRound(offered.length ? offered : ours);
-    const wanted = isHeld ? last : telling;
+    const wanted = isHeld && last ? last : telling;
     return ours.find((one) => one.index === wanted?.index) ?? null;
   }
 
@@ -161,7 +161,8 @@ export class Explain {
     const before = begunBy(trace.header) + textBefore(round, trace.rounds).map(({ text }) => text).join("");
     const body = find(dialog, ".sx-body");
     dialog.dataset.chapter = step.chapter;
-    body.replaceChildren(textLine(before, step.tokens, { at: step.at, isCode: this.#isCode }), ...step.picture());
+    const line = textLine(before, step.tokens, { at: step.at, isCode: this.#isCode });
+    body.replaceChildren(line, ...step.picture());
     if (step.note) body.append(element("p", "sx-note", step.note));
     body.scrollTop = 0;
     find(dialog, ".sx-clock").replaceChildren(element("small", "", "time of this round"),

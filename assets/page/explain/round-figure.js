@@ -22,7 +22,7 @@ const TOKEN_SIZE = { prose: 25, code: 21 }; // px
 const CONTEXT_SIZE = { prose: 22, code: 19 }; // px
 const SMALL_SIZE = 14; // px
 const SMALL_LINE = 19; // px
-const MARGIN = 1.25; // of a measured width: a viewer without the page's fonts may have letters as wide as DejaVu's
+const MARGIN = 1.25; // of a measured width: another computer's letters may be as wide as DejaVu's
 
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
@@ -37,7 +37,10 @@ const VERDICTS = {
 
 /** @typedef {{ token: Token, left: number, width: number }} Column */
 
-/** How the text of a round is set. @typedef {{ family: string, token: number, context: number }} Face  sizes in px */
+/**
+ * How the text of a round is set: sizes in px.
+ * @typedef {{ family: string, token: number, context: number }} Face
+ */
 
 /** @typedef {{ node: Element, colours: Colours, face: Face }} Sheet */
 

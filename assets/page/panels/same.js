@@ -50,8 +50,8 @@ export function showGreedy(body, rounds, trace, check) {
  * A text whose tokens can be told apart.
  * @param {string} name
  * @param {Token[]} tokens
- * @param {{ code: Set<Token>, isCut?: boolean, isApart?: boolean }} how  code: the tokens that are code, which
- *   keep their lines. isCut: whether more stands before them. isApart: whether the lanes part here
+ * @param {{ code: Set<Token>, isCut?: boolean, isApart?: boolean }} how  code: the tokens that are code,
+ *   which keep their lines. isCut: whether more stands before them. isApart: whether the lanes part here
  */
 function flow(name, tokens, { code, isCut = false, isApart = false }) {
   const words = tokens.map((token) => {

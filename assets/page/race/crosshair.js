@@ -1,5 +1,5 @@
-// A crosshair over the four charts, the timeline and the lanes: whoever points at a moment in one of them sees
-// the same moment in all, and what was true then.
+// A crosshair over the four charts, the timeline and the lanes: whoever points at a moment in one of them
+// sees the same moment in all, and what was true then.
 
 import { closest, element } from "specviz/dom/dom.js";
 import { ALONE, hasBaseline } from "specviz/facts/lanes.js";
@@ -42,7 +42,9 @@ export class Crosshair {
       root.addEventListener(type, (event) => this.#hear(/** @type {PointerEvent} */ (event)));
     }
     // What a finger has touched stays until it touches something else.
-    root.addEventListener("pointerleave", ({ pointerType }) => { if (pointerType === "mouse") this.clear(); });
+    root.addEventListener("pointerleave", ({ pointerType }) => {
+      if (pointerType === "mouse") this.clear();
+    });
   }
 
   /** Nobody points any more, or another run is shown. */
@@ -143,7 +145,8 @@ export class Crosshair {
     const under = underWay(ours, moment);
     const lines = [];
     const isOver = under !== undefined && moment > under.clock;
-    const place = isOver ? `After all ${ours.length} rounds` : `Round ${(under?.index ?? 0) + 1} of ${ours.length}`;
+    const number = (under?.index ?? 0) + 1;
+    const place = isOver ? `After all ${ours.length} rounds` : `Round ${number} of ${ours.length}`;
     lines.push(element("b", "", `${place} · ${duration(moment, end)}`));
     if (under && !isOver) lines.push(tokensLine(under));
     const isRace = hasBaseline(header);

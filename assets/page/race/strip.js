@@ -1,6 +1,6 @@
-// The line that says what the shown run is: where it comes from, its models and how they guess; the rest is one
-// press away. All of it comes from the run's own header, never from the controls; where those say something
-// else, a mark tells so.
+// The line that says what the shown run is: where it comes from, its models and how they guess; the rest is
+// one press away. All of it comes from the run's own header, never from the controls; where those say
+// something else, a mark tells so.
 
 import { closable, element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
@@ -40,7 +40,8 @@ export class Strip {
     this.#asked = find(root, ".sv-asked");
     this.#differs.title = ADOPT;
     this.#differs.before(this.#twoRuns);
-    const summary = element("summary", "", "details", { title: "All settings, the machine, and what the models read" });
+    const title = "All settings, the machine, and what the models read";
+    const summary = element("summary", "", "details", { title });
     const details = element("details", "sv-details", summary, this.#more);
     this.#run.after(details);
     this.close = closable(details);

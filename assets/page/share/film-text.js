@@ -28,8 +28,8 @@ export const LINE = 42; // px from line to line
 
 /** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
 
-// The tokens that a lane shows, in the order of the text: ignored ones would only come and go, and the signs of a
-// chat template are no text.
+// The tokens that a lane shows, in the order of the text: ignored ones would only come and go, and the signs
+// of a chat template are no text.
 /** @type {(rounds: Round[], header: Header) => Piece[]} */
 function piecesOf(rounds, header) {
   const code = codeIn(rounds, header);

@@ -44,7 +44,7 @@ export class Stage {
       else if (closest(event, "[data-reveal]")) this.guess();
     });
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
-    // Whoever leaves the full screen by the browser's own key leaves the stage with it, or what is asked on it.
+    // Whoever leaves the full screen by the browser's own key leaves what is asked on the stage, or the stage.
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement && this.isOn && !this.closeQuestion()) this.leave();
     });
@@ -146,7 +146,7 @@ export class Stage {
     } catch { /* some browsers forbid it in a file from disk */ }
   }
 
-  /** Some browsers refuse it. Where one lends its key Esc, this closes what is open before the full screen. */
+  /** Some browsers refuse it. Where one lends the key Esc, it closes what is open before the full screen. */
   async #fillScreen() {
     try {
       await document.documentElement.requestFullscreen?.();

@@ -6,8 +6,8 @@ import { begunBy } from "specviz/words/words.js";
 const WRITTEN = ["accepted", "corrected", "bonus", "untold"];
 
 /**
- * The tokens of a lane that are code: in a block of it, with its fences, or in a line. A rejected guess is read
- * where it stood.
+ * The tokens of a lane that are code: in a block of it, with its fences, or in a line. A rejected guess is
+ * read where it stood.
  * @param {Round[]} rounds  of one lane, in their order
  * @param {Header} header
  * @returns {Set<Token>}

@@ -77,6 +77,8 @@ FAULTS = """() => {
   const { scrollWidth } = document.documentElement;
   if (scrollWidth > innerWidth) faults.push(`scrolls ${scrollWidth - innerWidth} px sideways`);
   for (const lane of document.querySelectorAll("[data-lane]")) {
+    const name = lane.querySelector("h2");
+    if (name.scrollWidth > name.clientWidth + 1) faults.push(`cut: ${name.textContent}`);
     for (const node of lane.querySelectorAll("header *, .sv-foot *")) {
       if (isSeen(node) && box(node).right > box(lane).right + 0.5) faults.push(node.textContent);
     }
