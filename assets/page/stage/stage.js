@@ -44,7 +44,7 @@ export class Stage {
       else if (closest(event, "[data-reveal]")) this.guess();
     });
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
-    // Whoever leaves the full screen by the browser's own key leaves what is asked on the stage, or the stage.
+    // Whoever leaves the full screen by the browser's own key leaves the question, or else the stage.
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement && this.isOn && !this.closeQuestion()) this.leave();
     });
