@@ -126,7 +126,7 @@ function connectControls(page) {
   }
 
   async function run() {
-    shell.closePanel(); // it would lie over the lane of the target
+    shell.clearLanes();
     page.session.awaitRun();
     try {
       await server.run?.({ session: tab, ...controls.record }, {

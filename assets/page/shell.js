@@ -2,7 +2,8 @@
 
 import { plural, signsText } from "specviz/words/words.js";
 
-const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
+const WIDE = "(min-width: 761px)"; // screens on which the panel lies over a part of the player
+const ROOMY = "(min-width: 1121px)"; // screens on which it stands beside the player, as in the style sheet
 
 // Press a button of the page, if it is there: a run that was taken away has few of them.
 /** @param {string} selector */
@@ -20,9 +21,9 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // They lie over the race, so a press beside them closes them, before what is pressed can go away.
+    // A press beside them closes them, before what is pressed can go away; the prompt and Run go with them.
     document.addEventListener("pointerdown", ({ target }) => {
-      const isBeside = target instanceof Element && !target.closest("#panel, [data-toggle-panel], dialog");
+      const isBeside = target instanceof Element && !target.closest("#panel, #topbar, dialog");
       if (isBeside) this.closePanel();
     });
   }
@@ -49,6 +50,11 @@ export class Shell {
   /** Show the settings, if they stand beside the player. */
   openPanel() {
     if (!this.#isPanelOpen && matchMedia(WIDE).matches) this.#togglePanel();
+  }
+
+  /** A run begins: settings that would lie over a lane make way. */
+  clearLanes() {
+    if (!matchMedia(ROOMY).matches) this.closePanel();
   }
 
   /** @param {number} number from 1 */

@@ -61,7 +61,7 @@ def test_a_mistake_gets_a_sentence_and_keeps_the_run(visitor: Visitor) -> None:
         ("Prompt", "", "prompt", "the cat"),
         ("Seed", "-1", "seed is -1", "2"),
     ):
-        visitor.settings()  # a run closes them
+        visitor.settings()
         box = visitor.page.get_by_label(label, exact=True)
         box.fill(wrong)
         visitor.button("Run").click()
@@ -198,8 +198,9 @@ def test_a_round_is_stepped_through_event_by_event(visitor: Visitor) -> None:
 
 def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
     visitor.set("number input for Length", 16)
-    visitor.run()  # which closes the settings
+    visitor.run()
     page = visitor.page
+    page.locator("[data-toggle-panel]").click()
     page.get_by_label("Prompt", exact=True).focus()
     reached = []
     for _ in range(44):
@@ -358,7 +359,9 @@ def test_a_prompt_of_several_lines_shows_its_first_and_grows_with_the_focus(
     expect(page.locator(".sv-more-lines")).to_be_hidden()
 
 
-def test_settings_close_by_esc_by_a_press_beside_them_and_with_a_run(visitor: Visitor) -> None:
+def test_settings_close_by_esc_and_by_a_press_beside_them_and_cover_no_run(
+    visitor: Visitor,
+) -> None:
     page, panel = visitor.page, visitor.page.locator("#panel")
     for field in ("input[type=radio]:checked", "input[type=number]", "select"):
         visitor.settings()
@@ -371,7 +374,13 @@ def test_settings_close_by_esc_by_a_press_beside_them_and_with_a_run(visitor: Vi
     expect(panel).to_be_visible()
     page.locator(".sv-lanes").click(position={"x": 5, "y": 5})
     expect(panel).to_be_hidden()
-    visitor.settings()
-    visitor.begin(visitor.button("Run"))
-    expect(panel).to_be_hidden()
-    visitor.state("ended")
+    # A run is seen beside them, or in their place.
+    for width, height in ((1440, 900), (1280, 720), (1000, 700), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        visitor.settings()
+        visitor.begin(visitor.button("Run"))
+        visitor.state("ended")
+        box, lane = panel.bounding_box(), visitor.lane("baseline").bounding_box()
+        assert lane is not None
+        assert box is None or lane["x"] + lane["width"] <= box["x"], (width, height)
+        assert (box is None) == (width < 1121)
