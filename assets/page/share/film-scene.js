@@ -5,7 +5,7 @@ import { uncertainty } from "specviz/facts/uncertainty.js";
 import { FONT, layOut, LINE } from "specviz/share/film-text.js";
 import { runLine, SANS } from "specviz/share/paint.js";
 import { doubt, FEWEST_ROUNDS, isFinished, isImpossible } from "specviz/words/verdict.js";
-import { begunBy, fixed, perSecond, plural } from "specviz/words/words.js";
+import { fixed, perSecond, plural } from "specviz/words/words.js";
 
 /** @typedef {import("specviz/share/paint.js").Painting} Painting */
 /** @typedef {keyof import("specviz/share/paint.js").Colours} Colour */
