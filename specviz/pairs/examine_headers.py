@@ -25,20 +25,16 @@ from .findings import (
     one_tokenizer_findings,
     packed_findings,
 )
-from .gguf import GgufHeader, checked_gguf
-from .gguf_layout import (
-    FREQUENCIES,
-    can_stay_packed,
-    integer_bytes,
-    quantized_file_bytes,
-    stores_tied_apart,
-)
+from .gguf import GgufHeader
+from .gguf_keys import FREQUENCIES, checked_gguf, rope_of
+from .gguf_layout import can_stay_packed, integer_bytes, quantized_file_bytes, stores_tied_apart
 from .gguf_tokenizer import (
     BYTE_LEVEL,
     SPECIAL,
     TEMPLATE,
     UNUSED,
     added_pieces,
+    check_vocabulary,
     end_ids_of,
     pieces_of,
     tokenizer_fields,
@@ -142,6 +138,7 @@ def _described(name: str) -> _HeaderFacts | None:
         sizes = _sizes(header)
         if sizes is None or not _holds_its_model(header, sizes):
             return None
+        check_vocabulary(header)
         tied_apart = stores_tied_apart(header)
     except PairError:
         return None
@@ -186,12 +183,12 @@ def _sizes(header: GgufHeader) -> _Sizes | None:
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
     sizes = _Sizes(*(int(number) for number in numbers if number is not None))
-    positions = [
-        header.number("rope.freq_base") or 1.0,
-        header.number("attention.layer_norm_rms_epsilon") or 1.0,
-        header.number("rope.scaling.factor") or 1.0,
-    ]
-    if not all(0 < number < inf for number in positions):
+    rope = rope_of(header)
+    eps = header.number("attention.layer_norm_rms_epsilon") or 0.0
+    if rope is None or not all(0 < number < inf for number in (rope.theta, rope.factor, eps)):
+        return None
+    pieces = header.values.get("tokenizer.ggml.tokens")
+    if isinstance(pieces, list) and len(pieces) != sizes.vocab:
         return None
     if sizes.heads % sizes.key_heads or sizes.head_width % 2:
         return None

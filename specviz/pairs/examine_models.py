@@ -18,7 +18,7 @@ from .findings import (
     rollback_findings,
     stopping,
 )
-from .gguf import checked_gguf
+from .gguf_keys import checked_gguf
 from .gguf_layout import can_stay_packed
 from .hub import hub_files
 from .memory import Device, PlannedLoad

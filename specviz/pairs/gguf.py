@@ -22,18 +22,17 @@ MOST_DIMENSIONS = 4
 LONG = 10_000  # texts of a list that takes long to parse
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
-ARCHITECTURES = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "gpt2",
-    "stablelm",
-)
-"""Of the architectures that transformers reads from GGUF, those of plain causal language models."""
+REMOVED = {
+    4: "Q4_2",
+    5: "Q4_3",
+    31: "Q4_0_4_4",
+    32: "Q4_0_4_8",
+    33: "Q4_0_8_8",
+    36: "IQ4_NL_4_4",
+    37: "IQ4_NL_4_8",
+    38: "IQ4_NL_8_8",
+}
+"""Kinds of tensors that GGUF had once, by their numbers."""
 
 _STRING = 8
 _LIST = 9
@@ -73,7 +72,13 @@ class GgufHeader:
     def number(self, key: str) -> float | None:
         """A value of the architecture that is a number, such as "block_count", or None."""
         value = self.values.get(f"{self.architecture}.{key}")
+        if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            value = value[0]  # one for each layer, and all the same
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value of the architecture, such as "block_count"."""
+        return f"{self.architecture}.{key}" in self.values
 
     @property
     def architecture(self) -> str:
@@ -124,7 +129,7 @@ def read_gguf(path: Path) -> GgufHeader:
         size = path.stat().st_size
         with path.open("rb") as file:
             header = _Reader(file, path).header()
-    except (EOFError, KeyError) as error:  # the latter of a kind that is not known
+    except (EOFError, KeyError) as error:  # the latter of a kind of value that is not known
         raise PairError(f"{path.name} is cut off or damaged: download it again.") from error
     except OSError as error:
         raise PairError(f"{path.name} cannot be read ({error.strerror}).") from error
@@ -137,17 +142,6 @@ def read_gguf(path: Path) -> GgufHeader:
         raise PairError(f"{path.name} holds no model: download it again.")
     if header.begin + header.stored > size:
         raise PairError(f"{path.name} is cut off: download it again.")
-    return header
-
-
-def checked_gguf(path: Path) -> GgufHeader:
-    """The header of a file that can be unpacked. Raises `PairError`."""
-    header = read_gguf(path)
-    if header.architecture not in ARCHITECTURES:
-        raise PairError(
-            f"{path.name} is of the architecture {header.architecture!r}: use one of "
-            f"{', '.join(ARCHITECTURES)}."
-        )
     return header
 
 
@@ -184,6 +178,11 @@ class _Reader:
         if self.bytes(4) != b"GGUF":
             raise PairError(f"{self.path.name} is no GGUF file, whatever its name says.")
         version = self.number("I")
+        if version in (2 << 24, 3 << 24):
+            raise PairError(
+                f"{self.path.name} is big endian (its version reads {version}): take the little "
+                "endian file of the model."
+            )
         if version not in (2, 3):
             raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
         tensor_count = self.number("Q")
@@ -191,10 +190,14 @@ class _Reader:
         values = {}
         for _ in range(key_count):
             key = self.string()
+            if key in values:
+                raise self.twice(key)
             values[key] = self.value(self.number("I"))
         tensors = {}
         for _ in range(tensor_count):
             name, tensor = self.tensor()
+            if name in tensors:
+                raise self.twice(name)
             tensors[name] = tensor
         alignment = values.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
@@ -203,6 +206,10 @@ class _Reader:
             raise EOFError
         end = self.file.tell()
         return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
+
+    def twice(self, name: str) -> PairError:
+        """The error for a key or a tensor that comes twice: nobody knows which one counts."""
+        return PairError(f"{self.path.name} holds {name[:60]} twice: download it again.")
 
     def tensor(self) -> tuple[str, GgufTensor]:
         """Its name and what is known of it."""
@@ -215,9 +222,24 @@ class _Reader:
             raise EOFError
         kind = self.number("I")
         start = self.number("Q")
+        if kind not in GGML_QUANT_SIZES:
+            raise PairError(self.unknown_kind(name, kind))
         block, size = GGML_QUANT_SIZES[kind]
         length = -(-prod(shape) // block) * size
         return name, GgufTensor(GGMLQuantizationType(kind).name, shape, start, length)
+
+    def unknown_kind(self, name: str, kind: int) -> str:
+        """One sentence on a tensor whose kind has no name here."""
+        begin = f"{self.path.name} holds {name[:60]}"
+        if kind in REMOVED:
+            return (
+                f"{begin} in {REMOVED[kind]}, a kind that GGUF no longer has: take a newer file "
+                "of the model."
+            )
+        return (
+            f"{begin} in the kind {kind}, which is not known here: take the model in another "
+            "kind, such as Q8_0, or download it again if it is damaged."
+        )
 
     def value(self, kind: int) -> Any:
         """A number, a text, or a list of either."""

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from ..environment import has_numba
 from ..errors import PairError
 from .gguf import GgufHeader, GgufTensor
+from .gguf_keys import FREQUENCIES, rope_of
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+SLOWED = ("llama", "mistral")
+"""Those whose files may have factors of rotary frequencies."""
 
 PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
@@ -46,15 +50,18 @@ _LAYER = _ATTENTION | {
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
-FREQUENCIES = "rope_freqs.weight"
-"""A tensor of factors that slow rotary frequencies down."""
 
 
 def can_stay_packed(header: GgufHeader) -> bool:
     """Whether compiled passes read all tensors of a file."""
     if header.architecture not in ARCHITECTURES or not has_numba():
         return False
-    known = dict(named_tensors(header)).keys() | {FREQUENCIES}
+    rope = rope_of(header)
+    if rope is None or rope.kind == "longrope":
+        return False
+    known = set(dict(named_tensors(header)))
+    if header.architecture in SLOWED:
+        known.add(FREQUENCIES)
     return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
 
 

@@ -110,8 +110,8 @@ class HeadMetadata:
     load: Callable[[Any, torch.device, Watcher | None], DraftHead]
 
 
-def read_metadata(name: str) -> ModelMetadata:
-    """The metadata of the model with this hub id or folder.
+def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
+    """The metadata of the model with this hub id or folder. tokenizer: instead of its own.
 
     Reads only configs, tokenizers and headers of weights. Raises `PairError`, with the same
     sentence as loading, if the model cannot be loaded.
@@ -137,7 +137,9 @@ def read_metadata(name: str) -> ModelMetadata:
         raise
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
-    metadata = ModelMetadata(source, model, read_tokenizer(source))
+    if tokenizer is None:
+        tokenizer = read_tokenizer(source)
+    metadata = ModelMetadata(source, model, tokenizer)
     named_end_ids(model, metadata.tokenizer)  # which refuses what is no id
     files = cached_weights(source) if options["local_files_only"] else source
     if files.folder is not None:

@@ -128,9 +128,9 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     path = local_file(file.name)
     if path is None:
         return read_metadata(file.name)
-    from .unpack import unpacked
+    from .unpack import unpacked_metadata
 
-    return read_metadata(str(unpacked(path, file.table_name, on_progress)))
+    return unpacked_metadata(path, file.table_name, on_progress)
 
 
 def reads_files(bits: Sequence[str | None], *, on_cpu: bool) -> bool:

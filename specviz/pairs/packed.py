@@ -8,20 +8,20 @@ too, slowly: each unpacks its weights for each call.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig
 
 from ..core.kinds import INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from ..errors import PairError
 from .few_bits import BLOCK, PIECE, unpacked
 from .gguf import GgufHeader, unreadable
-from .gguf_layout import FREQUENCIES, named_tensors, stores_tied_apart
-from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
+from .gguf_config import config_of
+from .gguf_keys import FREQUENCIES, unused_tensor
+from .gguf_layout import named_tensors, stores_tied_apart
+from .gguf_tokenizer import read_gguf_tokenizer
 from .metadata import ModelMetadata
 from .packed_model import PackedModel
 from .packed_weights import HeldTensor, PackedWeights
@@ -177,60 +177,6 @@ class PackedEmbedding(nn.Module):
         return rows.view(*ids.shape, self.embedding_dim)
 
 
-def config_of(header: GgufHeader) -> Any:
-    """The config of transformers for the model of a file. Raises `PairError`."""
-    number = header.number
-    sizes = {
-        "hidden_size": number("embedding_length"),
-        "intermediate_size": number("feed_forward_length"),
-        "num_hidden_layers": number("block_count"),
-        "num_attention_heads": number("attention.head_count"),
-        "max_position_embeddings": number("context_length"),
-    }
-    table = header.tensors.get("token_embd.weight")
-    theta = number("rope.freq_base") or 10_000.0
-    eps = number("attention.layer_norm_rms_epsilon") or 1e-6
-    factor = number("rope.scaling.factor") or 1.0
-    if (
-        table is None
-        or not all(isinstance(size, int) and size > 0 for size in sizes.values())
-        # A layer has several tensors: a model of a billion of them is not even tried.
-        or not 0 < (sizes["num_hidden_layers"] or 0) <= len(header.tensors)
-        or not all(0 < value < inf for value in (theta, eps, factor))
-    ):
-        raise PairError(
-            f"{header.path.name} does not say how its model is built: download it again, or name "
-            "the model's own repository."
-        )
-    heads = int(sizes["num_attention_heads"] or 0)
-    width = int(sizes["hidden_size"] or 0)
-    values = header.values
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
-    scaling = header.text(f"{header.architecture}.rope.scaling.type")
-    if scaling in ("linear", "yarn"):
-        rope["rope_type"] = scaling
-        rope["factor"] = factor
-        original = number("rope.scaling.original_context_length")
-        if original:
-            rope["original_max_position_embeddings"] = original
-    config = AutoConfig.for_model(
-        header.architecture,
-        **sizes,
-        vocab_size=table.shape[0],
-        num_key_value_heads=number("attention.head_count_kv") or heads,
-        head_dim=number("attention.key_length") or width // heads,
-        rms_norm_eps=eps,
-        rope_parameters=rope,
-        tie_word_embeddings=header.tied,
-        attention_bias="blk.0.attn_q.bias" in header.tensors,
-        bos_token_id=values.get("tokenizer.ggml.bos_token_id"),
-        eos_token_id=end_ids_of(header),
-        pad_token_id=values.get("tokenizer.ggml.padding_token_id"),
-    )
-    config.dtype = torch.float32
-    return config
-
-
 def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadata:
     """What is known of the model of a file for which `can_stay_packed`. name: what it is called,
     instead of what the file says. Raises `PairError`."""
@@ -259,8 +205,11 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
     if header.tied:
         wanted.pop("lm_head.weight", None)
     held: dict[str, tuple[object, ...]] = {}
-    for name, path in named_tensors(header):
-        held[f"{path}.{name.rpartition('.')[2]}"] = header.tensors[name].shape
+    for tensor_name, path in named_tensors(header):
+        name = f"{path}.{tensor_name.rpartition('.')[2]}"
+        if name not in wanted:
+            raise unused_tensor(header, tensor_name)
+        held[name] = header.tensors[tensor_name].shape
     if missing := wanted.keys() - held.keys():
         raise PairError(
             f"{header.path.name} lacks weights, {min(missing)} among them: download it again."

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from ..errors import PairError
 from .closed import closed_sentence
-from .gguf import GgufHeader, checked_gguf
+from .gguf import GgufHeader
+from .gguf_keys import checked_gguf
 from .gguf_layout import can_stay_packed
 from .spec import ModelsSpec, NamedSpec, local_file
 from .table import Facts, NamedPair, named_files

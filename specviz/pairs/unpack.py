@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
-from unittest.mock import patch
 
-import gguf
+import numpy as np
 import torch
 from filelock import FileLock
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from ..errors import PairError, ran_out_of_memory
 from ..variables import CACHE
-from .gguf import GgufHeader, checked_gguf, unreadable
-from .gguf_tokenizer import end_ids_of, read_gguf_tokenizer
+from .gguf import GgufHeader, unreadable
+from .gguf_keys import checked_gguf
+from .gguf_tokenizer import end_ids_of, is_kept_by_transformers, read_gguf_tokenizer
+from .gguf_weights import read_tensor, unpacked_config, weights_of
 from .load import check_files, write_checksums
 from .memory import shown_bytes
-from .metadata import ModelMetadata, meta_model
+from .metadata import ModelMetadata, meta_model, read_metadata
 from .model_files import cache_folder, digest_of
-from .progress import Progress, Watcher, watched
+from .progress import Progress, Watcher
 from .source import ModelSource
 
-VERSION = 2  # of what is kept; another one is unpacked anew
-
-_one_at_a_time = Lock()
+VERSION = 3  # of what is kept; another one is unpacked anew
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:
@@ -64,33 +58,41 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     return folder
 
 
+def unpacked_metadata(path: Path, name: str | None, on_progress: Watcher | None) -> ModelMetadata:
+    """What is known of the model of a file, which is unpacked first, with the tokenizer of the
+    file itself. Raises `PairError`; see `unpacked`."""
+    tokenizer = _tokenizer(checked_gguf(path))
+    return read_metadata(str(unpacked(path, name, on_progress)), tokenizer)
+
+
 def header_metadata(header: GgufHeader) -> ModelMetadata:
     """What is known of the model of a file before it is unpacked. Raises `PairError`."""
+    model = _described_model(header)
+    return ModelMetadata(ModelSource(header.name, header.path), model, _tokenizer(header))
+
+
+def _described_model(header: GgufHeader) -> Any:
+    """The model of a file on the `meta` device, of which the file has all weights. Raises
+    `PairError`."""
     try:
-        with _parsed_once():
-            config = AutoConfig.from_pretrained(
-                str(header.path.parent), gguf_file=header.path.name, trust_remote_code=False
-            )
-            tokenizer = read_gguf_tokenizer(header)
+        config = unpacked_config(header)
         config.dtype = torch.bfloat16
-        return ModelMetadata(ModelSource(header.name, header.path), meta_model(config), tokenizer)
-    except Exception as error:
+        model = meta_model(config)
+    except PairError:
+        raise
+    except Exception as error:  # what a header says wrongly makes transformers raise anything
         raise PairError(unreadable(header)) from error
+    weights_of(header, model)
+    return model
 
 
-@contextmanager
-def _parsed_once() -> Iterator[None]:
-    """Within it, a file is parsed once: transformers does so for the config, the tokenizer and the
-    weights, and makes a table of names for each module; each takes seconds."""
-    with (
-        _one_at_a_time,
-        patch.multiple(
-            gguf,
-            GGUFReader=cache(gguf.GGUFReader),
-            get_tensor_name_map=cache(gguf.get_tensor_name_map),
-        ),
-    ):
-        yield
+def _tokenizer(header: GgufHeader) -> Any:
+    try:
+        return read_gguf_tokenizer(header)
+    except PairError:
+        raise
+    except Exception as error:  # what a header says wrongly makes the library raise anything
+        raise PairError(unreadable(header)) from error
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
@@ -108,36 +110,26 @@ def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher 
 
 
 def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
-    """Write the model, its tokenizer and its template as transformers keeps them."""
-    file = header.path.name
-    try:
-        with _parsed_once(), watched(on_progress, header.name) as watching:
-            tokenizer = read_gguf_tokenizer(header)
-            watching.pop("tqdm_class", None)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                str(header.path.parent),
-                gguf_file=file,
-                trust_remote_code=False,
-                dtype=torch.bfloat16,
-                **plain_weights(file),
-                **watching,
-            )
-    except Exception as error:  # what a header does not show makes transformers raise anything
-        if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):
-            raise
-        raise PairError(unreadable(header)) from error
-    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        raise PairError(f"{file} holds weights that are no numbers: download it again.")
+    """Write the model as transformers keeps it, and its tokenizer where that can be kept so."""
+    tokenizer = _tokenizer(header)
+    model = _described_model(header)
+    weights = weights_of(header, model)
+    content = np.memmap(header.path, np.uint8, mode="c")
+    state: dict[str, torch.Tensor] = {}
+    for done, (name, weight) in enumerate(weights.items()):
+        numbers = weight.convert(read_tensor(content, header, weight.tensor))
+        state[name] = numbers.to(torch.bfloat16).contiguous()
+        if on_progress is not None:
+            on_progress(Progress(f"unpacking {folder.name}", done / len(weights)))
+    model.load_state_dict(state, strict=False, assign=True)
+    model.tie_weights()
+    if left := [name for name, weight in model.named_parameters() if weight.is_meta]:
+        raise PairError(
+            f"{header.path.name} lacks weights, {left[0]} among them: download it again."
+        )
     model.generation_config.eos_token_id = end_ids_of(header) or tokenizer.eos_token_id
     model.config.gguf_digest = f"sha256:{digest}"
+    model.config.dtype = torch.bfloat16
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def plain_weights(file: str) -> dict[str, Any]:
-    """Options that make transformers unpack all weights, where it would keep them packed."""
-    try:
-        from transformers.utils.quantization_config import GgufConfig
-    except ImportError:  # before transformers 5.23, which always unpacks
-        return {}
-    return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
+    if is_kept_by_transformers(tokenizer):
+        tokenizer.save_pretrained(folder)
