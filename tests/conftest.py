@@ -27,7 +27,7 @@ os.environ.setdefault(fetched_pair.OWN, str(fetched_pair.own_folder()))
 os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)
 
 # Its fixtures start a real engine once per run, for tests of any folder.
-pytest_plugins = ["llama_server"]
+pytest_plugins = ["llama_server", "llama_oracle"]
 
 BROWSER = Path(__file__).parent / "browser"
 OWN_PAGES = {

@@ -70,7 +70,8 @@ _ANY_CASE = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_LETTERS}*{_LETTERS}+{_ENDINGS}?"
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_LETTERS}+{_LETTERS}*{_ENDINGS}?"
 )
-_DIGITS_FROM_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+# What stands before a number stays with its first digits.
+_DIGITS_FROM_RIGHT = r"[^\p{N}]*\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 _TINY_AYA = (
     _DIGITS_FROM_RIGHT,
     rf"{_ANY_CASE}|\p{{N}}{{1,3}}|{_SIGNS_WITH_SLASH}|{_SPACES}",

@@ -378,7 +378,18 @@ def _empty_tokenizer() -> PreTrainedTokenizerFast:
     vocabulary: so it gets its model later."""
     from transformers import PreTrainedTokenizerFast  # a header is read without it
 
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE()))
+    class GgufTokenizer(PreTrainedTokenizerFast):
+        """A tokenizer of a GGUF file, which transformers may be unable to save."""
+
+        def save_pretrained(self, *values: Any, **options: Any) -> Any:
+            if not is_kept_by_transformers(self):
+                raise PairError(
+                    "the tokenizer of this GGUF file cannot be saved, since it merges as llama.cpp "
+                    "does: name the model's own repository instead of the file."
+                )
+            return super().save_pretrained(*values, **options)
+
+    return GgufTokenizer(tokenizer_object=Tokenizer(BPE()))
 
 
 def _vocab(header: GgufHeader) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ from ..errors import PairError
 from .hub import cached_weights, failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
 from .source import ModelSource
-from .weights import hub_options, read_tokenizer
+from .weights import hub_options, read_tokenizer, unused_sentence, unused_weights
 
 if TYPE_CHECKING:
     from ..core.states import DraftHead
@@ -159,6 +160,17 @@ def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
             f"{files.shown} does not hold the weights that its config.json describes: "
             "download it again."
         )
+    # Names that are changed while a model is read are looked at then.
+    tied = set(metadata.model.all_tied_weights_keys)
+    ignored = metadata.model._keys_to_ignore_on_load_unexpected or ()
+    if expected.keys() - tied <= shapes.keys():
+        extra = [
+            name
+            for name in shapes.keys() - expected.keys()
+            if not any(re.search(pattern, name) for pattern in ignored)
+        ]
+        if unused := unused_weights(metadata.model, extra):
+            raise PairError(unused_sentence(metadata.source.shown, unused))
 
 
 def meta_model(config: Any) -> Any:

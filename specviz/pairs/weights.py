@@ -3,6 +3,8 @@ it fails."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -195,6 +197,8 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
+    if unused := unused_weights(model, info.get("unexpected_keys", ())):
+        raise PairError(unused_sentence(source.shown, unused))
     if bits is not None:
         from .quantize import quantize_on_processor  # which few runs need
 
@@ -207,6 +211,37 @@ def load_model(
             is_draft=options.is_draft,
         )
     return model.eval()
+
+
+_WITHOUT_EFFECT = re.compile(
+    r"(^|\.)rotary_emb\.inv_freq$"  # made anew from the config
+    r"|\.attn\.(masked_)?bias$|\.attention\.(masked_)?bias$"  # the mask of causal attention
+    r"|(^|\.)position_ids$"
+    r"|(^|\.)mtp\."  # layers that only drafts use
+)
+"""Names in checkpoints that no model reads, and that change nothing."""
+
+
+def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
+    """Of names in a checkpoint that a model has no place for, those that it should have one for.
+    Layers behind the last one that predict more tokens are not among them."""
+    config = model.config.get_text_config()
+    layers = getattr(config, "num_hidden_layers", 0)
+    more = getattr(config, "num_nextn_predict_layers", None) or 0
+    prediction = tuple(f"model.layers.{layers + index}." for index in range(more))
+    return sorted(
+        name
+        for name in names
+        if not _WITHOUT_EFFECT.search(name) and not name.startswith(prediction)
+    )
+
+
+def unused_sentence(shown: str, unused: Sequence[str]) -> str:
+    """One sentence on weights that no part of a model uses."""
+    return (
+        f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it would "
+        "run as another model: download it again, or see that its config.json belongs to it."
+    )
 
 
 def read_tokenizer(source: ModelSource) -> Any:

@@ -17,9 +17,9 @@ from tiny_files import tiny_tokenizer
 VOCAB = 325
 WIDTH = 64
 INNER = 96
-HEADS = 4
-KEY_HEADS = 2
-HEAD = 16
+HEADS = 2
+KEY_HEADS = 1
+HEAD = 32
 CONTEXT = 512
 
 Tensors = dict[str, NDArray[np.float32]]

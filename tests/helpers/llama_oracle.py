@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
 
 CONTEXT = 512  # tokens
+TIMEOUT = 20.0  # seconds for an answer
 
 
 class LlamaOracle:
@@ -49,9 +51,10 @@ class LlamaOracle:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(question) + "\n")
         process.stdin.flush()
-        answer = process.stdout.readline()
-        if not answer:  # a check in llama.cpp ended it
-            process.wait()
+        has_answer, _, _ = select([process.stdout], [], [], TIMEOUT)
+        answer = process.stdout.readline() if has_answer else ""
+        if not answer:  # a check in llama.cpp ended it, or it waits for ever
+            self.end()
             return {}
         return dict(json.loads(answer))
 
@@ -60,6 +63,7 @@ class LlamaOracle:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+            self._process = None
 
 
 @contextmanager

@@ -1,0 +1,351 @@
+"""GGUF files against llama.cpp: each architecture with each key away from its default gives the same
+next token, or is refused by name; what llama.cpp refuses is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+
+from gguf_models import Described, described, write_described
+from llama_oracle import LlamaOracle
+
+from specviz import load_pair
+from specviz.core.engine_choice import make_engine
+from specviz.errors import PairError
+from specviz.pairs.doctor import examine
+from specviz.pairs.gguf_keys import ARCHITECTURES, READ
+
+CLOSE = 1e-4  # nats
+IDS = [int(token_id) for token_id in np.random.default_rng(3).integers(3, 300, 40)]
+IN_PLACE = ("llama", "qwen2", "qwen3")
+KNOWN = [architecture for architecture in ARCHITECTURES if architecture != "mistral"]
+"""llama.cpp has no architecture of the name mistral: Mistral's files are of llama."""
+
+SHORT = np.linspace(1, 1.5, 16, dtype=np.float32)
+LONG = np.linspace(1.2, 6, 16, dtype=np.float32)
+FACTORS = {"rope_factors_short.weight": SHORT, "rope_factors_long.weight": LONG}
+YARN = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 64,
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
+
+
+class Case(NamedTuple):
+    """A model with other keys or tensors; None leaves one out."""
+
+    architecture: str
+    keys: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+
+    @property
+    def model(self) -> Described:
+        return described(self.architecture, **self.sizes)
+
+    def written(self, folder: Path) -> Path:
+        return write_described(folder / "model.gguf", self.model, self.keys, self.tensors)
+
+
+def without(architecture: str, part: str) -> dict[str, None]:
+    """The tensors whose names hold `part`, to be left out."""
+    return {name: None for name in described(architecture).tensors if part in name}
+
+
+def in_both_layers(name: str, shape: tuple[int, ...], mean: float = 1.0) -> dict[str, Any]:
+    """A tensor of bf16 numbers in each of two layers."""
+    steps = np.random.default_rng(7).integers(-16, 17, shape)
+    values = (mean + steps / 32).astype(np.float32)
+    return {f"blk.{index}.{name}": values for index in (0, 1)}
+
+
+def scaled(architecture: str) -> dict[str, Case]:
+    """Positions scaled in each way that llama.cpp reads."""
+    cases = {
+        "a factor without a type": {"rope.scaling.factor": 4.0},
+        "the older name of the factor": {"rope.scale_linear": 4.0},
+        "both names": {"rope.scale_linear": 4.0, "rope.scaling.factor": 2.0},
+        "another base": {"rope.freq_base": 500.0},
+        "no base": {"rope.freq_base": None},
+    }
+    return {f"{architecture}, {name}": Case(architecture, keys) for name, keys in cases.items()}
+
+
+SAME = {
+    **{architecture: Case(architecture) for architecture in KNOWN},
+    **scaled("llama"),
+    **scaled("gemma3"),
+    **scaled("stablelm"),
+    "llama, YaRN": Case("llama", YARN),
+    "llama, YaRN without its context": Case(
+        "llama", {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+    ),
+    "qwen2, YaRN with a factor of attention": Case(
+        "qwen2", {**YARN, "rope.scaling.attn_factor": 1.3}
+    ),
+    "llama, no scaling": Case("llama", {"rope.scaling.type": "none", "rope.scaling.factor": 2.0}),
+    "llama, factors of frequencies": Case("llama", tensors={"rope_freqs.weight": LONG}),
+    "llama, factors of frequencies and YaRN": Case("llama", YARN, {"rope_freqs.weight": LONG}),
+    "llama, LongRoPE": Case(
+        "llama",
+        {
+            "rope.scaling.type": "longrope",
+            "rope.scaling.original_context_length": 32,
+            "rope.scaling.attn_factor": 1.2,
+        },
+        FACTORS,
+    ),
+    "llama, wide heads": Case("llama", sizes={"head": 64}),
+    "llama, heads of each layer": Case("llama", {"attention.head_count_kv": [1, 1]}),
+    "llama, another epsilon": Case("llama", {"attention.layer_norm_rms_epsilon": 0.3}),
+    "llama, all biases of attention": Case(
+        "llama",
+        tensors={
+            **in_both_layers("attn_q.bias", (64,), 0),
+            **in_both_layers("attn_k.bias", (32,), 0),
+            **in_both_layers("attn_v.bias", (32,), 0),
+            **in_both_layers("attn_output.bias", (64,), 0),
+        },
+    ),
+    "qwen3, tied": Case("qwen3", tensors={"output.weight": None}),
+    "gpt2, an output layer of its own": Case(
+        "gpt2", tensors={"output.weight": described("gpt2", seed=5).tensors["token_embd.weight"]}
+    ),
+    "phi3, a part of each head": Case("phi3", {"rope.dimension_count": 12}),
+    "phi3, factors for short contexts": Case(
+        "phi3",
+        {"rope.scaling.original_context_length": 4096, "rope.scaling.attn_factor": 1.19},
+        FACTORS,
+    ),
+    "phi3, factors for long contexts": Case(
+        "phi3",
+        {"rope.scaling.original_context_length": 32, "rope.scaling.attn_factor": 1.19},
+        FACTORS,
+    ),
+    "phi3, factors without one of attention": Case(
+        "phi3", {"rope.scaling.original_context_length": 32}, FACTORS
+    ),
+    "phi3, factors for a part of each head": Case(
+        "phi3",
+        {"rope.scaling.original_context_length": 32, "rope.dimension_count": 12},
+        {name: factors[:6] for name, factors in FACTORS.items()},
+    ),
+    "phi3, a window that llama.cpp has not": Case("phi3", {"attention.sliding_window": 8}),
+    "stablelm, a part of each head": Case("stablelm", {"rope.dimension_count": 4}),
+    "stablelm, parallel": Case("stablelm", tensors=without("stablelm", "ffn_norm")),
+    "stablelm, norms of heads": Case(
+        "stablelm",
+        {"use_parallel_residual": True},
+        {
+            **without("stablelm", "ffn_norm"),
+            **in_both_layers("attn_q_norm.weight", (2, 32)),
+            **in_both_layers("attn_k_norm.weight", (1, 32)),
+        },
+    ),
+    "gemma2, a window": Case("gemma2", {"attention.sliding_window": 8}),
+    "gemma2, another period": Case(
+        "gemma2",
+        {"attention.sliding_window": 8, "attention.sliding_window_pattern": 3},
+        sizes={"layers": 4},
+    ),
+    "gemma2, windows by layer": Case(
+        "gemma2",
+        {"attention.sliding_window": 8, "attention.sliding_window_pattern": [True, True, False]},
+        sizes={"layers": 3},
+    ),
+    "gemma2, caps": Case("gemma2", {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0}),
+    "gemma2, the scale of 27B": Case("gemma2", sizes={"layers": 46, "heads": 4, "key_heads": 2}),
+    "gemma3, a window": Case(
+        "gemma3",
+        {"attention.sliding_window": 8, "rope.freq_base": 1e6, "rope.scaling.factor": 8.0},
+        sizes={"layers": 7},
+    ),
+    "gemma3, another base of windows": Case(
+        "gemma3", {"attention.sliding_window": 8, "rope.freq_base_swa": 500.0}
+    ),
+    "gemma3, a cap": Case("gemma3", {"final_logit_softcapping": 1.0}),
+    "gemma3, the scale of 27B": Case("gemma3", sizes={"layers": 62, "heads": 4, "key_heads": 2}),
+}
+
+
+def divergence(theirs: dict[str, float], logits: torch.Tensor) -> float:
+    """KL of our next token from llama.cpp's, nats."""
+    log_p = torch.full(logits.shape, -torch.inf, dtype=torch.float64)
+    for token_id, value in theirs.items():
+        log_p[int(token_id)] = value
+    log_q = torch.log_softmax(logits.double(), -1)
+    is_said = log_p > -40
+    return float((log_p[is_said].exp() * (log_p - log_q)[is_said]).sum())
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_file_computes_what_llama_cpp_computes(
+    name: str, tmp_path: Path, oracle: LlamaOracle
+) -> None:
+    case = SAME[name]
+    path = case.written(tmp_path)
+    theirs = oracle.log_probabilities(path, IDS)
+    assert theirs is not None, "llama.cpp refuses it"
+    pair = load_pair(f"{path}+none", dtype="float32")
+    target: Any = pair.target
+    if case.architecture in IN_PLACE and "LongRoPE" not in name:
+        in_place = load_pair(f"{path}+none")
+        engine = make_engine(in_place.target, in_place.vocab)
+        assert engine.name == "compiled"
+        logits = engine.forward(torch.tensor(IDS), len(IDS))[-1]
+        assert divergence(_known(theirs, in_place.vocab), logits) < CLOSE
+    with torch.inference_mode():
+        logits = target(input_ids=torch.tensor([IDS])).logits[0, -1]
+    assert divergence(theirs, logits) < CLOSE
+
+
+def _known(theirs: dict[str, float], vocab: int) -> dict[str, float]:
+    """The distribution without padding of the vocabulary."""
+    kept = {token_id: value for token_id, value in theirs.items() if int(token_id) < vocab}
+    whole = np.log(np.exp(list(kept.values())).sum())
+    return {token_id: value - whole for token_id, value in kept.items()}
+
+
+def test_the_cases_set_every_key_that_is_read() -> None:
+    """Of some architecture: they share the code that reads most keys."""
+    changed = {key for case in SAME.values() for key in (*case.keys, *case.model.keys)}
+    assert {key for keys in READ.values() for key in keys} <= changed
+
+
+BY_NAME = {
+    "a kind of scaling": (Case("llama", {"rope.scaling.type": "dynamic"}), "rope.scaling.type"),
+    "a part of a head": (Case("llama", {"rope.dimension_count": 8}), "rope.dimension_count"),
+    "a part of a head of qwen3": (
+        Case("qwen3", {"rope.dimension_count": 8}),
+        "rope.dimension_count",
+    ),
+    "a factor of attention": (Case("qwen2", {"rope.scaling.attn_factor": 1.3}), "attn_factor"),
+    "a factor beside LongRoPE": (
+        Case("phi3", {"rope.scaling.factor": 4.0}, FACTORS),
+        "rope.scaling.factor",
+    ),
+    "LongRoPE without factors": (
+        Case("phi3", {"rope.scaling.type": "longrope"}),
+        "rope.scaling.type",
+    ),
+    "factors without LongRoPE": (Case("llama", tensors=FACTORS), "rope_factors_long"),
+    "factors of one length": (
+        Case("phi3", tensors={"rope_factors_long.weight": LONG}),
+        "rope_factors_long",
+    ),
+    "factors of frequencies elsewhere": (
+        Case("qwen2", tensors={"rope_freqs.weight": LONG}),
+        "rope_freqs",
+    ),
+    "YaRN of Phi-3": (Case("phi3", YARN), "rope.scaling.type"),
+    "no scaling but in windows": (
+        Case("gemma2", {"rope.scaling.type": "none", "rope.scaling.factor": 2.0}),
+        "rope.scaling.type",
+    ),
+    "a window of Llama": (Case("llama", {"attention.sliding_window": 8}), "sliding_window"),
+    "a cap of Qwen": (Case("qwen2", {"attn_logit_softcapping": 1.0}), "attn_logit_softcapping"),
+    "no cap of Gemma 2": (
+        Case("gemma2", {"attn_logit_softcapping": 0.0}),
+        "attn_logit_softcapping",
+    ),
+    "a scale of attention": (Case("llama", {"attention.scale": 0.5}), "attention.scale"),
+    "a scale of logits": (Case("llama", {"logit_scale": 0.5}), "logit_scale"),
+    "clamped attention": (Case("qwen2", {"attention.clamp_kqv": 1.0}), "clamp_kqv"),
+    "no mask": (Case("llama", {"attention.causal": False}), "attention.causal"),
+    "values of another width": (
+        Case("llama", {"attention.value_length": 8}),
+        "attention.value_length",
+    ),
+    "heads of another width": (Case("stablelm", {"attention.key_length": 16}), "key_length"),
+    "an invented key": (Case("llama", {"invented": 2.0}), "llama.invented"),
+    "experts": (
+        Case("llama", {"expert_count": 2, "expert_used_count": 1}),
+        "llama.expert_count",
+    ),
+    "experts that no key names": (
+        Case("llama", tensors={"blk.0.ffn_up_exps.weight": np.zeros((2, 96, 64), np.float32)}),
+        "blk.0.ffn_up_exps.weight",
+    ),
+    "experts of an architecture that is unpacked": (
+        Case("phi3", tensors={"blk.0.ffn_gate_inp.weight": np.zeros((2, 64), np.float32)}),
+        "blk.0.ffn_gate_inp.weight",
+    ),
+    "a bias of a middle layer": (
+        Case("llama", tensors=in_both_layers("ffn_up.bias", (96,))),
+        "blk.0.ffn_up.bias",
+    ),
+    "a scale of a tensor": (
+        Case("llama", tensors=in_both_layers("ffn_up.scale", (1,))),
+        "blk.0.ffn_up.scale",
+    ),
+    "a layer too many": (Case("llama", {"block_count": 1}), "blk.1."),
+    "an output layer of Gemma 2": (
+        Case("gemma2", tensors={"output.weight": np.zeros((325, 64), np.float32)}),
+        "output.weight",
+    ),
+    "no output layer of StableLM": (Case("stablelm", tensors={"output.weight": None}), "lm_head"),
+    "no epsilon": (Case("llama", {"attention.layer_norm_rms_epsilon": None}), "how its model"),
+    "positions of another number": (Case("gpt2", {"context_length": 100}), "position_embd"),
+    **{
+        f"a missing part of {architecture}": (
+            Case(architecture, tensors={"blk.1.ffn_down.weight": None}),
+            "lacks weights",
+        )
+        for architecture in KNOWN
+    },
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_is_not_understood_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
+    case, said = BY_NAME[name]
+    path = case.written(tmp_path)
+    with pytest.raises(PairError) as refused:
+        load_pair(f"{path}+none")
+    assert said in str(refused.value) and str(refused.value).endswith(".")
+    assert examine(f"{path}+none").verdict == "stop"
+
+
+def test_keys_without_effect_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    keys = {
+        "vocab_size": 325,
+        "expert_count": 0,
+        "attention.causal": True,
+        "attention.sliding_window": 4096,
+        "logit_scale": 1.0,
+        "rope.scaling.finetuned": False,
+        "rope.dimension_count": 32,
+    }
+    path = Case("llama", keys).written(tmp_path)
+    assert examine(f"{path}+none").verdict != "stop"
+    load_pair(f"{path}+none")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_each_missing_tensor_is_refused(architecture: str, tmp_path: Path) -> None:
+    """Else it would get random weights, and a file would be another model each time."""
+    for name in described(architecture, layers=1).tensors:
+        if name == "output.weight":
+            continue  # then it is the table
+        path = Case(architecture, {}, {name: None}, {"layers": 1}).written(tmp_path)
+        with pytest.raises(PairError, match="lacks weights|how its model"):
+            load_pair(f"{path}+none")
+
+
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    path = Case("llama").written(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"blk.1.attn_k.weight", b"blk.0.attn_k.weight"))
+    with pytest.raises(PairError, match="blk.0.attn_k.weight twice"):
+        load_pair(f"{path}+none")
