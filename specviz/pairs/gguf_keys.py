@@ -163,14 +163,15 @@ def head_sizes(header: GgufHeader) -> HeadSizes | None:
     if not _is_size(heads) or not _is_size(width):
         return None
     assert heads is not None and width is not None, "they are sizes"
-    key_heads = heads
+    key_heads: float | None = heads
     if header.has("attention.head_count_kv"):
         key_heads = header.number("attention.head_count_kv")
-    head_width = width // heads
+    head_width: float | None = width // heads
     if header.has("attention.key_length"):
         head_width = header.number("attention.key_length")
     if not _is_size(key_heads) or not _is_size(head_width):
         return None
+    assert key_heads is not None and head_width is not None, "they are sizes"
     return HeadSizes(int(heads), int(key_heads), int(head_width))
 
 

@@ -184,8 +184,9 @@ def used_ids(header: GgufHeader) -> int:
 def end_ids_of(header: GgufHeader) -> list[int]:
     """The ids that end a text or a turn: those that the file names, and all control pieces that
     are spelled so."""
-    ids = {_special_id(header, name) for name in ("eos", "eot", "eom")} - {None}
-    return sorted({*ids} | spelled_ends(added_pieces(header)))  # type: ignore[type-var]
+    named = [_special_id(header, name) for name in ("eos", "eot", "eom")]
+    ids = {token_id for token_id in named if token_id is not None}
+    return sorted(ids | spelled_ends(added_pieces(header)))
 
 
 def added_pieces(header: GgufHeader) -> dict[int, str]:
@@ -389,7 +390,9 @@ def _empty_tokenizer() -> PreTrainedTokenizerFast:
                 )
             return super().save_pretrained(*values, **options)
 
-    return GgufTokenizer(tokenizer_object=Tokenizer(BPE()))
+    make: Any = GgufTokenizer
+    tokenizer: PreTrainedTokenizerFast = make(tokenizer_object=Tokenizer(BPE()))
+    return tokenizer
 
 
 def _vocab(header: GgufHeader) -> dict[str, int]:

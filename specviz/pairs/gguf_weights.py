@@ -4,6 +4,7 @@ unpacked: every weight has its tensor, and every tensor is used."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,15 +220,14 @@ def _conversion(
     architecture = header.architecture
     if architecture in ("gemma2", "gemma3") and path.endswith("norm"):
         return _less_one, tensor.shape
-    if architecture == "gpt2" and role == "weight" and ".attn." in path + "." + role:
-        return _transposed, tensor.shape[::-1]
-    if architecture == "gpt2" and role == "weight" and ".mlp." in path:
+    is_matrix = role == "weight" and (".attn." in path or ".mlp." in path)
+    if architecture == "gpt2" and is_matrix:
         return _transposed, tensor.shape[::-1]
     sizes = head_sizes(header)
     if architecture == "llama" and sizes is not None:
         heads = {"q_proj": sizes.heads, "k_proj": sizes.key_heads}.get(path.rpartition(".")[2])
         if heads is not None and tensor.shape[0] == heads * sizes.width:
-            return _HalvesApart(heads), tensor.shape
+            return partial(_halves_apart, heads=heads), tensor.shape
     return _as_it_is, tensor.shape
 
 
@@ -244,25 +244,17 @@ def _transposed(numbers: Tensor) -> Tensor:
     return numbers.T
 
 
-class _HalvesApart(NamedTuple):
-    """Outputs of queries or keys reordered for a rotation of halves: llama.cpp rotates, in this
-    architecture, outputs 2i and 2i + 1 of a head together, transformers i and i + width / 2."""
-
-    heads: int
-
-    def __call__(self, numbers: Tensor) -> Tensor:
-        rows = len(numbers) // self.heads // 2
-        pairs = numbers.reshape(self.heads, rows, 2, *numbers.shape[1:])
-        return pairs.transpose(1, 2).reshape(numbers.shape)
+def _halves_apart(numbers: Tensor, heads: int) -> Tensor:
+    """Outputs of queries or keys reordered for a rotation of halves: llama.cpp rotates, in the
+    architecture llama, outputs 2i and 2i + 1 of a head together, transformers i and i + width / 2.
+    """
+    rows = len(numbers) // heads // 2
+    pairs = numbers.reshape(heads, rows, 2, *numbers.shape[1:])
+    return pairs.transpose(1, 2).reshape(numbers.shape)
 
 
-class _RowOf(NamedTuple):
-    """One row of a tensor."""
-
-    index: int
-
-    def __call__(self, numbers: Tensor) -> Tensor:
-        return numbers[self.index]
+def _row(numbers: Tensor, row: int) -> Tensor:
+    return numbers[row]
 
 
 def _norms_of_heads(
@@ -274,7 +266,7 @@ def _norms_of_heads(
     parent = f"{path}.".replace("_norm.", "_layernorm.")
     for head in range(tensor.shape[0]):
         name = f"{parent}norms.{head}.weight"
-        yield tensor_name, name, Weight(tensor_name, _RowOf(head)), tensor.shape[1:]
+        yield tensor_name, name, Weight(tensor_name, partial(_row, row=head)), tensor.shape[1:]
 
 
 def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Tensor:

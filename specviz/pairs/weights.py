@@ -239,8 +239,8 @@ def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
 def unused_sentence(shown: str, unused: Sequence[str]) -> str:
     """One sentence on weights that no part of a model uses."""
     return (
-        f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it would "
-        "run as another model: download it again, or see that its config.json belongs to it."
+        f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it "
+        "would run as another model: download it again, or see that its config.json belongs to it."
     )
 
 

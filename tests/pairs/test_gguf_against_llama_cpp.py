@@ -1,10 +1,11 @@
-"""GGUF files against llama.cpp: each architecture with each key away from its default gives the same
-next token, or is refused by name; what llama.cpp refuses is refused."""
+"""GGUF files against llama.cpp: each architecture with each key away from its default gives the
+same next token, or is refused by name; what llama.cpp refuses is refused."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,13 +43,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
 
 
-class Case(NamedTuple):
+@dataclass
+class Case:
     """A model with other keys or tensors; None leaves one out."""
 
     architecture: str
-    keys: dict[str, Any] = {}
-    tensors: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
+    keys: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def model(self) -> Described:
@@ -339,7 +341,7 @@ def test_each_missing_tensor_is_refused(architecture: str, tmp_path: Path) -> No
         if name == "output.weight":
             continue  # then it is the table
         path = Case(architecture, {}, {name: None}, {"layers": 1}).written(tmp_path)
-        with pytest.raises(PairError, match="lacks weights|how its model"):
+        with pytest.raises(PairError, match=r"lacks weights|how its model"):
             load_pair(f"{path}+none")
 
 
@@ -347,5 +349,5 @@ def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
     path = Case("llama").written(tmp_path)
     data = path.read_bytes()
     path.write_bytes(data.replace(b"blk.1.attn_k.weight", b"blk.0.attn_k.weight"))
-    with pytest.raises(PairError, match="blk.0.attn_k.weight twice"):
+    with pytest.raises(PairError, match=r"blk\.0\.attn_k\.weight twice"):
         load_pair(f"{path}+none")
