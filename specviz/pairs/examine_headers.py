@@ -138,7 +138,6 @@ def _described(name: str) -> _HeaderFacts | None:
         sizes = _sizes(header)
         if sizes is None or not _holds_its_model(header, sizes):
             return None
-        check_vocabulary(header)
         tied_apart = stores_tied_apart(header)
     except PairError:
         return None
@@ -245,6 +244,10 @@ def _texts(header: GgufHeader, key: str) -> list[str]:
 
 def _makes_a_tokenizer(header: GgufHeader) -> bool:
     """Whether what a file says of its byte-level tokenizer fits together."""
+    try:
+        check_vocabulary(header)
+    except PairError:
+        return False
     pieces = _texts(header, "tokenizer.ggml.tokens")
     merges = _texts(header, "tokenizer.ggml.merges")
     kinds = header.values.get("tokenizer.ggml.token_type", [])

@@ -6,7 +6,7 @@ What llama.cpp does with the same fields: https://github.com/ggml-org/llama.cpp/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -101,11 +101,11 @@ def read_gguf_tokenizer(header: GgufHeader) -> Any:
     of the last file are kept. Raises `PairError` for a vocabulary that llama.cpp does not read.
     """
     global _last
-    check_vocabulary(header)
     fields = tokenizer_fields(header)
     if "phi" in header.name.lower():  # whose name has a meaning for its special tokens
         fields["general.name"] = header.text("general.name")
     if _last is None or _last[0] != fields:
+        check_vocabulary(header)
         make = _byte_level if header.text(MODEL) == BYTE_LEVEL else _sentence_piece
         _last = fields, make(header)
     tokenizer = copy(_last[1])
@@ -289,21 +289,22 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     split = split_of(header)
     vocab = _vocab(header)
     listed: list[str] = header.values[MERGES]
-    # As llama.cpp, at the first space that does not begin the merge; the first of two counts.
-    merges = list(dict.fromkeys(_halves(merge) for merge in listed))
+    if len(set(listed)) < len(listed):  # the first of two counts
+        listed = list(dict.fromkeys(listed))
+    merges = [_halves(merge) for merge in listed]
     tokenizer = _empty_tokenizer()
     inner = tokenizer.backend_tokenizer
     steps: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in split.patterns]
     if not split.raw:
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    kept = _usable_merges(merges, vocab)
-    if kept is None or split.raw:
+    model = None if split.raw else _model_of(merges, vocab, split)
+    if model is None:
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         own = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
         steps.append(pre_tokenizers.PreTokenizer.custom(own))
         inner.model = BPE(vocab=vocab, merges=[], ignore_merges=True, byte_fallback=split.raw)
     else:
-        inner.model = BPE(vocab=vocab, merges=kept, ignore_merges=split.ignores_merges)
+        inner.model = model
     if split.composes:
         inner.normalizer = normalizers.NFC()
     inner.decoder = decoders.ByteLevel()
@@ -316,27 +317,30 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
 
 
 def _halves(merge: str) -> tuple[str, str]:
-    cut = merge.index(" ", 1)
-    return merge[:cut], merge[cut + 1 :]
+    """The pair of a merge: as in llama.cpp, a space that begins it belongs to the first."""
+    left, _, right = merge.partition(" ")
+    if not left:
+        left, _, right = merge[1:].partition(" ")
+        left = f" {left}"
+    return left, right
 
 
-def _usable_merges(
-    merges: list[tuple[str, str]], vocab: Mapping[str, int]
-) -> list[tuple[str, str]] | None:
-    """The merges without those that no text reaches; None if one that is reached becomes, or is
-    made from, what is no piece."""
-    if all(left in vocab and right in vocab and left + right in vocab for left, right in merges):
-        return merges
-    made = {left + right for left, right in merges}
+def _model_of(merges: list[tuple[str, str]], vocab: dict[str, int], split: Split) -> BPE | None:
+    """The library's model of these merges, without those that no text reaches; None if one that is
+    reached becomes, or is made from, what is no piece."""
+    try:
+        return BPE(vocab=vocab, merges=merges, ignore_merges=split.ignores_merges)
+    except Exception:  # the library raises its base class for a merge of what is no piece
+        made = {left + right for left, right in merges}
     kept = []
     for left, right in merges:
-        if all(len(part) == 1 or part in made for part in (left, right)):
-            if left not in vocab or right not in vocab or left + right not in vocab:
-                return None
+        is_whole = left in vocab and right in vocab and left + right in vocab
+        is_reached = all(len(part) == 1 or part in made for part in (left, right))
+        if is_reached and not is_whole:
+            return None
+        if is_whole:
             kept.append((left, right))
-        elif left in vocab and right in vocab and left + right in vocab:
-            kept.append((left, right))
-    return kept
+    return BPE(vocab=vocab, merges=kept, ignore_merges=split.ignores_merges)
 
 
 def _sentence_piece(header: GgufHeader) -> PreTrainedTokenizerFast:

@@ -35,7 +35,6 @@ from specviz.pairs.doctor import examine
 from specviz.pairs.few_bits import unpacked
 from specviz.pairs.gguf import read_gguf
 from specviz.pairs.memory import shown_bytes
-from specviz.pairs.unpack import plain_weights
 
 pytestmark = pytest.mark.real
 
@@ -129,6 +128,15 @@ def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair, integer_pa
             assert engine.name == "compiled" and engine.threads == threads
             runs.append(torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)]))
         assert all(torch.equal(run, runs[0]) for run in runs)
+
+
+def plain_weights(file: str) -> dict[str, Any]:
+    """Options that make transformers unpack all weights, where it would keep them packed."""
+    try:
+        from transformers.utils.quantization_config import GgufConfig
+    except ImportError:  # before transformers 5.23, which always unpacks
+        return {}
+    return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
 
 
 @pytest.fixture(scope="module")
