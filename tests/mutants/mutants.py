@@ -28,6 +28,8 @@ RULES = "verdicts exactness numpy_path"
 LOOPS = "loop ends exactness"
 CACHES = "loop paths exactness"
 BLOCKS = "packed_weights"
+GGUF = "gguf_against_llama_cpp"
+TOKENIZERS = "gguf_tokenizers"
 EDITED = "malformed_recordings recording rerun real_runs trace"
 
 MUTANTS = [
@@ -354,12 +356,48 @@ MUTANTS = [
     Mutant("weights", "end_ids_of", "sorted(ids | spelled_ends(added_pieces(header)))", "sorted(ids)", "packed"),
     Mutant("weights", "_holds_its_model", "held == wanted", "True", "packed"),
     Mutant("weights", "_HeaderFacts", "if self.stores_tied_apart", "if False", "examine_headers"),
-    Mutant("weights", "_byte_level", " if kind != UNUSED", "", "packed"),
+    Mutant("weights", "_vocab", "if kind != UNUSED", "if kind", "packed"),
     Mutant("weights", "unpacked_on_a_gpu", "dtype=torch.bfloat16", "dtype=torch.float16", "gguf_on_a_gpu"),
     Mutant("weights", "_move", "parameter.data.to(dtype)", "parameter.data", "gguf_on_a_gpu"),
     Mutant("weights", "_planned_and_loaded", "place is None and any(", "False and any(", "gguf_on_a_gpu"),
     Mutant("weights", "_checked", 'np.require(numbers, requirements="A")', "numbers", "read_weights"),
     Mutant("weights", "reads_files", "on_cpu or not any(", "True or not any(", "gguf_on_a_gpu"),
+    # What a GGUF file says of its model, and how its tokenizer cuts texts
+    Mutant("gguf", "check_keys", "if value not in _NEUTRAL.get(key, ()) and not is_wide:", "if False:", GGUF),
+    Mutant("gguf", "check_keys", 'raise refused_key(header, "attention.value_length")', "pass", GGUF),
+    Mutant("gguf", "rope_of", 'number("rope.scale_linear")', "None", GGUF),
+    Mutant("gguf", "rope_of", 'rope.scaling.type") or "linear"', 'rope.scaling.type") or "none"', GGUF),
+    Mutant("gguf", "rope_of", "sizes.width if width is None else int(width)", "sizes.width", GGUF),
+    Mutant("gguf", "rope_of", "or context\n", "or 4096\n", GGUF),
+    Mutant("gguf", "_check_rope", "elif rope.attention != 1 and", "elif False and", GGUF),
+    Mutant("gguf", "longrope", '"attention_factor": rope.attention', '"attention_factor": None', GGUF),
+    Mutant("gguf", "_rope_parameters", "rope.width / head_width", "1.0", GGUF),
+    Mutant("gguf", "_rope_parameters", "if rope.attention != 1:", "if False:", GGUF),
+    Mutant("gguf", "_attention_scalar", "== GEMMA_27B_LAYERS[header.architecture]", "== 0", GGUF),
+    Mutant("gguf", "_layer_types", "index % pattern < pattern - 1", "index % pattern < pattern", GGUF),
+    Mutant("gguf", "_gemma2_fields", "30.0 if final_cap is None else final_cap", "30.0", GGUF),
+    Mutant("gguf", "_gemma3_fields", "GEMMA_3_LOCAL_THETA if local_theta is None else local_theta", "GEMMA_3_LOCAL_THETA", GGUF),
+    Mutant("gguf", "_stablelm_fields", '"blk.0.ffn_norm.weight" not in tensors', "False", GGUF),
+    Mutant("gguf", "weights_of", "if unused:", "if False:", GGUF),
+    Mutant("gguf", "weights_of", "if missing := wanted.keys() - weights.keys():", "if False:", GGUF),
+    Mutant("gguf", "unpacked_config", "[_factors(header, FREQUENCIES, width)] * 2", "[[1.0] * width] * 2", GGUF),
+    Mutant("gguf", "_less_one", "numbers - 1", "numbers", GGUF),
+    Mutant("gguf", "_row", "numbers[row]", "numbers[0]", GGUF),
+    Mutant("gguf", "_Reader.header", "if name in tensors:", "if False:", GGUF),
+    Mutant("gguf", "unused_weights", "return sorted(", "return [] and sorted(", "unused_weights"),
+    Mutant("gguf", "split_of", "return SPLITS[name]", "return SPLITS[DEFAULT]", TOKENIZERS),
+    Mutant("gguf", "_cased", "{_SIGNS_WITH_SLASH}", "{_SIGNS}", TOKENIZERS),
+    Mutant("gguf", "_cased", "if marks:", "if not marks:", TOKENIZERS),
+    Mutant("gguf", "_model_of", "merges=merges, ignore_merges=split.ignores_merges", "merges=merges", TOKENIZERS),
+    Mutant("gguf", "_model_of", "if is_reached and not is_whole:", "if False:", TOKENIZERS),
+    Mutant("gguf", "ScoreMerges.rank", "else -score", "else 0.0", TOKENIZERS),
+    Mutant("gguf", "merged", "heappush(waiting, (found, left, right, ends[right]))", "heappush(waiting, (found, -left, right, ends[right]))", TOKENIZERS),
+    Mutant("gguf", "ListedMerges.pieces", "word[position].isascii()", "True", TOKENIZERS),
+    Mutant("gguf", "kinds_of", "kinds[token_id] = CONTROL", "pass", TOKENIZERS),
+    Mutant("gguf", "kinds_of", "kinds[token_id] = USER_DEFINED", "pass", TOKENIZERS),
+    Mutant("gguf", "_sentence_piece", "if has_prefix:", "if True:", TOKENIZERS),
+    Mutant("gguf", "_add_special", "if begins is True:", "if False:", TOKENIZERS),
+    Mutant("gguf", "_add_special", "if ends is True:", "if False:", TOKENIZERS),
     # Which files of models are read
     Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),
     Mutant("files", "_memory_of", "|{status.st_mtime_ns}", "", "fetch"),

@@ -219,6 +219,20 @@ def _known(theirs: dict[str, float], vocab: int) -> dict[str, float]:
     return {token_id: value - whole for token_id, value in kept.items()}
 
 
+def test_factors_of_frequencies_are_kept_where_a_file_is_unpacked(
+    tmp_path: Path, oracle: LlamaOracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("pairs.gguf_layout", "pairs.models", "sides.fast_cpu.support"):
+        monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
+    path = SAME["llama, factors of frequencies"].written(tmp_path)
+    theirs = oracle.log_probabilities(path, IDS)
+    target: Any = load_pair(f"{path}+none").target
+    assert not hasattr(target, "packed_as")
+    with torch.inference_mode():
+        logits = target(input_ids=torch.tensor([IDS])).logits[0, -1]
+    assert divergence(theirs, logits.float()) < CLOSE
+
+
 def test_the_cases_set_every_key_that_is_read() -> None:
     """Of some architecture: they share the code that reads most keys."""
     changed = {key for case in SAME.values() for key in (*case.keys, *case.model.keys)}

@@ -52,7 +52,7 @@ HARD = [
     "IMGIMGABZ <sentinel:12>",
     "'SOME 'drive 'desk !!\n\n?!\r\nx a  123   45\n\n\ny",
     "'SOME'SOME 'SOME",
-    "a\n\n\nb\n\n\nc",
+    "a\n\n\nb\n\n\nc x !\n/y !\n/y",
     "x" + " " * 37 + "a",
 ]
 
@@ -213,7 +213,7 @@ def made(index: int, *, ascii_only: bool) -> str:
 BYTE_LEVEL: dict[str, Callable[[], Keys]] = {
     "as it is": byte_level_fields,
     "a merge without its piece": lambda: byte_level_fields({made(0, ascii_only=True): "@@"}),
-    "a merge with a space without it": lambda: byte_level_fields({made(1, ascii_only=False): "@@"}),
+    "a merge with a space without it": lambda: byte_level_fields({"Ġthe": "@@"}),
     "merges that no text reaches": lambda: byte_level_fields(merges=["zz qq", "qqz t"]),
     "merges that become no piece": lambda: byte_level_fields(merges=["z q", "zq z"]),
     "a merge twice": lambda: byte_level_fields(merges=plain()[1][:2]),
@@ -243,7 +243,10 @@ BYTE_LEVEL: dict[str, Callable[[], Keys]] = {
     "an end of each text": lambda: byte_level_fields(add_eos_token=True, eos_token_id=3),
     "an empty piece": lambda: byte_level_fields({"[PAD323]": ""}),
 }
-MORE = "the the other zzqq zqzqz<|im_end|>b<fim_prefix>c<|fim_pad|>[PAD321]<|channel|> at he on"
+MORE = (
+    "the the cat the other zzqq zqzqz<|im_end|>b<fim_prefix>c<|fim_pad|>[PAD321]<|channel|> at he "
+    "on"
+)
 
 
 @pytest.mark.parametrize("name", BYTE_LEVEL)
@@ -256,6 +259,14 @@ def test_a_byte_level_vocabulary_is_read_as_llama_cpp_reads_it(
     for text in (MORE, *all_texts()[::7]):
         theirs = oracle.tokens(path, text, add_special=True)
         assert tokenizer(text)["input_ids"] == theirs, text
+
+
+def test_signs_of_messages_are_always_shown(tmp_path: Path) -> None:
+    fields = BYTE_LEVEL["messages"]()
+    path = write_described(tmp_path / "model.gguf", described("llama"), fields=fields)
+    tokenizer = read_gguf_tokenizer(checked_gguf(path))
+    text = "<|channel|>a<|im_end|>"
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text[:-10]
 
 
 def test_an_end_of_turn_that_is_typed_as_text_ends_a_text(tmp_path: Path) -> None:
