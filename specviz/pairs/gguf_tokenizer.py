@@ -131,13 +131,14 @@ def check_vocabulary(header: GgufHeader) -> None:
             f"{SENTENCE_PIECE!r}, or name the model's own repository."
         )
     pieces = values.get("tokenizer.ggml.tokens")
-    merges = values.get(MERGES)
+    merges = values.get(MERGES, [])
     if not isinstance(pieces, list) or not pieces or not isinstance(pieces[0], str):
         raise PairError(unreadable(header))
     if model == BYTE_LEVEL:
         split_of(header)
-        has_merges = isinstance(merges, list) and merges and isinstance(merges[0], str)
-        if not has_merges or not all(" " in merge[1:] for merge in merges or ()):
+        # Without merges each character is a piece.
+        are_texts = isinstance(merges, list) and all(isinstance(m, str) for m in merges[:1])
+        if not are_texts or not all(" " in merge[1:] for merge in merges):
             raise PairError(unreadable(header))
     if len(set(pieces)) < len(pieces):
         raise PairError(f"{shown} has a piece twice in its vocabulary: download it again.")
@@ -288,7 +289,7 @@ def is_kept_by_transformers(tokenizer: Any) -> bool:
 def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     split = split_of(header)
     vocab = _vocab(header)
-    listed: list[str] = header.values[MERGES]
+    listed: list[str] = header.values.get(MERGES, [])
     if len(set(listed)) < len(listed):  # the first of two counts
         listed = list(dict.fromkeys(listed))
     merges = [_halves(merge) for merge in listed]

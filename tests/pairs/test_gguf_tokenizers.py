@@ -281,7 +281,6 @@ def test_an_end_of_turn_that_is_typed_as_text_ends_a_text(tmp_path: Path) -> Non
 REFUSED: dict[str, tuple[Callable[[], Keys], str]] = {
     "a piece twice": (lambda: byte_level_fields({"[PAD324]": "q"}), "twice"),
     "another tokenizer": (lambda: byte_level_fields(model="t5"), "'t5'"),
-    "no merges": (lambda: byte_level_fields() | {"tokenizer.ggml.merges": None}, "cannot be read"),
     "fewer types": (lambda: byte_level_fields(token_type=[1, 1]), "token_type"),
     "what is never said": (lambda: byte_level_fields(suppress_tokens=[4]), "suppress_tokens"),
 }
