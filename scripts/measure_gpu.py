@@ -36,7 +36,7 @@ FORMS = {
     "static": {FORM.name: "fastest"},
 }
 # None has a licence to accept.
-PAIRS = ("qwen2.5-coder-1.5b-bf16", "smollm2-1.7b-135m", "qwen3-8b-0.6b")
+PAIRS = ("qwen2.5-coder-1.5b", "smollm2-1.7b-135m", "qwen3-8b-0.6b")
 SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from specviz import load_pair
 from specviz.core.engine_choice import make_engine
+from specviz.core.pair import Pair, checked_pair
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = {
@@ -52,8 +53,8 @@ def main() -> None:
     parser.add_argument("--server", help="llama.cpp's, with the same file; slow")
     options = parser.parse_args()
     name = f"{options.target.resolve()}+none"
-    exact = load_pair(name, products="fp32")
-    rounded = load_pair(name, products="int8")
+    exact = checked_pair(load_pair(name, products="fp32"))
+    rounded = checked_pair(load_pair(name, products="int8"))
     print("| | tokens | KL, nats | total variation | first choice the same |")
     print("|---|---|---|---|---|")
     for kind, files in TEXTS.items():
@@ -84,7 +85,7 @@ def _pieces(tokenizer: Any, files: Sequence[str], tokens: int) -> list[list[int]
 
 
 @torch.inference_mode()
-def _logits(pair: Any, ids: Sequence[int]) -> Tensor:
+def _logits(pair: Pair, ids: Sequence[int]) -> Tensor:
     """The logits [PIECE - FIRST, vocab] that follow each of the counted tokens."""
     engine = make_engine(pair.target, pair.vocab)
     keep = PIECE - FIRST + 1

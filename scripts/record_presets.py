@@ -17,7 +17,7 @@ from specviz.page.offer import QUESTIONS, Preset, folder_of, presets_of
 from specviz.page.public import RECORDINGS
 from specviz.runs.recording import file_summary
 
-PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b-bf16")
+PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b")
 MOST = 2**21  # bytes of all recordings together
 
 

@@ -74,6 +74,7 @@ interface Model {
   context?: number | null; // tokens
   shared?: number; // tokens in common with the target, if its tokenizer is another
   weights?: string; // how its file holds them, if they are kept so
+  products?: "int8" | "fp32"; // of weights of few bits on a processor
 }
 
 interface FiledHeader {
@@ -540,6 +541,7 @@ interface Parts {
   "explain/explain.js": typeof import("specviz/explain/explain.js");
   "panels/panels.js": typeof import("specviz/panels/panels.js");
   "race/card.js": typeof import("specviz/race/card.js");
+  "run/fetching.js": typeof import("specviz/run/fetching.js");
   "run/loading.js": typeof import("specviz/run/loading.js");
   "share/takeaway.js": typeof import("specviz/share/takeaway.js");
   "stage/questions.js": typeof import("specviz/stage/questions.js");

@@ -257,9 +257,9 @@ def test_a_page_starts_with_the_best_pair_that_is_at_hand(
         assert first_pair() == "smollm2-135m", "a part of it is not enough"
         with (tmp_path / file.name).open("wb") as sparse:
             sparse.truncate(file.bytes)
-    assert first_pair() == "qwen2.5-coder-1.5b-bf16"
+    assert first_pair() == "qwen2.5-coder-1.5b"
     monkeypatch.setattr(table, "free_ram", lambda: 3_500_000_000)
-    assert first_pair() == "qwen2.5-coder-1.5b", "its weights of 16 bits do not fit"
+    assert first_pair() == "qwen2.5-coder-1.5b", "its weights of 16 bits would not fit"
     monkeypatch.setattr(table, "free_ram", lambda: 1_000_000_000)
     assert first_pair() == "smollm2-135m", "neither form of it fits"
     monkeypatch.setattr(table, "free_ram", lambda: 16_000_000_000)

@@ -34,6 +34,11 @@ export class PromptBox {
     if (this.#isOpen) this.#open(); else this.close();
   }
 
+  /** What stands in it while it is empty. @param {string} text */
+  set placeholder(text) {
+    this.#area.placeholder = text;
+  }
+
   /** Show one line: the first that says something, and how many others there are. */
   close() {
     const area = this.#area;

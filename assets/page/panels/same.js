@@ -5,13 +5,16 @@ import { ALONE, OURS, ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { codeIn } from "specviz/words/code.js";
 import { chance } from "specviz/words/reasons.js";
-import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
+import { arithmeticOf, comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part
 const AFTER = 14; // tokens of each lane that are shown from there on
 const GREEDY = "Greedy, exactness can be read off: a draft is accepted only if it is the target’s own first "
-  + "choice. In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little "
+  + "choice.";
+const MAY_PART = "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little "
   + "differently from a pass over one, and a near-tie may fall the other way.";
+const MUST_AGREE = "A token’s numbers have the same bits in a pass over one token and over several, so the "
+  + "lanes must agree.";
 const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, "
   + "in either lane?";
 
@@ -41,9 +44,18 @@ export function showGreedy(body, rounds, trace, check) {
         flow("target alone", theirs.slice(end, end + AFTER), { code: alone, isApart: true }),
         element("p", "", nearTie("There", theirs[end])), check);
     }
-    parts.push(element("p", "", GREEDY));
+    parts.push(element("p", "", `${GREEDY} ${rounding(trace.header)}`));
   }
   body.replaceChildren(...parts);
+}
+
+/**
+ * Which arithmetic both lanes share, and whether it lets them part.
+ * @param {Header} header
+ */
+function rounding(header) {
+  const shared = header.source ? "" : `Both lanes compute with ${arithmeticOf(header)}.`;
+  return `${shared} ${header.target.form === "compiled" ? MUST_AGREE : MAY_PART}`.trim();
 }
 
 /**

@@ -193,10 +193,17 @@ export function grouped(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+const PRODUCTS = { int8: "inputs in 8 bits, as llama.cpp", fp32: "products in fp32" };
+
+/** How the target's products are computed, the same in all lanes. @param {Header} header */
+export function arithmeticOf({ dtype, target }) {
+  return target.products ? `${dtype}, ${PRODUCTS[target.products]}` : dtype;
+}
+
 /** Where a run was made, and with what and when. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
-  const dtype = header.source ? "" : header.dtype; // the server's is not told
+  const dtype = header.source ? "" : arithmeticOf(header); // the server's is not told
   const torch = versions?.torch?.split("+")[0];
   const joined = (/** @type {(string | undefined)[]} */ parts) => parts.filter(Boolean).join(" · ");
   const machine = joined([device, processor, device === "CPU" ? threadsOf(header) : "", dtype]);
