@@ -1,12 +1,11 @@
 // What is drawn: everything that follows the playhead.
 
 import { Crosshair } from "specviz/race/crosshair.js";
-import { Definitions } from "specviz/race/definitions.js";
+import { Definitions, listenToLegend } from "specviz/race/definitions.js";
 import { LiveCharts } from "specviz/charts/live.js";
 import { find, isStill } from "specviz/dom/dom.js";
 import { Pending } from "specviz/race/pending.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
-import { listenToLegend } from "specviz/race/legend.js";
 import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/timeline.js";

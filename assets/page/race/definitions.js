@@ -1,5 +1,5 @@
 // What the words and letters of the page mean, each in one sentence: on hover, focus and tap. Captions name
-// their word in `data-define`.
+// their word in `data-define`. The items of the legend fill the tokens that they count.
 
 import { closest, element, find } from "specviz/dom/dom.js";
 
@@ -122,4 +122,30 @@ export class Definitions {
 function glossaryLine(term) {
   const [word, ...meaning] = TERMS[term].split(": ");
   return element("div", "", element("dt", "", word), element("dd", "", meaning.join(": ")));
+}
+
+/**
+ * Have the items of the legend fill the tokens that they count.
+ * @param {HTMLElement} root
+ */
+export function listenToLegend(root) {
+  const legend = find(root, ".sv-legend");
+  const fill = (/** @type {string | undefined} */ outcome) => {
+    if (outcome) root.dataset.filled = outcome;
+    else delete root.dataset.filled;
+  };
+  legend.addEventListener("pointerover", (event) => {
+    if (event.pointerType === "mouse") fill(outcomeAt(event));
+  });
+  legend.addEventListener("pointerleave", () => fill(undefined));
+  legend.addEventListener("focusin", (event) => fill(outcomeAt(event)));
+  legend.addEventListener("focusout", () => fill(undefined));
+  // A tap gives a button no focus in every browser; the next one elsewhere takes the colour away.
+  document.addEventListener("click", (event) => fill(outcomeAt(event)));
+}
+
+/** The outcome whose item an event happened in. @param {Event} event */
+function outcomeAt(event) {
+  const count = closest(event, ".sv-legend li")?.querySelector("[data-count]");
+  return count instanceof HTMLElement ? count.dataset.count : undefined;
 }

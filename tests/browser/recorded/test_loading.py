@@ -74,7 +74,7 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
 
     # Stopped before anything came of it, it leaves what was shown, and that is not its own.
     visitor.button("Stop").click()
-    expect(visitor.lane("baseline").locator("[data-index]").first).to_be_visible()
+    expect(visitor.lane("baseline").locator("[data-index]")).not_to_have_count(0)
     expect(visitor.player).to_have_attribute("data-faded", "")
     stale = page.locator("[data-stale]")
     expect(stale).to_have_text("Recording of another prompt: press Run.")
