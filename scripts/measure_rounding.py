@@ -12,12 +12,11 @@ log-probabilities that it lists.
 from __future__ import annotations
 
 import argparse
-import json
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import torch
 from torch import Tensor
 
@@ -129,13 +128,8 @@ def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
         "temperature": 1.0,
         "cache_prompt": True,
     }
-    request = urllib.request.Request(
-        f"{server.rstrip('/')}/completion",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=LARGEST_WAIT) as reply:
-        answer = json.load(reply)
+    reply = httpx.post(f"{server.rstrip('/')}/completion", json=body, timeout=LARGEST_WAIT)
+    answer = reply.raise_for_status().json()
     for token in answer["completion_probabilities"][0]["top_logprobs"]:
         if token["logprob"] is not None and token["logprob"] > -1e30:
             yield token["id"], token["logprob"]

@@ -21,8 +21,8 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // A press beside them closes them once it has done what it was meant for: the page moves as they go. Where
-    // it was is known at its begin, since what is pressed may go away. The prompt and Run go with them.
+    // A press beside them closes them once it has done what it was meant for: the page moves as they go.
+    // Where it was is known at its begin, since what is pressed may go away. The prompt and Run go with them.
     let isBeside = false;
     document.addEventListener("pointerdown", ({ target }) => {
       isBeside = target instanceof Element && !target.closest("#panel, #topbar, dialog");
