@@ -104,8 +104,8 @@ def examine(
 
     Without `draft`, `target` is a pair, by its name as for `load_pair` or parsed, or a target
     alone. Reads configs, tokenizers and headers of weights, and runs no code of a repository.
-    dtype, quantize, draft_quantize, device: as for `load_pair`. free: free bytes, instead of those
-    of the device. tokens: the length of the text in the caches.
+    dtype, quantize, draft_quantize, products, device: as for `load_pair`. free: free bytes, instead
+    of those of the device. tokens: the length of the text in the caches.
     """
     names, row = _names(target, draft)
     if closed := closed_sentence(names):

@@ -64,8 +64,8 @@ def examined_headers(
     """What is known of a target, and perhaps a draft, that run on a processor; None if headers
     alone do not tell it.
 
-    row: of the table that has the pair. precision: dtype, quantize and draft_quantize, as for
-    `load_pair`.
+    row: of the table that has the pair. precision: dtype, quantize, draft_quantize and
+    products, as for `load_pair`.
     """
     told = {name: value for name, value in precision.items() if value is not None}
     dtype = told.pop("dtype", None)

@@ -37,8 +37,8 @@ def examined_models(
 ) -> Examined:
     """What is known of a target, and perhaps a draft or head.
 
-    row: of the table that has the pair. precision: dtype, quantize and draft_quantize, as for
-    `load_pair`.
+    row: of the table that has the pair. precision: dtype, quantize, draft_quantize and
+    products, as for `load_pair`.
     """
     findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
