@@ -296,6 +296,19 @@ def test_a_pass_with_other_logits_is_not_used(monkeypatch: pytest.MonkeyPatch) -
         assert compiled_engine(model, VOCAB) is None, "one warning is enough"
 
 
+def test_a_pass_in_fp32_may_not_be_off_by_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as one step of a rounded input may change, where nothing is rounded."""
+    run = module.lead
+
+    def scaled(boxes: Any, address: int) -> None:
+        Plan.from_address(address).logit_factor *= 1.01
+        run(boxes, address)
+
+    monkeypatch.setattr(module, "lead", scaled)
+    with pytest.warns(UserWarning, match="gave other logits"):
+        assert compiled_engine(grouped(), VOCAB) is None
+
+
 def test_without_numba_everything_runs_on_transformers_modules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
