@@ -288,7 +288,7 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
             loaded, name, bits, options.products, on_progress, is_draft=options.is_draft
         )
     elif dtype is None:
-        choose_products(loaded, options.products)
+        choose_products(loaded, options.products, weights)
     if dtype is not None and options.device is not None and options.device.type != "cpu":
         _move(loaded, options.device, dtype)
     return loaded

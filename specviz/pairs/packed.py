@@ -127,11 +127,12 @@ def rounded_to_8_bits(inputs: Tensor) -> Tensor:
     return rounded
 
 
-def choose_products(model: Any, products: str) -> None:
+def choose_products(model: Any, products: str, weights: PackedWeights | None = None) -> None:
     """Have a model of `PackedLinear` layers multiply its weights in one of `PRODUCTS`.
 
     For integers the layers get tiles. The embedding table stays as it is; an output layer that was
-    tied to it gets tiles of its own.
+    tied to it gets tiles of its own. weights: of the file, whose pages are given back once their
+    weights are in tiles.
     """
     model.products = products
     if products != INTEGER_PRODUCTS:
@@ -146,7 +147,10 @@ def choose_products(model: Any, products: str) -> None:
     is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
         for parent, name in linears:
-            setattr(parent, name, TiledLinear(getattr(parent, name), pool))
+            linear = getattr(parent, name)
+            setattr(parent, name, TiledLinear(linear, pool))
+            if weights is not None:
+                weights.give_back(linear.weight)
     if is_tied and isinstance(model.lm_head, TiledLinear):
         model.stores_tied_apart = True
 

@@ -77,11 +77,20 @@ class MappedFile(NamedTuple):
 
 
 class PackedWeights(NamedTuple):
-    """What a file holds. tensors: by their names in the file. digest: its SHA-256."""
+    """What a file holds. tensors: by their names in the file. digest: its SHA-256. content: the
+    bytes that tensors are mapped from."""
 
     tensors: dict[str, HeldTensor]
     digest: str
     file: MappedFile
+    content: mmap.mmap
+
+    def give_back(self, data: Tensor) -> None:
+        """Leave the pages of weights that were copied to the system's cache of files. Weights that
+        lie elsewhere stay as they are."""
+        begin = data.data_ptr() - np.frombuffer(self.content, np.uint8).ctypes.data
+        if 0 <= begin < len(self.content):
+            _leave_pages(self.content, begin, data.nbytes)
 
 
 class Reading(NamedTuple):
@@ -120,30 +129,33 @@ def read_weights(reading: Reading) -> PackedWeights:
             done += header.tensors[name].bytes
             if reading.on_progress is not None:
                 reading.on_progress(Progress(sentence, done / header.stored))
-        return PackedWeights(tensors, digest.result(), file)
+        return PackedWeights(tensors, digest.result(), file, content)
 
 
 def _mapped(header: GgufHeader) -> tuple[mmap.mmap, MappedFile]:
     """The bytes of a file. What is written to them stays in memory. Raises `PairError`."""
     try:
         with header.path.open("rb") as stream:
-            file = MappedFile(header.path, os.fstat(stream.fileno()))
+            status = os.fstat(stream.fileno())
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     except (OSError, ValueError) as error:  # the latter of an empty file
         reason = getattr(error, "strerror", None) or error
         raise PairError(f"{header.path.name} cannot be read ({reason}).") from error
     if len(content) < header.begin + header.stored:
         raise PairError(f"{header.path.name} is cut off: download it again.")
-    return content, file
+    return content, MappedFile(header.path, status)
 
 
 def _give_back(content: mmap.mmap, begin: int, tensor: GgufTensor) -> None:
     """Leave the pages of a tensor that was read to the system's cache of files: of one that was
     unpacked, nobody reads them again, and passes that do find them there."""
+    _leave_pages(content, begin + tensor.start, tensor.bytes)
+
+
+def _leave_pages(content: mmap.mmap, begin: int, size: int) -> None:
     if hasattr(mmap, "MADV_DONTNEED"):
-        start = begin + tensor.start
-        start -= start % mmap.PAGESIZE
-        content.madvise(mmap.MADV_DONTNEED, start, begin + tensor.start + tensor.bytes - start)
+        start = begin - begin % mmap.PAGESIZE
+        content.madvise(mmap.MADV_DONTNEED, start, begin + size - start)
 
 
 def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor:
