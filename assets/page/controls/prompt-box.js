@@ -9,6 +9,7 @@ export class PromptBox {
   #area;
   #row;
   #more = element("span", "sv-more-lines", { "aria-hidden": "true", hidden: true });
+  #isPressed = false; // whether a visitor holds a pointer down
 
   constructor() {
     this.#row = find(document, "#prompt-row");
@@ -17,7 +18,11 @@ export class PromptBox {
     find(document, "#prompt").append(this.#more);
     this.#more.addEventListener("click", () => area.focus());
     for (const type of ["focus", "input", "click"]) area.addEventListener(type, () => this.#open());
-    area.addEventListener("blur", () => this.close());
+    area.addEventListener("blur", () => this.#closeAfterPress());
+    document.addEventListener("pointerdown", () => { this.#isPressed = true; }, true);
+    for (const type of ["pointerup", "pointercancel"]) {
+      document.addEventListener(type, () => { this.#isPressed = false; }, true);
+    }
     area.addEventListener("keydown", (event) => {
       if (event.key === "Escape") area.blur();
     });
@@ -37,6 +42,17 @@ export class PromptBox {
   /** What stands in it while it is empty. @param {string} text */
   set placeholder(text) {
     this.#area.placeholder = text;
+  }
+
+  /** The focus goes, perhaps since something is pressed: that must not move away under the press. */
+  #closeAfterPress() {
+    if (!this.#isPressed) {
+      this.close();
+      return;
+    }
+    // A click comes in the same turn as the end of its press.
+    const closeUnlessBack = () => { if (document.activeElement !== this.#area) this.close(); };
+    document.addEventListener("pointerup", () => setTimeout(closeUnlessBack), { once: true });
   }
 
   /** Show one line: the first that says something, and how many others there are. */
