@@ -175,7 +175,8 @@ def _visitor_prompt(value: Any) -> Question:
     if isinstance(value, list) and len(value) == 2:
         kind, text = value
     else:
-        kind, text = "prompts", value
+        kind = "prompts"
+        text = value
     if not isinstance(kind, str) or not isinstance(text, str):
         raise PromptError(f"a prompt is {shown(value)}: use a text.")
     return Question(kind[:LONGEST_KIND], checked_prompt(text))

@@ -3,7 +3,7 @@ module needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import numpy as np
@@ -72,17 +72,26 @@ def _is_readable(tensor: GgufTensor) -> bool:
     return tensor.kind in PACKED and len(tensor.shape) == 2 and tensor.shape[-1] % block == 0
 
 
-def named_tensors(header: GgufHeader) -> Iterator[tuple[str, str]]:
-    """The tensors of a file that a model of transformers has, and the paths of their modules."""
+def named_tensors(
+    header: GgufHeader,
+    outside: Mapping[str, str] = _OUTSIDE,
+    layer: Mapping[str, str] = _LAYER,
+    layers: str = "model.layers",
+) -> Iterator[tuple[str, str]]:
+    """The tensors of a file that a model of transformers has, and the paths of their modules.
+
+    outside, layer: the modules outside of layers and in each, by the names of their tensors.
+    layers: the path of the layers. All three are by default those of the Llama family.
+    """
     for name in header.tensors:
         stem, _, _ = name.rpartition(".")
-        if stem in _OUTSIDE:
-            yield name, _OUTSIDE[stem]
+        if stem in outside:
+            yield name, outside[stem]
             continue
         block, _, rest = stem.partition(".")
         index, _, part = rest.partition(".")
-        if block == "blk" and index.isdecimal() and part in _LAYER:
-            yield name, f"model.layers.{index}.{_LAYER[part]}"
+        if block == "blk" and index.isdecimal() and part in layer:
+            yield name, f"{layers}.{index}.{layer[part]}"
 
 
 def stores_tied_apart(header: GgufHeader) -> bool:

@@ -202,15 +202,7 @@ def _paths(header: GgufHeader) -> Iterator[tuple[str, str]]:
     if architecture == "gemma2":  # whose output layer is always its table
         del outside["output"]
     layers = "transformer.h" if is_gpt2 else "model.layers"
-    for name in header.tensors:
-        stem, _, _ = name.rpartition(".")
-        if stem in outside:
-            yield name, outside[stem]
-            continue
-        block, _, rest = stem.partition(".")
-        index, _, part = rest.partition(".")
-        if block == "blk" and index.isdecimal() and part in layer:
-            yield name, f"{layers}.{index}.{layer[part]}"
+    yield from named_tensors(header, outside, layer, layers)
 
 
 def _conversion(

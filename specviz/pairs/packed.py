@@ -71,7 +71,7 @@ class PackedLinear(nn.Module):
         return unpacked(self.weight[rows], self.packed_as, self.in_features)
 
 
-class TiledLinear(nn.Module):
+class TiledLinear(PackedLinear):
     """A linear layer of blocks with sixteen outputs side by side, whose inputs are rounded to 8
     bits (`integer_products`).
 
@@ -83,37 +83,19 @@ class TiledLinear(nn.Module):
     def __init__(self, linear: PackedLinear, pool: ThreadPoolExecutor | None = None) -> None:
         from ..sides.fast_cpu.tiles import as_tiles  # which imports numba
 
-        super().__init__()
         tiles = as_tiles(linear.packed_as, linear.weight.detach().numpy(), pool)
-        self.weight = nn.Parameter(torch.from_numpy(tiles), requires_grad=False)
-        self.bias = linear.bias
-        self.packed_as = linear.packed_as
-        self.in_features = linear.in_features
+        weight = nn.Parameter(torch.from_numpy(tiles), requires_grad=False)
+        super().__init__(weight, linear.packed_as, linear.in_features, linear.bias)
         self.out_features = linear.out_features
 
-    @property
-    def numbers(self) -> int:
-        """How many weights it has."""
-        return self.in_features * self.out_features
+    def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
+        return super().of_outputs(rounded_to_8_bits(inputs), rows)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)
-        step = max(1, PIECE // self.in_features)
-        for begin in range(0, self.out_features, step):
-            rows = torch.arange(begin, min(begin + step, self.out_features))
-            outputs[..., rows] = self.of_outputs(inputs, rows)
-        return outputs if self.bias is None else outputs + self.bias
-
-    def of_outputs(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        """Some outputs without their bias. rows: int64, which ones."""
-        weights = self.unpacked(rows).to(inputs.dtype)
-        return rounded_to_8_bits(inputs) @ weights.T
-
-    def unpacked(self, rows: Tensor) -> Tensor:
-        """The weights of some outputs, fp32 [rows, in_features]."""
+    def unpacked(self, rows: slice | Tensor) -> Tensor:
         from ..sides.fast_cpu.tiles import rows_of
 
-        blocks = rows_of(self.packed_as, self.weight.detach().numpy(), rows.numpy())
+        outputs = torch.arange(self.out_features)[rows]
+        blocks = rows_of(self.packed_as, self.weight.detach().numpy(), outputs.numpy())
         return unpacked(torch.from_numpy(blocks), self.packed_as, self.in_features)
 
 
@@ -142,7 +124,7 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
         (parent, name)
         for parent in [*parents, model]
         for name, child in parent.named_children()
-        if isinstance(child, PackedLinear)
+        if isinstance(child, PackedLinear) and not child.is_tiled
     ]
     is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:

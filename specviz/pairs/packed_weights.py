@@ -125,7 +125,8 @@ def read_weights(reading: Reading) -> PackedWeights:
         digest = pool.submit(digest_of, header.path)
         for name, tensor in zip(names, pool.map(hold, names), strict=True):
             tensors[name] = tensor
-            _give_back(content, header.begin, header.tensors[name])
+            begin = header.begin + header.tensors[name].start
+            _leave_pages(content, begin, header.tensors[name].bytes)
             done += header.tensors[name].bytes
             if reading.on_progress is not None:
                 reading.on_progress(Progress(sentence, done / header.stored))
@@ -146,13 +147,9 @@ def _mapped(header: GgufHeader) -> tuple[mmap.mmap, MappedFile]:
     return content, MappedFile(header.path, status)
 
 
-def _give_back(content: mmap.mmap, begin: int, tensor: GgufTensor) -> None:
-    """Leave the pages of a tensor that was read to the system's cache of files: of one that was
-    unpacked, nobody reads them again, and passes that do find them there."""
-    _leave_pages(content, begin + tensor.start, tensor.bytes)
-
-
 def _leave_pages(content: mmap.mmap, begin: int, size: int) -> None:
+    """Leave pages that were read to the system's cache of files: of a tensor that was unpacked,
+    nobody reads them again, and passes that do find them there."""
     if hasattr(mmap, "MADV_DONTNEED"):
         start = begin - begin % mmap.PAGESIZE
         content.madvise(mmap.MADV_DONTNEED, start, begin + size - start)

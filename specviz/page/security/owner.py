@@ -20,8 +20,16 @@ from ...variables import AUTH, FETCH, ORIGINS
 from .addresses import HOST
 
 BY_PROXY = (
-    *("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"),
-    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-server"),
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-server",
 )
 """Headers that a browser does not send, and a proxy does."""
 
