@@ -3,6 +3,7 @@ them, never by files."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
@@ -14,10 +15,12 @@ pytest.importorskip("numba", reason="numba is not installed, which compiles pass
 from tiny_files import tiny_file
 from toy_models import emitted_ids
 
-from specviz import Pair, Settings, baseline, load_pair, speculate
+from specviz import Pair, Settings, Trace, baseline, load_pair, speculate
 from specviz.__main__ import main
 from specviz.core.pair import checked_pair
 from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, other_ways
+from specviz.pairs.cli import named_pair
+from specviz.runs import cli
 
 RECORDED = re.compile(r"\d+\.\d+ s recorded")
 TEXT = "The cat sat on the mat. The cat sat on the"
@@ -101,3 +104,23 @@ def test_transformers_own_ways_run_beside_a_target_that_was_unpacked(name: str) 
     ways = other_ways(pair, Settings(max_new_tokens=4, ignore_eos=True))
     assert {GENERATE, ASSISTED, PLAIN} == {*ways}
     assert all(rate(TEXT) > 0 for rate in ways.values())
+
+
+@pytest.mark.parametrize("products", ["int8", "fp32"])
+def test_a_rerun_takes_the_products_that_the_run_recorded(
+    products: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{tiny_file(tmp_path, 'Q4_0').path}+none"
+    run = tmp_path / "run.json.gz"
+    racing = ["--drafter", "ngram", "--max-new-tokens", "4", "--products", products]
+    assert not main(["record", "Once", "--pair", name, *racing, "--out", str(run)])
+    assert Trace.load(run).header.target["products"] == products
+    loaded: list[str] = []
+
+    def noted(options: argparse.Namespace) -> Pair:
+        loaded.append(options.products)
+        return named_pair(options)
+
+    monkeypatch.setattr(cli, "named_pair", noted)
+    assert not main(["check", "--rerun", "--pair", name, str(run)])
+    assert loaded == [products]
