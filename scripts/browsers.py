@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specviz.errors import SpecvizError
+from specviz.base.errors import SpecvizError
 
 _HOME = Path(__file__).resolve().parent.parent  # from here Python imports this package
 # The first is Chromium without windows: the tests take a seventh less of a processor with it.

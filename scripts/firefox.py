@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scripts.browsers import installed
-from specviz.errors import SpecvizError
+from specviz.base.errors import SpecvizError
 
 ANSWERS_WITHIN = 60.0  # seconds
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c"}

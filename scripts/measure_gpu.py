@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from specviz.environment import FORM
-from specviz.pairs.hub import hub_is_reachable
+from specviz.base.environment import FORM
+from specviz.files.hub import hub_is_reachable
 from specviz.pairs.table import at_hand, named_pair
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,9 +19,9 @@ import torch
 
 from specviz.core.eager import EagerEngine
 from specviz.core.protocols import StateEngine
-from specviz.measure.bench.random_models import random_model
+from specviz.inspect.random_models import random_model
+from specviz.inspect.shapes import Size
 from specviz.measure.bench.roofline import floor
-from specviz.measure.bench.shapes import Size
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
 SIZES = {

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
+from specviz.base.environment import BUILTIN
 from specviz.core.threads import leave_one_to_the_page, spare_threads
-from specviz.environment import BUILTIN
 from specviz.page.offer import QUESTIONS, Preset, folder_of, presets_of
 from specviz.page.public import RECORDINGS
 from specviz.runs.recording import file_summary

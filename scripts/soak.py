@@ -75,12 +75,12 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a quarter of a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
-    from specviz.variables import PAIR
+    from specviz.base.variables import PAIR
 
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
     os.environ.setdefault(PAIR.name, "builtin")  # it is the page that is tried, not a model
     os.environ.setdefault("GRADIO_SERVER_PORT", str(free_port()))
-    from specviz.serve import start_page
+    from specviz.page.serve import start_page
 
     worker, page = start_page()
     page.serve(quiet=True)

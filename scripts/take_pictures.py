@@ -19,8 +19,8 @@ from typing import Any
 from PIL import Image
 
 from scripts.browsers import chromium, served_page
-from specviz.environment import ASSETS, BUILTIN, SERVED
-from specviz.variables import PAIR
+from specviz.base.environment import ASSETS, BUILTIN, SERVED
+from specviz.base.variables import PAIR
 
 READY = "[data-player][data-ready]"
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'

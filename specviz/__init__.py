@@ -5,23 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from .base.environment import collector_paused
+from .base.errors import SpecvizError
+from .base.version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
-from .environment import collector_paused
-from .errors import SpecvizError
+from .core.settings import Settings
 from .kinds import fill_registry
-from .settings import Settings
 
 if TYPE_CHECKING:
-    from .core.drafting import Drafter
+    from .core.drafter import Drafter
     from .core.pair import Pair
+    from .core.plugins import register
     from .core.race import race
     from .core.types import Draft
     from .pairs.load import load_pair
-    from .plugins import register
-    from .result import Result, baseline, generate, speculate
     from .runs.metrics import Metrics, compute_metrics
+    from .runs.result import Result, baseline, generate, speculate
     from .runs.trace import Trace
 
 __all__ = [
@@ -57,15 +57,15 @@ _MODULES = {
     "Drafter": "core.drafting",
     "Metrics": "runs.metrics",
     "Pair": "core.pair",
-    "Result": "result",
+    "Result": "runs.result",
     "Trace": "runs.trace",
-    "baseline": "result",
+    "baseline": "runs.result",
     "compute_metrics": "runs.metrics",
-    "generate": "result",
+    "generate": "runs.result",
     "load_pair": "pairs.load",
     "race": "core.race",
-    "register": "plugins",
-    "speculate": "result",
+    "register": "core.plugins",
+    "speculate": "runs.result",
 }
 """Where names come from that are imported when they are first asked for: most bring torch, which
 takes seconds, and a process that only shows traces does without."""

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .console import checked_output, degrade_signs, escaped, print_error, writing_fault
-from .environment import collector_paused
-from .errors import SpecvizError
-from .options import Parser
+from .base.console import checked_output, degrade_signs, escaped, print_error, writing_fault
+from .base.environment import collector_paused
+from .base.errors import SpecvizError
+from .core.options import Parser
 
 
 class Command(NamedTuple):
@@ -29,7 +29,7 @@ class Verb(NamedTuple):
 
 
 def _page() -> Command:
-    from .serve import add_arguments, serve_page
+    from .page.serve import add_arguments, serve_page
 
     return Command(serve_page, add_arguments)
 
@@ -59,9 +59,9 @@ def _export() -> Command:
 
 
 def _explain_difference() -> Command:
-    from .runs.cli import add_difference, explain
+    from .inspect.explain import add_arguments, main
 
-    return Command(explain, add_difference)
+    return Command(main, add_arguments)
 
 
 def _sweep() -> Command:
@@ -113,7 +113,7 @@ def _train() -> Command:
 
 
 def _variables() -> Command:
-    from .variables import print_variables
+    from .base.variables import print_variables
 
     return Command(print_variables)
 

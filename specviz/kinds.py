@@ -2,7 +2,7 @@
 
 Page, sweep, doctor, command line, benchmark and JavaScript read the registry; only the sides know
 more of a kind than its record says. `register` adds a kind of your own, and so does an entry point
-of an installed package in the group "specviz.drafters" or "specviz.verdicts" (`specviz.plugins`).
+of an installed package in the group "specviz.drafters" or "specviz.verdicts" (`core.plugins`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def fill_registry() -> None:
 
 
 def _find_plugins() -> None:
-    from .plugins import load_plugins  # whoever names one of ours needs no others
+    from .core.plugins import load_plugins  # whoever names one of ours needs no others
 
     load_plugins()

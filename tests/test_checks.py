@@ -24,9 +24,9 @@ from specviz import (
     speculate,
 )
 from specviz.__main__ import main
-from specviz.errors import PairError, TraceError
-from specviz.options import check_writable
-from specviz.pairs.weights import checked_device
+from specviz.base.errors import PairError, TraceError
+from specviz.core.options import check_writable
+from specviz.files.devices import checked_device
 
 DIGITS = "9" * 5000
 

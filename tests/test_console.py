@@ -13,8 +13,8 @@ import pytest
 from toy_models import byte_level, llama, relative
 
 from specviz.__main__ import VERBS, Command, Verb, main
-from specviz.console import escaped
-from specviz.prompts import prompts_from
+from specviz.base.console import escaped
+from specviz.pairs.prompts import prompts_from
 from specviz.runs.terminal import printable
 
 RECORDING = Path(__file__).resolve().parent.parent / "assets" / "recordings" / "easy.json.gz"

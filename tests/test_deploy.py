@@ -13,8 +13,8 @@ import yaml
 
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
+from specviz.base.variables import variables_table
 from specviz.pairs.table import facts, named_pairs
-from specviz.variables import variables_table
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from specviz import variables
 from specviz.__main__ import main
+from specviz.base import variables
+from specviz.base.environment import MANY_OBJECTS, Variable, collector_paused
+from specviz.base.errors import SettingsError
+from specviz.base.variables import AUTH, VARIABLES, check_variables, variables_table
 from specviz.core.threads import spare_threads
-from specviz.environment import MANY_OBJECTS, Variable, collector_paused
-from specviz.errors import SettingsError
-from specviz.variables import AUTH, VARIABLES, check_variables, variables_table
 
 ROOT = Path(__file__).resolve().parent.parent
 READERS = [ROOT / "app.py", *(ROOT / "specviz").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
@@ -148,7 +148,7 @@ def test_a_wrong_variable_ends_the_start_of_the_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("SPECVIZ_MOST_SECONDS", "soon")
-    monkeypatch.setattr("specviz.logs.logging.basicConfig", lambda **_: None)
+    monkeypatch.setattr("specviz.base.logs.logging.basicConfig", lambda **_: None)
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")
     assert main(["page"]) == 2

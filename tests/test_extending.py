@@ -16,9 +16,9 @@ from toy_models import llama, pair_of, scripted
 import specviz
 from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind
 from specviz.__main__ import main
+from specviz.base.errors import KindError, SettingsError
 from specviz.core import registry
 from specviz.core.verdicts import decide
-from specviz.errors import KindError, SettingsError
 from specviz.inspect.prove import prove
 
 GUIDE = Path(__file__).parent.parent / "docs" / "extending.md"

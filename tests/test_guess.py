@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toy_models import byte_level, examples, llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
+from specviz.base.errors import PairError, PromptError
 from specviz.core.engine_choice import eager_only
-from specviz.errors import PairError, PromptError
 from specviz.inspect.guess import Guess, Guesses, _text, draft_of, guesses
 
 PROMPT = [1, 2, 3]

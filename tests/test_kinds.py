@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from specviz import vocabulary
 from specviz.core import registry
 from specviz.core.registry import drafters_for
 from specviz.kinds import DRAFTERS, ENGINES, VERDICTS
+from specviz.runs import vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "numpy", "transformers", "numba", "huggingface_hub", "gradio")
@@ -44,5 +44,5 @@ def test_a_pair_drafts_with_a_part_of_its_own_by_default():
 
 
 def test_the_words_of_the_page_are_those_of_the_tables():
-    """`python -m specviz.vocabulary` writes them."""
+    """`python -m specviz.runs.vocabulary` writes them."""
     assert vocabulary.FILE.read_text("utf-8") == vocabulary.written()

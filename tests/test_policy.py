@@ -29,8 +29,8 @@ from specviz.core.policy import (
     predicted_tau,
 )
 from specviz.core.registry import drafter_names
+from specviz.core.settings import GAMMA_POLICIES
 from specviz.runs.recording import read_recording
-from specviz.settings import GAMMA_POLICIES
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5

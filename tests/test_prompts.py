@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specviz.errors import PromptError
-from specviz.prompts import (
+from specviz.base.errors import PromptError
+from specviz.pairs.prompts import (
     BUILTIN_SET,
     CODE,
     COMPLETION,

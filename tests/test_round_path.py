@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from forked_process import run_forked
 
-from specviz.environment import has_numba
+from specviz.base.environment import has_numba
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = """
@@ -56,8 +56,8 @@ def loaded(run: tuple[list[str], list[str]]) -> list[str]:
 def test_it_loads_no_side_that_it_does_not_use(loaded: list[str]):
     sides = {name.split(".")[2] for name in loaded if name.startswith("specviz.sides.")}
     assert sides == ({"model", "fast_cpu"} if has_numba() else {"model"})
-    rooms = ("remote", "runs", "page", "worker", "train", "pairs.hub")
-    parts = ("variables", "several", "plugins", "core.verdicts", "core.policy")
+    rooms = ("remote", "runs", "page", "worker", "train", "files.hub")
+    parts = ("base.variables", "core.several", "core.plugins", "core.verdicts", "core.policy")
     for room in (*rooms, *parts):
         assert not [name for name in loaded if name.startswith(f"specviz.{room}")], room
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from places import ROOT
 
-from specviz import serve
 from specviz.__main__ import main
-from specviz.serve import address
+from specviz.page import serve
+from specviz.page.serve import address
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_meanwhile_is_one_too(
     from specviz.worker.client import LocalWorker
 
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(taken))
-    monkeypatch.setattr("specviz.serve.signal.signal", lambda *_: None)
+    monkeypatch.setattr("specviz.page.serve.signal.signal", lambda *_: None)
     page = Page(RunQueue(LocalWorker(lambda *_: None, race)))
     with pytest.raises(serve.SettingsError, match="is taken"):
         serve.launch(page)

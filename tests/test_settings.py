@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from toy_models import examples, mini, pair_of
 
 from specviz import Settings, SpecvizError
+from specviz.base.errors import SettingsError
+from specviz.core.options import add_settings, settings_from
 from specviz.core.registry import drafter_names
-from specviz.errors import SettingsError
-from specviz.options import add_settings, settings_from
-from specviz.settings import CHATS, GAMMA_POLICIES
+from specviz.core.settings import CHATS, GAMMA_POLICIES
 
 NAN, INF = math.nan, math.inf
 

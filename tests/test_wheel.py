@@ -17,7 +17,7 @@ from forked_process import run_forked
 from gradio_client import Client
 from places import ROOT
 
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 from specviz.runs.html import first_modules
 from specviz.runs.recording import read_recording
 

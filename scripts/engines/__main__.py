@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 
 from specviz import Pair, SpecvizError, load_pair
+from specviz.base.environment import ASSETS
 from specviz.core.pair import checked_pair
-from specviz.environment import ASSETS
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
 

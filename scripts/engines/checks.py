@@ -23,7 +23,7 @@ from specviz import (
     race,
     speculate,
 )
-from specviz.errors import ServerError
+from specviz.base.errors import ServerError
 from specviz.inspect.equivalence import tail
 from specviz.inspect.prove import chi_square, draw_continuations
 from specviz.runs.identities import check_trace

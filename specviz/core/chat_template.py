@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..errors import PromptError
+from ..base.errors import PromptError
 
 Role: TypeAlias = Literal["user", "assistant"]
 

@@ -16,13 +16,13 @@ import torch
 from .engine import ModelElsewhere
 from .model_facts import logits_device, parameter_bytes, pass_bytes, pass_weights
 from .registry import engine_kind
-from .states import DraftHead
 from .truncated import truncated_model
 
 if TYPE_CHECKING:
-    from .drafting import Drafter
+    from .drafter import Drafter
     from .pair import Pair
     from .protocols import Engine, LanguageModel
+    from .states import DraftHead
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware
 # that waits for its memory processes several tokens in the same time. Measured on an H100.

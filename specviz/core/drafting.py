@@ -1,73 +1,27 @@
-"""Where drafts come from: what every drafter offers, the one that the settings name, and the
-earlier texts that some draft from."""
+"""Where drafts come from: the drafter that the settings name, and the earlier texts that some
+draft from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import SettingsError, shown
-from ..settings import Settings
+from ..base.errors import SettingsError, shown
+from .drafter import Drafter, NoDrafter
 from .registry import drafter_kind, drafters
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .pair import Pair
     from .policy import Policy
     from .protocols import DecodingPath, Engine
-    from .types import Draft, RunContext
+    from .types import RunContext
 
-UNLIMITED = 1_000_000  # tokens, more than any run drafts
 
 Memory: TypeAlias = Sequence[str | Sequence[int]]
 """Earlier texts, each as text or as ids of the target's tokenizer."""
 
 EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
-
-
-class Drafter:
-    """A source of drafts for one run. A subclass drafts; most need nothing else of this.
-
-    engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
-    first layers draft, if they do. least_chance: of the policy, for the next round; see
-    `policy.Policy`. A drafter that estimates no such probability does not look at it.
-    """
-
-    engine_name: str | None = None
-    layers: int | None = None
-    least_chance: float = 0.0
-
-    def prefill(self, ids: Sequence[int]) -> float:
-        """Read the prompt but for its last token; returns synchronised seconds."""
-        return 0.0
-
-    def room(self, length: int) -> int:
-        """How many tokens could be drafted after `length` committed ones."""
-        return UNLIMITED
-
-    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        """Up to `count` tokens (at least 1) to follow the committed `ids`; None if there are none.
-
-        Whether a token is drafted may depend on the tokens before it, but not on what is drawn for
-        it.
-        """
-        raise NotImplementedError
-
-    def rollback(self, length: int) -> None:
-        """Forget drafts: only the first `length` tokens are committed and may be cached."""
-
-    def step_cost(self) -> float:
-        """The cost of one draft step, as `core.cost.pass_cost` counts it."""
-        return 0.0
-
-
-class NoDrafter(Drafter):
-    """Has no room for any draft, so that none is ever asked for: the baseline."""
-
-    def __init__(self, *_: object) -> None:
-        """It takes what every drafter is made from, and needs none of it."""
-
-    def room(self, length: int) -> int:
-        return 0
 
 
 def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:

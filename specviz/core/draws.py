@@ -10,14 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..settings import Settings
+from .sampling import SAFE_TEMPERATURE, TIE, probabilities
+from .settings import Settings
 from .types import Doubles, Floats
-
-# Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
-SAFE_TEMPERATURE = 1e-3
-TIE = 2.0**-21
-"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
-several tokens round equal logits apart, and both lanes must break such ties alike."""
 
 
 class HostDraws:
@@ -114,7 +109,6 @@ class Distributions:
         return p, array
 
     def _probabilities(self, logits: Tensor) -> Tensor:
-        from .sampling import probabilities  # only top-k, top-p and tiny temperatures need it
 
         return probabilities(logits, self._settings)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from ..errors import ModelError, is_memory_error
+from ..base.errors import ModelError, is_memory_error
 from .engine import OwnEngine
 from .model_facts import cache_argument, rotation_borders, text_config
 from .truncated import truncated_model, watched_model

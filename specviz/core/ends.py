@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PairError, shown
+from ..base.errors import PairError, shown
 from .chat_template import text_after_reply
 
 if TYPE_CHECKING:

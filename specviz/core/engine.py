@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from .clock import now
+from .paths import plain_path
 from .stopping import check_stop
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ class OwnEngine:
 
     def path(self, run: RunContext) -> DecodingPath:
         """Call by call, in the host's memory if all of it lies there."""
-        from .paths import plain_path  # which needs engines
-
         return plain_path(self, run)  # type: ignore[arg-type]
 
     def share_passes(self, threads: int) -> None:
@@ -59,11 +56,6 @@ class ModelElsewhere:
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
         """Fields of a `Header` that only this target knows."""
         return {}
-
-
-def host_ids(ids: Sequence[int]) -> Tensor:
-    """int64 [n] in the host's memory; torch.tensor takes three times as long."""
-    return torch.from_numpy(np.array(ids, np.int64))
 
 
 def prefill(engine: Engine, ids: Sequence[int]) -> float:

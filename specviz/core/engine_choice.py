@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from ..environment import FORM, PLAINEST, on_zerogpu
-from ..errors import PairError
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
+from ..base.environment import FORM, PLAINEST, on_zerogpu
+from ..base.errors import PairError
 from .engine import ModelElsewhere
 from .kinds import EngineKind
+from .lanes import BASELINE, Lane
 from .model_facts import changed_file
 from .registry import engines
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .pair import Pair

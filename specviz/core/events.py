@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
 from .kinds import arithmetic_in_words
+from .lanes import BASELINE, Lane
+from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import Tensor
 
-from ..errors import KindError, SpecvizError
-from .drafting import Drafter
+from ..base.errors import KindError, SpecvizError
+from .drafter import Drafter
 from .kinds import DrafterKind, VerdictKind
 from .types import Draft, RunContext
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from .._version import __version__
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
+from ..base.version import __version__
 from .drafting import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
+from .lanes import BASELINE, Lane
 from .model_facts import context_length, parameter_count, weights_form
 from .pair import Pair
 from .registry import drafter_kind, verdict_kind
+from .settings import Settings
 from .types import Mode, Prefilled
 
 if TYPE_CHECKING:

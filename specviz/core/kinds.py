@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .drafting import Drafter
+    from .drafter import Drafter
     from .pair import Pair
     from .protocols import Decide, DecodingPath, Engine, LanguageModel, StateEngine
     from .states import DraftHead, StateReader

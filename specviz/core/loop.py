@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
 from .clock import now
-from .drafting import Drafter, EarlierTexts, make_drafter, policy_for
+from .drafter import Drafter
+from .drafting import EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
 from .events import EndReason, Round
+from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
 from .paths import make_context, rule
 from .registry import drafter_kind
+from .settings import Settings
 from .shared_prompt import SharedPrompt
 from .threads import use_threads
 from .tokens import Annotator

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from .draws import Distributions, HostDraws
-from .engine import host_ids
 from .sampling import DraftEnd
-from .types import Draft, JudgedRound, RunContext, Verdict
+from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 from .verdict import decided, decided_greedily
 
 if TYPE_CHECKING:

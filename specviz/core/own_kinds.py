@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .drafting import NoDrafter
+from .drafter import NoDrafter
 from .kinds import DrafterKind, EngineKind, VerdictKind
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..errors import PairError, PromptError, SettingsError, shown
-from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
-from ..settings import CHATS, Settings
+from ..base.errors import PairError, PromptError, SettingsError, shown
 from .ends import control_tokens, end_ids, is_tuned_for, named_end_ids
+from .lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
     chat_ids,
@@ -23,6 +22,7 @@ from .prompt_ids import (
     text_ids,
 )
 from .registry import drafters_for
+from .settings import CHATS, Settings
 
 if TYPE_CHECKING:
     import torch
@@ -324,6 +324,6 @@ def lanes_for(
     Raises `SettingsError`."""
     if settings is None or isinstance(settings, Settings) or changes:
         return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
-    from ..several import checked_several  # a race of two needs none of it
+    from .several import checked_several  # a race of two needs none of it
 
     return checked_several(settings)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ..lanes import LANES, Lane
-from ..settings import TOKEN, Settings
 from .draws import HostDraws
+from .lanes import LANES, Lane
 from .numpy_path import NumpyPath
 from .registry import verdict_kind
+from .settings import TOKEN, Settings
 from .types import RunContext
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..settings import Settings
 from .registry import drafter_kind
+from .settings import Settings
 
 MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PromptError, shown
+from ..base.errors import PromptError, shown
 from .chat_template import chat_text
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..lanes import Lane
-from ..settings import Settings
 from .draws import Distributions
 from .events import Event
+from .lanes import Lane
+from .settings import Settings
 from .types import Doubles, Draft, JudgedRound, RunContext
 
 

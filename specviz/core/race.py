@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SettingsError
-from ..lanes import BASELINE, Lane, Several
-from ..settings import Settings
+from ..base.errors import SettingsError
 from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
 from .header import header_of
+from .lanes import BASELINE, Lane, Several
 from .loop import decode
 from .pair import Pair, checked_pair, lanes_for
 from .registry import drafter_kind
+from .settings import Settings
 from .shared_prompt import SharedPrompt
 from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
 from .types import Mode, Prompt

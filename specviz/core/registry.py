@@ -1,7 +1,7 @@
 """The drafters, verdicts and engines that a run can use, by name.
 
-It begins empty: `specviz.kinds` fills it with those of this package, `specviz.plugins` with those
-of others.
+It begins empty: `specviz.kinds` fills it with those of this package, `core.plugins` with those of
+others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import SettingsError
+from ..base.errors import SettingsError
 from .kinds import DrafterKind, EngineKind, VerdictKind
 
 Kind = TypeVar("Kind", DrafterKind, VerdictKind)

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..settings import Settings
-from .draws import SAFE_TEMPERATURE, TIE
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .protocols import RandomSource
+
+# Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
+SAFE_TEMPERATURE = 1e-3
+TIE = 2.0**-21
+"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
+several tokens round equal logits apart, and both lanes must break such ties alike."""
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32

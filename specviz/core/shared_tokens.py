@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from ..errors import PairError
+from ..base.errors import PairError
 from .prompt_ids import special_ids
 
 FEWEST = 0.05

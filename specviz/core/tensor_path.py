@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from .engine import host_ids
 from .sampling import DraftEnd, probabilities, sample, uniforms
-from .types import Draft, JudgedRound, RunContext, Verdict
+from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 from .verdicts import decide
 
 if TYPE_CHECKING:

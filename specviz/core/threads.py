@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import torch
 
-from ..environment import THREADS
+from ..base.environment import THREADS
 
 _used: ContextVar[int | None] = ContextVar("threads", default=None)
 _left_to_the_page = 0  # processors

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..settings import Settings
 from .events import Token
+from .settings import Settings
 from .text import Pieces, StopTexts, Texts, TextStream, texts_of
 from .types import JudgedRound
 from .views import Views

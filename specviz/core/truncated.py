@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import PairError
+from ..base.errors import PairError
 
 FINAL = -1
 """The states that the final norm gives, which the target's own head reads."""

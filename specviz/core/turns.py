@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
 from .events import End, EndReason, Round, agreement_of
+from .lanes import BASELINE, Lane
 from .loop import decode
 from .model_facts import context_length
 from .pair import Pair
 from .registry import drafter_kind, engine_kind
+from .settings import Settings
 from .stopping import check_stop
 from .types import LaneEvents, Prefilled
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ModelError
-from ..settings import Settings
+from ..base.errors import ModelError
 from .events import DIGITS, Choice, Outcome, Token
 from .kinds import VerdictKind
 from .registry import verdict_kind
+from .settings import Settings
 from .text import Pieces
 from .types import Draft, JudgedRound
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..base.errors import PairError, TraceError
 from ..core.engine import prefill
 from ..core.engine_choice import make_engine
 from ..core.events import Token, margin_of
@@ -22,9 +23,8 @@ from ..core.header import model_name
 from ..core.kinds import arithmetic_in_words
 from ..core.model_facts import weights_form
 from ..core.pair import Pair
-from ..errors import PairError, TraceError
-from ..result import speculate
-from ..settings import Settings
+from ..core.settings import Settings
+from ..runs.result import speculate
 from .parting import Difference, Parting, Scored
 
 if TYPE_CHECKING:

@@ -16,24 +16,24 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.environment import BUILTIN
+from ..base.errors import PairError, PromptError, SpecvizError
 from ..core.engine_choice import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
+from ..core.lanes import SPECULATIVE
 from ..core.model_facts import context_length
+from ..core.options import add_color, colored, whole
 from ..core.pair import Pair, checked_pair
 from ..core.sampling import greedy_ids
+from ..core.settings import Settings
 from ..core.text import Pieces, TextStream
-from ..environment import BUILTIN
-from ..errors import PairError, PromptError, SpecvizError
-from ..lanes import SPECULATIVE
-from ..options import add_color, colored, whole
+from ..files.progress import terminal_watcher
 from ..pairs.load import load_pair
-from ..pairs.progress import terminal_watcher
 from ..pairs.spec import NO_DRAFT, is_row
 from ..runs.metrics import ratio
 from ..runs.tables import shown_number
 from ..runs.terminal import printable, round_line
-from ..settings import Settings
 
 NAME = "No speed-up: a thought experiment"
 WHY = (

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ..base.errors import SettingsError
 from ..core.events import Token, agreement_of
-from ..errors import SettingsError
-from ..lanes import BASELINE, Lane
+from ..core.lanes import BASELINE, Lane
 from ..runs.terminal import printable
 from ..runs.trace import Trace
 

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.errors import SettingsError
+from ..core.lanes import LANES, SPECULATIVE, Lane
 from ..core.pair import Pair
 from ..core.registry import drafter_names, verdict_names
-from ..errors import SettingsError
-from ..lanes import LANES, SPECULATIVE, Lane
-from ..measure.bench.random_models import numbers, random_model
-from ..measure.bench.shapes import Size
-from ..result import baseline, speculate
-from ..settings import RANGES, Settings
-from ..train.head import new_head
+from ..core.settings import RANGES, Settings
+from ..runs.result import baseline, speculate
+from ..sides.heads.untrained import new_head
 from .equivalence import Continuation, Outcome, tail
+from .random_models import numbers, random_model
+from .shapes import Size
 
 WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them

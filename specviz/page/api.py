@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from ..core.events import Event, Round
 from ..core.registry import swept_drafters
+from ..core.settings import Settings
 from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
-from ..settings import Settings
 from .choices import asked_pair
 from .controls import (
     CHOICES,

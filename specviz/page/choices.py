@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.environment import BUILTIN, SERVED
+from ..base.errors import PairError
+from ..base.variables import ANY_MODEL, REMOTE
 from ..core.registry import drafter_names, drafters_for
-from ..environment import BUILTIN, SERVED
-from ..errors import PairError
+from ..files.memory import shown_bytes
 from ..pairs.beside import known_part
-from ..pairs.memory import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
@@ -35,7 +36,6 @@ from ..pairs.table import (
     operator_pairs,
     pairs_by_fit,
 )
-from ..variables import ANY_MODEL, REMOTE
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Host
 from .names import shown_pair, title_of

@@ -6,15 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.errors import PromptError, SettingsError
+from ..core.lanes import Lane
 from ..core.registry import drafters, verdicts
-from ..errors import PromptError, SettingsError
-from ..lanes import Lane
+from ..core.settings import Settings
+from ..core.several import beside, parsed_lane
 from ..pairs.spec import MOST_NAME
 from ..pairs.table import named_pair
-from ..settings import Settings
-from ..several import beside, parsed_lane
-from ..vocabulary import COMPARED as COMPARED_WORDS
-from ..vocabulary import POLICIES
+from ..runs.vocabulary import COMPARED as COMPARED_WORDS
+from ..runs.vocabulary import POLICIES
 from ..worker.tasks import Host
 from .choices import listed_drafters, pair_choices
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from ..errors import SettingsError, SpecvizError
+from ..base.errors import SettingsError, SpecvizError
 from ..runs.trace import event_dict, round_values
 from .failures import PageQuestion
 from .jobs import GRACE, Job, Run

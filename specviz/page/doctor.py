@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ..pairs.memory import shown_bytes
+from ..files.memory import shown_bytes
 from ..pairs.table import download_bytes, fetch_command, missing_files, named_pair
 from ..worker.client import Worker, results_of
 from ..worker.loading import pair_and_options

@@ -17,8 +17,8 @@ from typing import Any
 import gradio as gr
 from anyio import CapacityLimiter, to_thread
 
-from ..errors import SpecvizError
-from ..logs import brief
+from ..base.errors import SpecvizError
+from ..base.logs import brief
 from ..worker.failures import FAILED
 from .failures import sentence
 from .security.requests import note

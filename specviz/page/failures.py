@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
-from ..errors import SpecvizError
-from ..logs import brief
+from ..base.errors import SpecvizError
+from ..base.logs import brief
 from ..worker.failures import FAILED
 from .security.requests import NOT_OURS
 

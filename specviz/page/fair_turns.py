@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import SpecvizError
+from ..base.errors import SpecvizError
 
 
 class FairTurns:

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..environment import BUILTIN
-from ..errors import PairError, SpecvizError
+from ..base.environment import BUILTIN
+from ..base.errors import PairError, SpecvizError
+from ..base.variables import FETCH
+from ..files.progress import Progress
 from ..pairs.fetch import FetchStopped, bytes_here, fetch, fetch_plan, usual_seconds
-from ..pairs.progress import Progress
-from ..pairs.table import NamedPair, first_pair
-from ..variables import FETCH
+from ..pairs.opening import first_pair
+from ..pairs.table import NamedPair
 from ..worker.failures import FAILED
 from .failures import PageQuestion
 from .names import shown_pair

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import orjson
 
-from ..errors import SpecvizError, TraceError
-from ..logs import SECRETS
+from ..base.errors import SpecvizError, TraceError
+from ..base.logs import SECRETS
 from ..runs.recording import PROMPT_FILES
 from ..worker.client import command_of
 from ..worker.failures import FAILED

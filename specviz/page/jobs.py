@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
 
 from ..core.events import End, EndReason, Event, Header, Round
-from ..lanes import BASELINE, LANES, Lane
-from ..settings import Settings
+from ..core.lanes import BASELINE, LANES, Lane
+from ..core.settings import Settings
 from ..worker.tasks import READING, LoadTask, RaceTask, Task
 from .loads import Load
 from .security.requests import CLIENT

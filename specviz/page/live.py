@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from ..errors import SpecvizError
-from ..logs import brief
-from ..settings import Settings
+from ..base.errors import SpecvizError
+from ..base.logs import brief
+from ..core.settings import Settings
 from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,

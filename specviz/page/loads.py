@@ -10,9 +10,9 @@ import logging
 import time
 from typing import Any
 
-from ..environment import BUILTIN
-from ..pairs.memory import shown_bytes
-from ..pairs.model_files import cache_folder
+from ..base.environment import BUILTIN
+from ..files.memory import shown_bytes
+from ..files.model_files import cache_folder
 from ..worker.loading import LOADING
 from .names import ShownPair, shown_pair
 from .probes import about

@@ -6,11 +6,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..environment import BUILTIN
-from ..errors import PairError
-from ..pairs.gguf import read_gguf
-from ..pairs.spec import OWN_LAYERS, ModelsSpec, local_path, parse_pair
+from ..base.environment import BUILTIN
+from ..base.errors import PairError
+from ..files.gguf.header import read_gguf
+from ..files.local_paths import local_path
+from ..pairs.spec import ModelsSpec, parse_pair
 from ..pairs.table import NamedPair, named_pair, wheel_file
+from ..sides.heads.configs import OWN_LAYERS
 
 
 class ShownPair(NamedTuple):

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.environment import ASSETS, SERVED
 from ..core.policy import MOST_GAMMA
 from ..core.registry import drafter_names
-from ..environment import ASSETS, SERVED
 from ..pairs.table import own_folder
 from ..runs.charts import CHARTS
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
-from ..vocabulary import vocabulary
+from ..runs.vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
 from ..worker.tasks import Host
 from .choices import OTHER, listed_drafters, pair_choices, pair_models

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..environment import ASSETS
+from ..base.environment import ASSETS
 from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
 
 RECORDINGS = ASSETS / "recordings"

@@ -8,14 +8,14 @@ from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
 
-from ..environment import on_zerogpu
-from ..errors import SettingsError, TraceError
+from ..base.environment import on_zerogpu
+from ..base.errors import SettingsError, TraceError
+from ..core.settings import RANGES
 from ..inspect.equivalence import Cell
 from ..inspect.parting import Difference, parting_of
 from ..pairs.spec import MOST_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
-from ..settings import RANGES
 from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
 from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
 from .delivery import begun, finished_run

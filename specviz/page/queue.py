@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict, deque
 from contextlib import closing
 
-from ..environment import BUILTIN
-from ..errors import NoGpuError, SpecvizError
-from ..logs import brief
+from ..base.environment import BUILTIN
+from ..base.errors import NoGpuError, SpecvizError
+from ..base.logs import brief
 from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.loading import LOADING

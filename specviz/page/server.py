@@ -12,9 +12,9 @@ from typing import Any
 import gradio as gr
 from starlette.types import Receive, Scope, Send
 
-from ..environment import BUILTIN
+from ..base.environment import BUILTIN
+from ..base.variables import AUTH, MCP
 from ..pairs.table import NamedPair
-from ..variables import AUTH, MCP
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
 from .delivery import delivery_functions

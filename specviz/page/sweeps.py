@@ -12,18 +12,18 @@ from math import isfinite
 from typing import Any
 from uuid import uuid4
 
+from ..base.environment import BUILTIN, on_zerogpu
+from ..base.errors import PromptError, SettingsError, SpecvizError, shown
+from ..base.variables import SWEEP, SWEEP_SECONDS
 from ..core.registry import drafter_kind, swept_drafters
-from ..environment import BUILTIN, on_zerogpu
-from ..errors import PromptError, SettingsError, SpecvizError, shown
+from ..core.settings import Settings
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
-from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
+from ..pairs.prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.palette import PALETTE
 from ..runs.recording import MOST
-from ..settings import Settings
-from ..variables import SWEEP, SWEEP_SECONDS
-from ..vocabulary import POLICIES
+from ..runs.vocabulary import POLICIES
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt

@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from .spec import OWN_LAYERS, local_file, local_path
+from ..files.local_paths import local_file, local_path
+from ..sides.heads.configs import OWN_LAYERS, is_head_config
 from .table import facts
-
-ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
-"""The types of models that read the last state and the cache of a Gemma 4."""
 
 Part: TypeAlias = Literal["draft", "head"]
 
@@ -27,18 +25,6 @@ def known_part(name: str) -> Part | None:
     if not values:
         return None
     return "head" if is_head_config(values) else "draft"
-
-
-def is_head_config(values: dict[str, Any]) -> bool:
-    """Whether this is the config of a head, and not of a model."""
-    return is_eagle(values) or values.get("model_type") in ASSISTANTS
-
-
-def is_eagle(values: dict[str, Any]) -> bool:
-    """Whether this is the config of an EAGLE-3 head."""
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    has_one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return has_one_layer or any("eagle3" in str(name).lower() for name in names)
 
 
 def _cached(name: str) -> Path | None:

@@ -7,13 +7,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..console import escaped
+from ..base.console import escaped
+from ..base.environment import SERVED
+from ..base.errors import PairError
 from ..core.kinds import PRODUCTS
-from ..environment import SERVED
-from ..errors import PairError
-from ..options import real, whole
+from ..core.options import real, whole
+from ..files.memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from . import table
-from .memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .spec import MOST_SHOWN, address_of, parse_pair
 from .table import NamedPair, pairs_by_fit
 
@@ -65,8 +65,8 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 def raced(options: argparse.Namespace) -> Pair | Racing:
     """What the options name, loaded. Raises `PairError`."""
+    from ..files.progress import terminal_watcher
     from .load import load_any
-    from .progress import terminal_watcher
 
     name = address_of(options.target_url, options.pair, options.baseline_url)
     return load_any(name, on_progress=terminal_watcher(), **_loading(options))
@@ -81,7 +81,7 @@ def named_pair(options: argparse.Namespace) -> Pair:
 
 def list_pairs(_: argparse.Namespace) -> None:
     """Print the named pairs by what fits this machine."""
-    from .memory import device_memory
+    from ..files.memory import device_memory
 
     devices = device_memory()
     device_type = devices[0].device.type
@@ -136,9 +136,9 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 
 def fetch(options: argparse.Namespace) -> None:
     """Bring the files of a named pair to this machine. Raises `PairError`."""
+    from ..files.progress import terminal_watcher
     from .fetch import fetch as fetch_planned
     from .fetch import fetch_plan
-    from .progress import terminal_watcher
 
     pair = table.named_pair(options.pair)
     if pair is None:
@@ -170,7 +170,8 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
-    from .doctor import MARKS, examine, examine_pair
+    from .doctor import examine, examine_pair
+    from .report import MARKS
 
     models = options.target
     if options.target_url:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .spec import local_path
+from ..files.local_paths import local_path
 
 # Names as their makers' APIs have them, with or without the maker before them. Those that were
 # published, such as gpt2, gpt-oss and gpt-neo, are not among them.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
+from ..base.errors import PairError
 from ..core.registry import drafter_kind, drafters_for
-from ..errors import PairError
-from .closed import closed_sentence
-from .examine_headers import examined_headers
-from .findings import Examined, Finding, Level, good, memory_findings, stop
-from .memory import (
+from ..files.findings import Examined, good, memory_findings, stop
+from ..files.memory import (
     QUANTIZED,
     TYPICAL_CONTEXT,
     Device,
@@ -20,7 +16,10 @@ from .memory import (
     Processor,
     device_memory,
 )
-from .source import ModelSource
+from .closed import closed_sentence
+from .examine_headers import examined_headers
+from .pair_files import named_files
+from .report import Report, shown_model
 from .spec import (
     NO_DRAFT,
     ModelsSpec,
@@ -29,66 +28,13 @@ from .spec import (
     PairSpec,
     ServedSpec,
     WatchedSpec,
-    local_path,
     operator_spec,
     parse_pair,
 )
-from .table import NamedPair, named_files, suggested_draft
+from .table import NamedPair, suggested_draft
 
 if TYPE_CHECKING:
     import torch
-
-MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
-VERDICTS: dict[Level, str] = {
-    "good": "ready to race.",
-    "warning": "can race; read the warnings first.",
-    "stop": "cannot race: the findings with a cross say what to do.",
-}
-
-
-@dataclass(frozen=True)
-class Report:
-    """All findings about a pair, in the order in which they were made.
-
-    target, draft: names as shown. memory: bytes of both models with caches, by precision; empty
-    if the models could not be read. free: free bytes of the device, or of all GPUs together.
-    suggested: the hub id of a known draft for the target, or None. drafters: those that the pair
-    offers, as `Pair.drafters` has them; empty if the models could not be read.
-    """
-
-    target: str
-    draft: str | None
-    findings: tuple[Finding, ...]
-    memory: dict[str, int] = field(default_factory=dict)
-    free: int = 0
-    suggested: str | None = None
-    drafters: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> Level:
-        """The worst level of all findings."""
-        order: Sequence[Level] = get_args(Level)
-        return max((finding.level for finding in self.findings), key=order.index, default="good")
-
-    @property
-    def summary(self) -> str:
-        """The verdict as a sentence."""
-        beside = f" with {self.draft}" if self.draft else ""
-        return f"{self.target}{beside} {VERDICTS[self.verdict]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready values."""
-        return {
-            "target": self.target,
-            "draft": self.draft,
-            "verdict": self.verdict,
-            "summary": self.summary,
-            "memory": self.memory,
-            "free": self.free,
-            "drafters": self.drafters,
-            "findings": [vars(finding) for finding in self.findings],
-            "suggested_draft": self.suggested,
-        }
 
 
 def examine(
@@ -165,7 +111,7 @@ def _device(device: str | torch.device | None) -> Device | None:
         return None
     if str(device) == "cpu":
         return Processor()
-    from .weights import checked_device
+    from ..files.devices import checked_device
 
     return checked_device(device)
 
@@ -209,8 +155,3 @@ def _names(
         target = spec
     target_name, draft_name, row = named_files(target)
     return [target_name, draft_name] if draft_name else [target_name], row
-
-
-def shown_model(name: str) -> str:
-    """A model's name as a report tells it."""
-    return ModelSource(name, local_path(name)).shown

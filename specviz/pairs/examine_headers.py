@@ -13,10 +13,10 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+from ..base.errors import PairError
 from ..core.ends import is_tuned_for
 from ..core.kinds import INTEGER_PRODUCTS
-from ..errors import PairError
-from .findings import (
+from ..files.findings import (
     Examined,
     Finding,
     Findings,
@@ -25,10 +25,15 @@ from .findings import (
     one_tokenizer_findings,
     packed_findings,
 )
-from .gguf import GgufHeader
-from .gguf_keys import FREQUENCIES, checked_gguf, rope_of
-from .gguf_layout import can_stay_packed, integer_bytes, quantized_file_bytes, stores_tied_apart
-from .gguf_tokenizer import (
+from ..files.gguf.header import GgufHeader
+from ..files.gguf.keys import FREQUENCIES, checked_gguf, rope_of
+from ..files.gguf.layout import (
+    can_stay_packed,
+    integer_bytes,
+    quantized_file_bytes,
+    stores_tied_apart,
+)
+from ..files.gguf.tokenizer import (
     BYTE_LEVEL,
     SPECIAL,
     TEMPLATE,
@@ -40,7 +45,8 @@ from .gguf_tokenizer import (
     tokenizer_fields,
     used_ids,
 )
-from .memory import (
+from ..files.local_paths import local_file
+from ..files.memory import (
     DRAFT_KINDS,
     DRAFTING_LANES,
     DTYPES,
@@ -50,8 +56,7 @@ from .memory import (
     MemoryNeed,
     PlannedLoad,
 )
-from .source import ModelSource
-from .spec import local_file
+from ..files.source import ModelSource
 from .table import NamedPair, suggested_draft
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")

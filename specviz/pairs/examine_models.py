@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.pair import Pair
-from ..sides.heads.loading import examined_head, head_findings, is_head
-from .findings import (
+from ..files.findings import (
     Examined,
     Finding,
     file_findings,
@@ -18,18 +17,19 @@ from .findings import (
     rollback_findings,
     stopping,
 )
-from .gguf_keys import checked_gguf
-from .gguf_layout import can_stay_packed
-from .hub import hub_files
-from .memory import Device, PlannedLoad
-from .metadata import ModelMetadata, read_metadata
+from ..files.gguf.keys import checked_gguf
+from ..files.gguf.layout import can_stay_packed
+from ..files.hub import hub_files
+from ..files.local_paths import local_file, local_path
+from ..files.memory import Device, PlannedLoad
+from ..files.metadata import ModelMetadata, read_metadata
+from ..files.packed import packed_metadata
+from ..files.source import ModelSource
+from ..files.unpack import header_metadata
+from ..files.weights import DTYPES, LoadOptions, checked_options
+from ..sides.heads.loading import examined_head, head_findings, is_head
 from .models import meta_pair, planned_loads, reads_files, unpacked_on_a_gpu, with_draft_bits
-from .packed import packed_metadata
-from .source import ModelSource
-from .spec import local_file, local_path
 from .table import NamedPair, suggested_draft
-from .unpack import header_metadata
-from .weights import DTYPES, LoadOptions, checked_options
 
 
 def examined_models(

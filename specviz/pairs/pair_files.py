@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import PairError
+from ..base.errors import PairError
+from ..files.gguf.header import GgufHeader
+from ..files.gguf.keys import checked_gguf
+from ..files.gguf.layout import can_stay_packed
+from ..files.local_paths import local_file, local_path
 from .closed import closed_sentence
-from .gguf import GgufHeader
-from .gguf_keys import checked_gguf
-from .gguf_layout import can_stay_packed
-from .spec import ModelsSpec, NamedSpec, local_file
-from .table import Facts, NamedPair, named_files
+from .spec import ModelsSpec, NamedSpec
+from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
 
 
 class PairFile(NamedTuple):
@@ -62,3 +63,27 @@ def pair_files(spec: NamedSpec | ModelsSpec, *, reads: bool) -> PairFiles:
 def _own_name(model: Facts | None) -> str | None:
     """How the table names a model, without its owner."""
     return None if model is None else model.name.rpartition("/")[2]
+
+
+def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
+    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
+    that names the target, whose files may be those of an installed package or fetched ones.
+
+    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
+    a file of the row is not here.
+    """
+    if isinstance(spec, ModelsSpec):
+        row = None if local_path(spec.target) else named_pair(spec.target)
+        target = spec.target
+        draft = spec.draft
+    else:
+        row = named_pair(spec.name)
+        assert row is not None, "the parser has seen it"
+        draft = row.parts[0].name_or_path if row.parts else None
+        if row.draft_file is not None:
+            draft = checked_file(row, row.draft_file)
+    if row is not None and row.target_file is not None:
+        target = checked_file(row, row.target_file)
+    elif row is not None:
+        target = str(wheel_file(row) or row.target.name_or_path)
+    return target, draft, row

@@ -10,14 +10,34 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.environment import has_numba
+from ..base.errors import PairError
 from ..core.kinds import FP32_PRODUCTS, INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
-from ..environment import has_numba
-from ..errors import PairError
-from .few_bits import repacked, row_bytes
-from .memory import DRAFT_KINDS, KINDS, TABLE
-from .packed import PackedEmbedding, PackedLinear, choose_products
-from .progress import Progress, Watcher
+from ..files.few_bits.unpacking import repacked, row_bytes
+from ..files.memory import DRAFT_KINDS, KINDS, TABLE
+from ..files.packed import PackedEmbedding, PackedLinear, choose_products
+from ..files.progress import Progress, Watcher
+from ..files.source import ModelSource
+from ..files.weights import LoadOptions, load_model
+
+
+def load_quantized(
+    source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
+) -> Any:
+    """The model of `load_model`, whose weights become blocks where the options ask for few bits on
+    a processor. Raises `PairError`."""
+    model = load_model(source, options, on_progress)
+    if options.quantize is not None and options.device is not None and options.device.type == "cpu":
+        quantize_on_processor(
+            model,
+            source.shown,
+            options.quantize,
+            options.products,
+            on_progress,
+            is_draft=options.is_draft,
+        )
+    return model
 
 
 def quantize_on_processor(

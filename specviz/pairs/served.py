@@ -6,18 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.pair import Pair
+from ..files.devices import best_device
+from ..files.findings import Finding, Findings, good, stopping, warning
+from ..files.hub import find_source
+from ..files.local_paths import local_file
+from ..files.progress import Progress
+from ..files.source import ModelSource
+from ..files.weights import read_tokenizer
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.watching import load_watched, tells_steps
-from .doctor import Report, shown_model
-from .findings import Finding, Findings, good, stopping, warning
-from .hub import find_source
-from .load import LoadRequest
+from ..sides.watched.watching import tells_steps
 from .models import load_models, read_file
-from .progress import Progress
-from .source import ModelSource
-from .spec import ModelsSpec, ServedSpec, WatchedSpec, local_file
-from .weights import best_device, load_model, read_tokenizer
+from .quantize import load_quantized
+from .report import Report, shown_model
+from .request import LoadRequest
+from .spec import ModelsSpec, ServedSpec, WatchedSpec
+from .watched import load_watched
 
 
 def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
@@ -31,7 +35,7 @@ def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
     options = request.options[1]
     if local_file(spec.draft) is None:
         options = replace(options, device=request.device or best_device())
-        draft = load_model(source, options, request.on_progress)
+        draft = load_quantized(source, options, request.on_progress)
     else:
         alone = request._replace(options=(options, options))
         draft = load_models(ModelsSpec(spec.draft, None), alone).target

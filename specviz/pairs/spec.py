@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..environment import BUILTIN, SERVED
-from ..errors import PairError
-from ..variables import REMOTE, REMOTE_KEY
+from ..base.environment import BUILTIN, SERVED
+from ..base.errors import PairError
+from ..base.variables import REMOTE, REMOTE_KEY
+from ..files.local_paths import HUB_ID, local_path
 
 NO_DRAFT = "none"
 """The draft's name in a pair without a draft model: "TARGET+none"."""
 
-OWN_LAYERS = "mtp"
-"""The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
-
-GGUF = ".gguf"
-MAGIC = b"GGUF"
 MOST_NAME = 300  # characters of a name that a visitor gives
 MOST_SHOWN = 100  # of a name in a sentence
 SHOWN = 4  # names of the table in a sentence
@@ -33,7 +28,6 @@ NAMING = (
     f"hub id, a folder or a GGUF file; a server that is only watched {ADDRESS}, and with a second "
     f"one as the baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
 )
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
 NOT_OFFERED = "This pair is not offered here: choose one of the list."
@@ -264,26 +258,3 @@ def _on_servers(name: str) -> ServerSpec:
         return ServedSpec(address, draft)
     alone = Address(*others[0]) if others else None
     return WatchedSpec(address, alone)
-
-
-def local_path(name: str) -> Path | None:
-    """The folder or the GGUF file with this name, if there is one."""
-    try:
-        path = Path(name).expanduser()
-        return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None
-    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
-        return None
-
-
-def _is_gguf(path: Path) -> bool:
-    """Whether a file is called so or begins so: what Ollama keeps has no such name."""
-    if path.suffix.lower() == GGUF:
-        return True
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
-def local_file(name: str) -> Path | None:
-    """The GGUF file with this name, if there is one."""
-    path = local_path(name)
-    return path if path and path.is_file() else None

@@ -11,23 +11,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..base.environment import ASSETS, BUILTIN
+from ..base.errors import PairError, SettingsError
+from ..base.variables import MODELS, PAIRS
 from ..core.registry import drafters_for
-from ..environment import ASSETS, BUILTIN, SERVED
-from ..errors import PairError, SettingsError
-from ..variables import MODELS, PAIR, PAIRS, REMOTE
-from .memory import (
+from ..files.memory import (
     DRAFTING_LANES,
     LANES,
     PRECISIONS,
     TYPICAL_CONTEXT,
     LayerCache,
     MemoryNeed,
-    free_ram,
     shown_bytes,
     smaller_precisions,
 )
-from .model_files import ModelFile, WheelParts, find_file, is_published
-from .spec import ModelsSpec, NamedSpec, local_path
+from ..files.model_files import ModelFile, WheelParts, find_file, is_published
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -339,50 +337,6 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
     return all(map(is_here, others)) and (is_here(WEIGHTS) or are_shards_here())
 
 
-def first_pair() -> str:
-    """The pair that a page starts with: that of SPECVIZ_PAIR, else the first of the table that
-    comes as files, is at hand and fits into the free memory, else the built-in one. Raises
-    `SettingsError`."""
-    from .spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
-
-    name = PAIR.read()
-    if name is None:
-        packed = (pair for pair in named_pairs() if pair.is_packed and at_hand(pair))
-        free = free_ram()
-        fitting = (pair for pair in packed if pair.bytes(pair.precision(cpu=True)) <= free)
-        return next((pair.name for pair in fitting), BUILTIN)
-    try:
-        spec = parse_pair(name)
-        if isinstance(spec, OperatorSpec):
-            operator_spec()
-    except PairError as error:
-        raise SettingsError(f"{PAIR.name}: {error}") from None
-    if isinstance(spec, ServedSpec | WatchedSpec):
-        raise SettingsError(
-            f"{PAIR.name} holds an address, which every visitor would see: name the server in "
-            f"{REMOTE.name}, and set {PAIR.name} to {SERVED}."
-        )
-    return str(spec)
-
-
-def awaited_pair() -> NamedPair | None:
-    """The row with which a page would open if its files were at hand; None if nothing is missing,
-    if SPECVIZ_PAIR names a pair, or if SPECVIZ_PAIRS leaves it out."""
-    if PAIR.read() is not None:
-        return None
-    offered = operator_pairs() or named_pairs()
-    free = free_ram()
-    for row in named_pairs():
-        fits = row.is_packed and row.bytes(row.precision(cpu=True)) <= free
-        if not fits:
-            continue
-        if at_hand(row):
-            return None
-        if row.files and row in offered:
-            return row
-    return None
-
-
 def suggested_draft(target: str) -> str | None:
     """The hub id of a draft with the same tokenizer as the target, if one is known.
 
@@ -415,30 +369,6 @@ def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
         else:
             groups[TOO_LARGE].append(pair)
     return groups
-
-
-def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
-    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose files may be those of an installed package or fetched ones.
-
-    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
-    a file of the row is not here.
-    """
-    if isinstance(spec, ModelsSpec):
-        row = None if local_path(spec.target) else named_pair(spec.target)
-        target = spec.target
-        draft = spec.draft
-    else:
-        row = named_pair(spec.name)
-        assert row is not None, "the parser has seen it"
-        draft = row.parts[0].name_or_path if row.parts else None
-        if row.draft_file is not None:
-            draft = checked_file(row, row.draft_file)
-    if row is not None and row.target_file is not None:
-        target = checked_file(row, row.target_file)
-    elif row is not None:
-        target = str(wheel_file(row) or row.target.name_or_path)
-    return target, draft, row
 
 
 @cache

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from ..errors import ServerError
-from ..variables import REMOTE, REMOTE_KEY
+from ..base.errors import ServerError
+from ..base.variables import REMOTE, REMOTE_KEY
 
 HIDDEN = "the target's server"
 ADDRESS = re.compile(r"(?:^|\|)\s*(https?://[^\s#]+)#")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..errors import PairError, ServerError
+from ..base.errors import PairError, ServerError
 from .wire import Server
 
 LLAMA_CPP, VLLM, UNKNOWN = "llama.cpp", "vLLM", "a server of OpenAI's protocol"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import httpx
 import orjson
 
-from ..errors import ServerError, causes_of
-from ..variables import REMOTE, REMOTE_KEY
+from ..base.errors import ServerError, causes_of
+from ..base.variables import REMOTE, REMOTE_KEY
 from .address import ServerAddress, checked_url
 from .event_stream import BOM, event_data, lines_in
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..lanes import BASELINE, Lane, label_of
+from ..core.lanes import BASELINE, Lane, label_of
 from .palette import FONT, PALETTE
 from .series import Points, series
 from .trace import Trace

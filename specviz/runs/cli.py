@@ -1,4 +1,4 @@
-"""The verbs of runs: `run`, `record`, `check`, `export` and `explain-difference`. Modules that
+"""The verbs of runs: `run`, `record`, `check` and `export`. Modules that
 bring torch are imported by what needs a model, not for `--help` or to read a file."""
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import escaped
+from ..base.console import escaped
+from ..base.errors import TraceError
 from ..core.events import Event, Header, Round
-from ..errors import TraceError
-from ..inspect.parting import difference_lines, parting_of
-from ..lanes import SPECULATIVE
-from ..options import add_color, add_settings, check_writable, colored, settings_from
+from ..core.lanes import SPECULATIVE
+from ..core.options import add_color, add_settings, check_writable, colored, settings_from
+from ..core.settings import Settings
+from ..core.several import beside, parsed_lane
 from ..pairs.cli import add_pair, named_pair, raced
 from ..pairs.spec import NO_DRAFT
 from ..pairs.table import named_pairs
-from ..settings import Settings
-from ..several import beside, parsed_lane
 from .recording import FORMS, UNVERIFIED, file_summary, read_file
 from .terminal import event_line, legend, metric_lines
 from .trace import Trace
@@ -60,13 +59,6 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     add("--embed", metavar="OUT", help="write a small player for a frame in an article")
     add("--charts", metavar="OUT", help="write all charts as a page to explore")
     add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
-
-
-def add_difference(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `explain-difference` to a parser."""
-    parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
-    add_pair(parser)
 
 
 def _add_race(parser: argparse.ArgumentParser) -> None:
@@ -226,18 +218,3 @@ def export(options: argparse.Namespace) -> None:
         except OSError as error:
             raise TraceError(f"{path} cannot be written: {error.strerror}.") from error
         print(path)
-
-
-def explain(options: argparse.Namespace) -> int:
-    """Print why two greedy lanes part; returns 1 if it is a bug, else 0."""
-    trace, _ = read_file(options.file)
-    parting = parting_of(trace, options.of)
-    if parting is None:
-        print("Both lanes wrote the same text: there is no difference to explain.")
-        return 0
-    from ..inspect.difference import examined
-
-    *_, difference = examined(named_pair(options), parting)
-    assert not isinstance(difference, str)
-    print(*difference_lines(difference), sep="\n")
-    return 1 if difference.verdict == "bug" else 0

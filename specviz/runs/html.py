@@ -19,12 +19,12 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ..base.environment import ASSETS
 from ..core.policy import MOST_GAMMA
-from ..environment import ASSETS
-from ..vocabulary import vocabulary
 from .charts import CHARTS, all_figures
 from .palette import PALETTE
 from .trace import SCHEMA, Trace
+from .vocabulary import vocabulary
 
 PAGE = ASSETS / "page"
 ROOM = "specviz/"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise, takewhile
 from typing import Any
 
+from ..base.errors import ADVICE, SettingsError, TraceError
 from ..core.events import (
     UNKNOWN_ID,
     Agreement,
@@ -21,10 +22,9 @@ from ..core.events import (
     Token,
     agreement_of,
 )
-from ..errors import ADVICE, SettingsError, TraceError
-from ..lanes import BASELINE, Lane
-from ..settings import Settings
-from ..several import check_shared
+from ..core.lanes import BASELINE, Lane
+from ..core.settings import Settings
+from ..core.several import check_shared
 from .schema import round_name
 from .trace import Trace
 from .uncertainty import seconds_of

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..base.errors import TraceError, shown
 from ..core.events import OUTCOMES, Round, Token
+from ..core.lanes import BASELINE, Lane
 from ..core.policy import predicted_tau
-from ..errors import TraceError, shown
-from ..lanes import BASELINE, Lane
 from .trace import Trace
 
 FEWEST = 2  # tokens and rounds of a lane from which its speed is compared

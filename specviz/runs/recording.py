@@ -23,8 +23,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
-from ..errors import ADVICE, PromptError, TraceError
-from ..prompts import in_turn, prompts_from
+from ..base.errors import ADVICE, PromptError, TraceError
+from ..pairs.prompts import in_turn, prompts_from
 from .charts import figures_json
 from .charts_page import charts_html
 from .html import embedded_html, standalone_html

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from ..base.errors import TraceError
 from ..core.events import Choice, Event, Header, Round, Token, margin_of
+from ..core.lanes import Lane, label_of
 from ..core.pair import Pair
 from ..core.race import race
-from ..errors import TraceError
-from ..lanes import Lane, label_of
 from .metrics import compute_metrics
 from .schema import round_name
 from .tables import shown_number

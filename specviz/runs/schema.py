@@ -17,12 +17,12 @@ import pydantic
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from ..console import escaped
+from ..base.console import escaped
+from ..base.errors import ADVICE, TraceError
 from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
 from ..core.kinds import NAME as KIND_NAME
-from ..errors import ADVICE, TraceError
-from ..settings import CHOICES, RANGES, Settings
-from ..several import LANE_NAME, MOST_LANES
+from ..core.settings import CHOICES, RANGES, Settings
+from ..core.several import LANE_NAME, MOST_LANES
 
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 LONG = 1_000_000  # characters or tokens of a prompt

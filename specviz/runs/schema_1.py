@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from ..base.errors import ADVICE, TraceError
 from ..core.events import Agreement
-from ..errors import ADVICE, TraceError
-from ..lanes import SPECULATIVE
+from ..core.lanes import SPECULATIVE
 
 
 def renewed(data: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.events import Round
+from ..core.lanes import BASELINE, LANES, Lane, label_of
 from ..core.policy import predicted_tau
-from ..lanes import BASELINE, LANES, Lane, label_of
 
 Points = dict[str, list[Any]]
 """The points of one line of a chart: {"x": [...], "y": [...]}."""

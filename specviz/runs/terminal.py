@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..console import escaped
+from ..base.console import escaped
 from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
+from ..core.lanes import BASELINE, LANES, Lane, label_of
 from ..core.registry import verdict_kind
-from ..lanes import BASELINE, LANES, Lane, label_of
-from ..vocabulary import OUTCOMES as WORDS
 from .metrics import Metrics, best_lane, compute_metrics
 from .tables import shown_number
 from .trace import Trace
 from .uncertainty import DOUBTS, NEAR, uncertainty
+from .vocabulary import OUTCOMES as WORDS
 
 SPEEDUP = "speed-up"
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"

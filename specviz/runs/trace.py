@@ -21,9 +21,9 @@ from typing import Any
 
 import orjson
 
+from ..base.errors import TraceError
 from ..core.events import UNKNOWN_ID, End, Event, Header, Round
-from ..errors import TraceError
-from ..lanes import Lane
+from ..core.lanes import Lane
 
 SCHEMA = 2  # the version of the JSON
 GZIP = b"\x1f\x8b"  # the first bytes of a gzipped file

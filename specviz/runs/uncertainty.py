@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ..core.events import Round
-from ..lanes import BASELINE, Lane
+from ..core.lanes import BASELINE, Lane
 from .metrics import compute_metrics
 from .trace import Trace
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from ..errors import SpecvizError
-from ..options import check_writable, listed, real, whole
-from ..pairs.weights import checked_device
+from ..base.errors import SpecvizError
+from ..core.options import check_writable, listed, real, whole
+from ..files.devices import checked_device
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head
 

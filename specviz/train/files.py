@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from ..errors import SpecvizError, ran_out_of_memory
+from ..base.errors import SpecvizError, ran_out_of_memory
 
 
 @contextmanager

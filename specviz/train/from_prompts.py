@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ..base.environment import BUILTIN
+from ..base.errors import PairError, SpecvizError
 from ..core.pair import Pair, checked_pair
-from ..environment import BUILTIN
-from ..errors import PairError, SpecvizError
+from ..files.devices import checked_device
+from ..files.memory import device_memory, loading_precision
+from ..files.metadata import read_metadata
 from ..pairs.load import load_pair
-from ..pairs.memory import device_memory, loading_precision
-from ..pairs.metadata import read_metadata
 from ..pairs.models import meta_pair
+from ..pairs.pair_files import named_files
 from ..pairs.spec import NamedSpec
-from ..pairs.table import named_files
-from ..pairs.weights import checked_device
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
 from .files import digest, save_tokenizer, whole_folder

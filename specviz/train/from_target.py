@@ -18,15 +18,17 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ..base.errors import PairError, SpecvizError
+from ..base.text_lines import lines_of
 from ..core.model_facts import logit_width, text_config
+from ..core.options import real, whole
 from ..core.pair import Pair, checked_pair
-from ..errors import PairError, SpecvizError
-from ..options import real, whole
-from ..pairs.load import load_pair, write_checksums
-from ..pairs.memory import device_memory
+from ..files.checksums import write_checksums
+from ..files.memory import device_memory
+from ..pairs.load import load_pair
 from ..pairs.spec import NO_DRAFT
 from ..sides.heads.eagle import Head
-from ..text_lines import lines_of
+from ..sides.heads.untrained import new_head
 from .files import digest
 from .head import (
     STEPS,
@@ -35,7 +37,6 @@ from .head import (
     StateRows,
     chain_acceptance,
     frequent_tokens,
-    new_head,
     save_head,
 )
 from .loop import Training, on_text, train

@@ -19,13 +19,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import LlamaConfig
 
 from ..core.model_facts import text_config
 from ..core.truncated import watched_model
-from ..pairs.load import write_checksums
-from ..sides.heads.eagle import Head, HeadConfig
-from ..sides.heads.eagle_files import LAYER_FIELDS
+from ..files.checksums import write_checksums
+from ..sides.heads.eagle import Head
+from ..sides.heads.untrained import SAVED_FIELDS
 from .files import save_array, whole_folder
 
 Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -34,53 +33,6 @@ Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
 STEP_WEIGHT = 0.8  # of each further step's loss, relative to the one before, as in the paper's code
-SAME_LAYER = ("llama", "mistral", "qwen2", "qwen3")  # architectures whose layer is the head's own
-SAVED_FIELDS = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
-"""Of a layer's config, those that a head's config has under the same names."""
-
-
-def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
-    """A head for `target` whose first weights are those of the target's last layer and head, where
-    its layers are Llama's; else they are random.
-
-    layers: after how many of the target's layers its states are read. targets: int64
-    [draft_vocab], ascending, the tokens that it can draft. The last of the states passes through
-    `fc` unchanged at first.
-    """
-    config = text_config(target)
-    fields = {name: getattr(config, name) for name in SAVED_FIELDS if hasattr(config, name)}
-    fields["rope_parameters"] = config.rope_parameters
-    fields["num_hidden_layers"] = 1
-    fields["attention_bias"] = False
-    fields["hidden_act"] = "silu"
-    layer = LlamaConfig(**fields, dtype="float32")
-    width = layer.hidden_size
-    head = Head(HeadConfig(layer, width, layers, len(targets)))
-    head.embedding = target.get_input_embeddings().weight.detach().float()
-    head.d2t.copy_(targets - torch.arange(len(targets)))
-    with torch.no_grad():
-        head.fc.weight.zero_()
-        head.fc.weight[:, -width:] = torch.eye(width)
-        head.norm.weight.copy_(target.model.norm.weight)
-        head.lm_head.weight.copy_(target.get_output_embeddings().weight[targets])
-        if config.model_type in SAME_LAYER:
-            _inherit_layer(head, target.model.layers[-1])
-    return head
-
-
-def _inherit_layer(head: Head, last: Any) -> None:
-    """The weights of a target's layer; what is read of the next token's embedding is small."""
-    width = head.config.layer.hidden_size
-    layer = head.midlayer
-    for name in ("q_proj", "k_proj", "v_proj"):
-        weight = getattr(layer.self_attn, name).weight
-        weight[:, :width].mul_(0.1)
-        weight[:, width:] = getattr(last.self_attn, name).weight
-    layer.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
-    for name in ("gate_proj", "up_proj", "down_proj"):
-        getattr(layer.mlp, name).weight.copy_(getattr(last.mlp, name).weight)
-    layer.hidden_norm.weight.copy_(last.input_layernorm.weight)
-    layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
 
 
 def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from ..errors import SpecvizError
+from ..base.errors import SpecvizError
 from .files import whole_file
 
 Batches = Callable[[int, int], torch.Tensor]

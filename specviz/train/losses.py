@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .loop import Loss
 from .writing import Ids, inputs_and_labels, marked_rows
 

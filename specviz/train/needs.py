@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.errors import PairError
 from ..core.model_facts import logit_width, parameter_count, text_config
-from ..errors import PairError
-from ..pairs.memory import DeviceMemory, shown_bytes
-from ..pairs.metadata import Caches, ModelMetadata, configured_caches, memory_need
+from ..files.memory import DeviceMemory, shown_bytes
+from ..files.metadata import Caches, ModelMetadata, configured_caches, memory_need
 from ..sides.heads.eagle import Head
 
 LAYER_BYTES = 34

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..base.errors import PromptError, SpecvizError
 from ..core.chat_template import chat_text
 from ..core.model_facts import context_length
 from ..core.pair import Pair
-from ..errors import PromptError, SpecvizError
-from ..prompts import OF_A_TRAINING, prompts_file
+from ..pairs.prompts import OF_A_TRAINING, prompts_file
 from .writing import Ids, Writing, write
 
 HELD_OUT = 10  # one in so many prompts, if no file has others

@@ -22,10 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
+from ..base.errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
+from ..base.variables import (
+    MOST_PER_CLIENT,
+    MOST_SECONDS,
+    MOST_WAITING,
+    SILENT_SECONDS,
+    STOP_SECONDS,
+)
 from ..core.events import End
 from ..core.stopping import Stopped, stoppable
-from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
-from ..variables import MOST_PER_CLIENT, MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 from .failures import LOST, SILENT, sentence_of
 from .loading import Load, Models, Race, memory_in_numbers
 from .tasks import Stop, Task

@@ -5,7 +5,7 @@ Errors are recognised by their names and texts, so that this module does not imp
 
 from __future__ import annotations
 
-from ..errors import SpecvizError, causes_of, is_memory_error, ran_out_of_memory
+from ..base.errors import SpecvizError, causes_of, is_memory_error, ran_out_of_memory
 
 FAILED = (
     "Something went wrong that is not your fault. The log has the details; press Run to try again."

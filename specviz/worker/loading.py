@@ -10,19 +10,19 @@ from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..base.errors import PairError
+from ..base.variables import ANY_WITH_TOKEN
 from ..core.events import Event
+from ..core.lanes import LANES, Lane
 from ..core.model_facts import changed_file
-from ..errors import PairError
-from ..lanes import LANES, Lane
-from ..pairs.memory import LANES as COUNTED
-from ..pairs.memory import TYPICAL_CONTEXT, shown_bytes
+from ..core.settings import Settings
+from ..files.memory import LANES as COUNTED
+from ..files.memory import TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
-from ..settings import Settings
-from ..variables import ANY_WITH_TOKEN
 
 if TYPE_CHECKING:
-    from ..pairs.progress import Progress, Watcher
+    from ..files.progress import Progress, Watcher
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
@@ -124,7 +124,7 @@ def checked_name(name: str) -> str:
 def token_of(pair: str) -> Iterator[None]:
     """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
     others, whose names come from visitors, only if the operator says so."""
-    from ..pairs.hub import without_token
+    from ..files.hub import without_token
 
     with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
         yield
@@ -135,8 +135,8 @@ def load_named(name: str, watcher: Watcher) -> Any:
     from ..core.engine_choice import lane_threads, make_engine, make_state_engine
     from ..core.pair import Pair
     from ..core.states import make_head_engine
+    from ..files.progress import Progress
     from ..pairs.load import load_any  # imports torch
-    from ..pairs.progress import Progress
 
     pair, options = pair_and_options(checked_name(name))
     with token_of(pair):

@@ -12,9 +12,9 @@ import sys
 import threading
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from ..environment import collector_paused
-from ..errors import SpecvizError
-from ..logs import adopt_libraries, set_up_logging
+from ..base.environment import collector_paused
+from ..base.errors import SpecvizError
+from ..base.logs import adopt_libraries, set_up_logging
 from .client import LocalWorker, write_message
 from .failures import is_fatal, sentence_of
 from .loading import load_named

@@ -10,15 +10,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ..base.environment import SERVED
 from ..core.events import End, Event
-from ..environment import SERVED
+from ..core.lanes import BASELINE, LANES, SPECULATIVE, Lane
+from ..core.settings import Settings
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..inspect.parting import Difference, Parting
-from ..lanes import BASELINE, LANES, SPECULATIVE, Lane
 from ..measure.sweep.types import SweepRequest, SweepResult
 from ..pairs.spec import operator_spec
 from ..runs.trace import Trace
-from ..settings import Settings
 from .loading import Models, checked_name, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event
@@ -173,7 +173,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, stop: Stop) -> Iterator[Host]:
-        from ..pairs.memory import device_memory
+        from ..files.memory import device_memory
 
         devices = device_memory()
         yield Host(

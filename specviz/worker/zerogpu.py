@@ -19,12 +19,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.environment import BUILTIN
+from ..base.errors import NoGpuError, PairError, SettingsError, SpecvizError
+from ..base.variables import ANY_MODEL, PAIR, PAIRS
 from ..core.model_facts import parameter_bytes
 from ..core.registry import drafter_kind
-from ..environment import BUILTIN
-from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
-from ..pairs.table import first_pair, named_pair, operator_pairs
-from ..variables import ANY_MODEL, PAIR, PAIRS
+from ..pairs.opening import first_pair
+from ..pairs.table import named_pair, operator_pairs
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
 from .loading import Models, Race

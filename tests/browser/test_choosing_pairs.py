@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace, compute_metrics
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 from specviz.page.controls import OFFERED
 from specviz.runs.recording import read_file
 from specviz.runs.series import series

@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, Page, expect
 from visitor import PATIENCE, Visit, Visitor, wait_for
 
 from specviz import Trace
-from specviz.errors import TraceError
+from specviz.base.errors import TraceError
 from specviz.runs.html import standalone_html
 from specviz.runs.recording import read_recording
 

@@ -13,7 +13,7 @@ from places import HELPERS
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit
 
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 
 pytestmark = [
     pytest.mark.browser,

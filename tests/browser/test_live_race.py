@@ -13,7 +13,7 @@ from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor, headline_of, two_places, wait_for
 
 from specviz import Trace, compute_metrics
-from specviz.lanes import LANES
+from specviz.core.lanes import LANES
 from specviz.runs.series import series
 
 MARKS = """(tokens) => tokens.map(({ classList, dataset }) =>

@@ -16,8 +16,8 @@ from replaying_server import replay_of, replaying
 from visitor import PATIENCE, Visit, Visitor, speedup_of, two_places
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.environment import ASSETS
-from specviz.lanes import LANES
+from specviz.base.environment import ASSETS
+from specviz.core.lanes import LANES
 from specviz.runs.charts_page import charts_html
 from specviz.runs.html import standalone_html
 from specviz.runs.series import series

@@ -10,9 +10,9 @@ import torch
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
+from specviz.base.errors import PairError, SettingsError
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import eager_only
-from specviz.errors import PairError, SettingsError
 from specviz.inspect.difference import examined
 from specviz.inspect.parting import Difference, parting_of
 

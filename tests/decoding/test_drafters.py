@@ -25,6 +25,7 @@ from toy_models import (
 
 import specviz.core.loop
 from specviz import Settings, race, speculate
+from specviz.base.errors import PairError
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_engine
@@ -32,7 +33,6 @@ from specviz.core.loop import start_lane
 from specviz.core.model_facts import parameter_count, pass_bytes
 from specviz.core.ngrams import SIZES, NgramIndex
 from specviz.core.truncated import truncated_model
-from specviz.errors import PairError
 from specviz.sides.early_exit import drafter as exits
 from specviz.sides.early_exit.drafter import best_exit, measured_exits
 

@@ -24,7 +24,7 @@ from toy_models import (
 )
 
 from specviz import Pair, Settings, baseline, speculate
-from specviz.errors import PromptError
+from specviz.base.errors import PromptError
 
 GAMMAS = (0, 1, 2, 3, 4, 7)  # up to one for which no text here has room
 STORY = [1, 2, 3, 4, 5, 6, 7, 8]

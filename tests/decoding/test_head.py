@@ -18,12 +18,12 @@ from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pa
 
 import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
+from specviz.base.errors import PairError
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_state_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.states import make_head_engine
 from specviz.core.verdicts import decide
-from specviz.errors import PairError
 from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.eagle import HeadEngine

@@ -11,9 +11,10 @@ import pytest
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, compute_metrics, race
+from specviz.base.errors import ModelError, SettingsError, TraceError
 from specviz.core.events import Header, Round
-from specviz.errors import ModelError, SettingsError, TraceError
-from specviz.lanes import BASELINE, LANES
+from specviz.core.lanes import BASELINE, LANES
+from specviz.core.several import MOST_LANES, beside, parsed_lane
 from specviz.runs.charts import LANE_LINES, figures
 from specviz.runs.recording import read_recording
 from specviz.runs.series import series
@@ -21,7 +22,6 @@ from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import metric_lines
 from specviz.runs.trace import digest_of
 from specviz.runs.uncertainty import uncertainty
-from specviz.several import MOST_LANES, beside, parsed_lane
 
 PROMPT = [3, 1, 4, 3, 1]
 GREEDY = Settings(gamma=4, max_new_tokens=24)

@@ -24,11 +24,11 @@ from toy_models import (
 import specviz.core.loop
 import specviz.sides.model.drafter
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
+from specviz.base.errors import ModelError, PairError
 from specviz.core.eager import EagerEngine
 from specviz.core.loop import start_lane
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]
 LENGTH = 140  # past the first place where the cache of a packed model grows

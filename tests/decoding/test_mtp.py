@@ -13,7 +13,7 @@ from toy_mtp import KINDS, drafted_logits, head_of, with_layers
 from transformers.cache_utils import MtpCache
 
 from specviz import Settings, Trace, race, speculate
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 from specviz.runs.identities import check_trace
 from specviz.sides.heads.mtp import MtpHead
 

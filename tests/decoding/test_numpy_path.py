@@ -13,13 +13,13 @@ from toy_models import emitted_ids, mini, pair_of, relative
 from specviz import Settings
 from specviz.core.draws import Distributions, HostDraws
 from specviz.core.events import Round
+from specviz.core.lanes import LANES
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.core.sampling import draw, probabilities
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdicts import decide
-from specviz.lanes import LANES
 
 VOCAB = 37
 SETTINGS = [

@@ -14,13 +14,13 @@ from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative,
 
 import specviz.core.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, baseline, race
+from specviz.base.errors import SettingsError
 from specviz.core import shared_prompt
 from specviz.core.events import agreement_of
+from specviz.core.lanes import LANES
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
 from specviz.core.verdicts import decide
-from specviz.errors import SettingsError
-from specviz.lanes import LANES
 
 TARGET, DRAFT = 8.0, 1.0  # seconds of virtual time for a pass
 PROMPT = [3, 1, 4]

@@ -28,12 +28,12 @@ from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
+from specviz.base.errors import ModelError
 from specviz.core.eager import NO_MEMORY
 from specviz.core.engine_choice import make_engine
 from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied
-from specviz.errors import ModelError
 from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS, LlamaPass
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)

@@ -16,7 +16,7 @@ from reference_distribution import chain_p_value, continuation_distribution, p_v
 from toy_models import emitted_ids, examples, finish, generated, llama, mini, pair_of
 
 from specviz import Pair, Settings, Trace, race, speculate
-from specviz.errors import PromptError, SettingsError
+from specviz.base.errors import PromptError, SettingsError
 from specviz.runs.identities import check_trace
 from specviz.sides.lookup import suffix
 from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter, SuffixIndex

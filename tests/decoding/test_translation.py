@@ -28,12 +28,12 @@ from toy_models import (
 from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
+from specviz.base.errors import PairError
 from specviz.core.loop import start_lane
 from specviz.core.model_facts import cache_argument
 from specviz.core.pair import tokenizer_size
 from specviz.core.paths import make_context
 from specviz.core.shared_tokens import Spelling, spelling
-from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.runs.identities import check_trace
 from specviz.sides.model.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter

@@ -11,9 +11,9 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings, race
 from specviz.core import threads
 from specviz.core.engine_choice import eager_only, make_engine
+from specviz.core.lanes import BASELINE, SPECULATIVE
 from specviz.core.loop import start_lane
 from specviz.core.threads import thread_counts, use_threads
-from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.sides.fast_cpu import fastest_threads as module
 from specviz.sides.fast_cpu.engine import CompiledEngine
 from specviz.sides.fast_cpu.fastest_threads import fastest_threads

@@ -20,10 +20,12 @@ import gguf
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from specviz.pairs.few_bits import repacked
-from specviz.pairs.packed import PackedLinear, TiledLinear, rounded_to_8_bits
+from specviz.files.few_bits.blocks import BLOCK_WEIGHTS, KINDS
+from specviz.files.few_bits.ir import I64
+from specviz.files.few_bits.tiles import as_tiles, rows_of
+from specviz.files.few_bits.unpacking import repacked
+from specviz.files.packed import PackedLinear, TiledLinear, rounded_to_8_bits
 from specviz.sides.fast_cpu import integer_sums
-from specviz.sides.fast_cpu.blocks import BLOCK_WEIGHTS, KINDS
 from specviz.sides.fast_cpu.integer_products import (
     FORM_NAMES,
     MOST_TOGETHER,
@@ -35,8 +37,6 @@ from specviz.sides.fast_cpu.integer_products import (
     round_inputs,
 )
 from specviz.sides.fast_cpu.integer_sums import FEATURES
-from specviz.sides.fast_cpu.ir import I64
-from specviz.sides.fast_cpu.tiles import as_tiles, rows_of
 
 NAMES = [name for name, number in KINDS.items() if number in TILED]
 SCALES = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}

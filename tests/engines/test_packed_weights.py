@@ -27,8 +27,8 @@ from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.engine_choice import make_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.verdicts import decide
-from specviz.pairs.few_bits import unpacked
-from specviz.pairs.gguf import read_gguf
+from specviz.files.few_bits.unpacking import unpacked
+from specviz.files.gguf.header import read_gguf
 from specviz.sides.fast_cpu import engine as module
 
 SCALES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specviz.sides.fast_cpu.support import forget_stale_code
+from specviz.files.few_bits.stale_code import forget_stale_code
 
 
 def test_code_is_kept_as_long_as_no_source_changes(tmp_path: Path) -> None:

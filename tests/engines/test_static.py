@@ -22,13 +22,13 @@ from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
 from specviz import Pair, Settings, baseline, race, speculate
+from specviz.base.errors import SettingsError
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import decode, start_lane
 from specviz.core.model_facts import cache_argument
 from specviz.core.sampling import probabilities
 from specviz.core.truncated import truncated_model
-from specviz.errors import SettingsError
-from specviz.measure.bench.random_models import scripted
+from specviz.inspect.random_models import scripted
 from specviz.sides.fast_gpu import engine as engines
 from specviz.sides.fast_gpu.cache import Program
 from specviz.sides.fast_gpu.engine import (

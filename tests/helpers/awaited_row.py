@@ -10,10 +10,11 @@ from typing import Any
 from fake_hub import COMMIT
 from fake_index import PARTS, write_wheels
 
-from specviz.environment import BUILTIN
+from specviz.base.environment import BUILTIN
+from specviz.files import hub
+from specviz.files.model_files import ModelFile
 from specviz.page import choices
-from specviz.pairs import hub, table
-from specviz.pairs.model_files import ModelFile
+from specviz.pairs import table
 from specviz.pairs.table import Facts, NamedPair, named_pairs
 
 NAME = "toy"

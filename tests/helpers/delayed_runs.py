@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from specviz import Round, Trace
-from specviz.lanes import LANES
+from specviz.core.lanes import LANES
 
 PASS, STEP = 0.010, 0.001  # seconds of a target pass and of a draft step on the steady machine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specviz.pairs.doctor import Report
+from specviz.pairs.report import Report
 
 
 def sentence_about(report: Report, topic: str, level: str) -> str:

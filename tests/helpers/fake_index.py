@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from specviz.pairs.model_files import WheelParts
+from specviz.files.model_files import WheelParts
 
 PARTS = WheelParts("toy-model-part{}", "1.0", 3, "*/data/*.bin")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specviz.pairs.model_files import is_published, models_folder
+from specviz.files.model_files import is_published, models_folder
 from specviz.pairs.table import named_pair
 
 NAME = "qwen2.5-coder-1.5b"

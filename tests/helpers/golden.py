@@ -15,9 +15,9 @@ import orjson
 from reference_costs import best_gamma, break_even_alpha, explain
 
 from specviz import Trace, compute_metrics
+from specviz.base.environment import ASSETS
+from specviz.core.lanes import SPECULATIVE
 from specviz.core.policy import MOST_GAMMA
-from specviz.environment import ASSETS
-from specviz.lanes import SPECULATIVE
 from specviz.runs.series import series
 from specviz.runs.uncertainty import uncertainty
 

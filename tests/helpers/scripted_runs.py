@@ -9,7 +9,7 @@ from toy_recordings import SAMPLED, recorded
 
 from specviz import Round, Token, Trace
 from specviz.core.events import End, Outcome
-from specviz.lanes import BASELINE, SPECULATIVE
+from specviz.core.lanes import BASELINE, SPECULATIVE
 
 OUTCOMES: dict[str, Outcome] = {
     "+": "accepted",

@@ -23,9 +23,9 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
 from specviz.core.events import EndReason
+from specviz.core.lanes import Lane
 from specviz.core.loop import decode
 from specviz.core.protocols import Engine
-from specviz.lanes import Lane
 
 # More threads make models of this size slower.
 torch.set_num_threads(1)

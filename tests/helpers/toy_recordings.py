@@ -11,7 +11,7 @@ import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, race
-from specviz.errors import TraceError
+from specviz.base.errors import TraceError
 from specviz.runs.recording import read_recording
 
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=16, seed=11)

@@ -23,7 +23,7 @@ from specviz.measure.sweep.types import (
     Row,
     SweepRequest,
 )
-from specviz.prompts import Question
+from specviz.pairs.prompts import Question
 from specviz.runs.uncertainty import Estimate, Spread
 
 MACHINE = Machine(

@@ -18,7 +18,7 @@ from specviz.measure.sweep.table import (
     slower,
 )
 from specviz.measure.sweep.types import Configuration
-from specviz.prompts import Question
+from specviz.pairs.prompts import Question
 from specviz.runs.uncertainty import geometric_mean
 
 

@@ -13,7 +13,7 @@ import torch
 
 from scripts.measure_gpu import FORMS, SPEEDS, Step, main, plan, run_all, table
 from specviz.__main__ import parser_of
-from specviz.lanes import LANE_LABELS
+from specviz.core.lanes import LANE_LABELS
 
 WRITES = """
 import json, sys

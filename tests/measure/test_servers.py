@@ -13,8 +13,8 @@ from toy_models import byte_level, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.__main__ import main
+from specviz.base.errors import PairError, ServerError
 from specviz.core.engine_choice import eager_only
-from specviz.errors import PairError, ServerError
 from specviz.measure.bench import servers
 from specviz.measure.bench.servers import (
     HERE,

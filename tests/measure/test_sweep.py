@@ -12,9 +12,9 @@ import pytest
 from toy_models import VirtualTime, llama, mini, pair_of, relative
 
 from specviz import Pair, Settings
+from specviz.base.environment import ASSETS
+from specviz.base.errors import ModelError, PromptError, SettingsError
 from specviz.core.registry import swept_drafters
-from specviz.environment import ASSETS
-from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs

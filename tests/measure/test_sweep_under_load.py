@@ -12,12 +12,12 @@ from toy_models import Load, VirtualTime, mini, pair_of, relative
 
 from specviz import Settings, Trace, race
 from specviz.core.events import Event, Round, Token
-from specviz.lanes import BASELINE, SPECULATIVE
+from specviz.core.lanes import BASELINE, SPECULATIVE
 from specviz.measure.sweep.along import MIN_TOKENS, known_text
 from specviz.measure.sweep.races import RaceFigures, busy_runs, race_figures
 from specviz.measure.sweep.sweep import is_cut, raced, sweep
 from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
-from specviz.prompts import Question
+from specviz.pairs.prompts import Question
 from specviz.runs.uncertainty import undelayed_seconds
 
 VOCAB = 12

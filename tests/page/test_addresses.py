@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from page_server import Site, served
 
+from specviz.base.errors import PairError
 from specviz.core.race import race
-from specviz.errors import PairError
 from specviz.page.choices import OTHER, asked_pair, chosen_pair
 from specviz.worker.client import LocalWorker
 from specviz.worker.loading import load_named

@@ -24,10 +24,10 @@ from page_server import Site, served, toy_pair
 from waiting import until
 
 from specviz import Settings, Trace, compute_metrics
+from specviz.base.environment import ASSETS
+from specviz.base.errors import SpecvizError
 from specviz.core.events import Round
 from specviz.core.race import race
-from specviz.environment import ASSETS
-from specviz.errors import SpecvizError
 from specviz.page.api import ENDED_EARLY, _states, collected, signature_of, streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.page.sweeps import asked_request

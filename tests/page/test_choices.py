@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specviz.errors import PairError, SpecvizError
+from specviz.base.errors import PairError, SpecvizError
 from specviz.page import doctor
 from specviz.page.choices import (
     OTHER,

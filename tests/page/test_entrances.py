@@ -22,7 +22,7 @@ from places import ROOT
 from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
-from specviz.environment import Variable, number
+from specviz.base.environment import Variable, number
 from specviz.page.security.requests import NOT_OURS
 from specviz.worker.failures import FAILED
 

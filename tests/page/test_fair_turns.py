@@ -11,7 +11,7 @@ import pytest
 from page_server import Site, served
 from waiting import until
 
-from specviz.errors import SpecvizError
+from specviz.base.errors import SpecvizError
 from specviz.page import doctor
 from specviz.page.fair_turns import FairTurns
 

@@ -17,11 +17,11 @@ from page_server import Site, served, toy_pair
 from starlette.types import Scope
 from waiting import until
 
+from specviz.base.variables import FETCH
 from specviz.page.fetches import NOT_YOURS
 from specviz.page.security.owner import may_fetch
 from specviz.pairs import fetch as fetching
-from specviz.pairs.table import awaited_pair
-from specviz.variables import FETCH
+from specviz.pairs.opening import awaited_pair
 
 
 @pytest.fixture

@@ -14,16 +14,16 @@ from gguf_writer import write_pair
 from page_server import toy_pair
 
 from specviz import Settings, race
+from specviz.base.errors import PairError
 from specviz.core.header import model_name
-from specviz.errors import PairError
+from specviz.files.gguf.header import read_gguf
+from specviz.files.progress import Progress
 from specviz.page import loads
 from specviz.page.choices import pair_choices, pair_models
 from specviz.page.jobs import Run
 from specviz.page.names import shown_pair
 from specviz.page.queue import RunQueue
-from specviz.pairs.gguf import read_gguf
 from specviz.pairs.load import load_pair
-from specviz.pairs.progress import Progress
 from specviz.worker.client import LocalWorker
 
 OWN = "owner/Large-1.5B+owner/Small-0.5B"

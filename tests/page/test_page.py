@@ -15,8 +15,10 @@ from toy_models import llama, pair_of, relative
 
 from scripts.record_presets import PAIRS, recorded_of
 from specviz import Pair, Settings, Trace, race
+from specviz.base.errors import PairError, PromptError, SettingsError
 from specviz.core.events import Event, Round, Token
-from specviz.errors import PairError, PromptError, SettingsError
+from specviz.core.settings import CHOICES as ALL_CHOICES
+from specviz.core.settings import RANGES
 from specviz.page.choices import listed_drafters
 from specviz.page.controls import (
     CHOICES,
@@ -31,8 +33,6 @@ from specviz.page.jobs import Run
 from specviz.page.offer import offer_of, presets_of
 from specviz.page.queue import RunQueue
 from specviz.runs.trace import SCHEMA, event_dict
-from specviz.settings import CHOICES as ALL_CHOICES
-from specviz.settings import RANGES
 from specviz.worker.client import LocalWorker
 from specviz.worker.failures import FAILED
 

@@ -12,7 +12,7 @@ import pytest
 from page_server import Site, served
 from waiting import until
 
-from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
+from specviz.base.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from wording import visible
 
 from scripts.record_presets import PAIRS
 from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
+from specviz.base.environment import ASSETS
 from specviz.core.engine_choice import eager_only
-from specviz.environment import ASSETS
+from specviz.core.lanes import LANES
 from specviz.inspect.parting import parting_of
-from specviz.lanes import LANES
 from specviz.page.offer import QUESTIONS, folder_of
 from specviz.page.questions import read_run
 from specviz.runs.recording import read_recording

@@ -26,10 +26,10 @@ from page_server import Answer, Site, served, toy_pair
 from places import ROOT
 from waiting import until
 
+from specviz.base.environment import ASSETS
+from specviz.base.errors import SettingsError
+from specviz.base.logs import HIDDEN, DiscreetFormatter
 from specviz.core.race import race
-from specviz.environment import ASSETS
-from specviz.errors import SettingsError
-from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page import Page, server
 from specviz.page.files import FileReader
 from specviz.page.public import public_files
@@ -734,7 +734,7 @@ def test_no_visitor_can_write_lines_of_the_log() -> None:
 
 FAILING = """
 import os
-from specviz.logs import set_up_logging
+from specviz.base.logs import set_up_logging
 set_up_logging()
 from page_server import served
 

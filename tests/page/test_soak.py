@@ -21,7 +21,7 @@ import pytest
 from forked_process import ForkedProcess, run_forked
 from machine_load import runs_in_parallel
 
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 
 pytestmark = [
     pytest.mark.skipif(not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"),

@@ -18,11 +18,11 @@ from page_server import Site, served
 from waiting import until
 
 from specviz import race
+from specviz.base.variables import MOST_PER_CLIENT
 from specviz.page.security import answers, sessions
 from specviz.page.security.answers import LOST, Answer
 from specviz.page.security.requests import with_id
 from specviz.runs.recording import MOST_UNPACKED
-from specviz.variables import MOST_PER_CLIENT
 
 BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 # As many values as a recording may have.

@@ -13,7 +13,7 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, race
-from specviz.errors import SpecvizError
+from specviz.base.errors import SpecvizError
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import jobs
 from specviz.page.delivery import deltas, drain
@@ -29,7 +29,7 @@ from specviz.page.sweeps import (
     choose_config,
     sweep_of,
 )
-from specviz.prompts import Question
+from specviz.pairs.prompts import Question
 from specviz.worker.client import Limits, LocalWorker
 
 LONG = 300  # pieces

@@ -16,8 +16,8 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, race
+from specviz.base.errors import SettingsError
 from specviz.core.events import Event, Header
-from specviz.errors import SettingsError
 from specviz.page import delivery, jobs
 from specviz.page import queue as runs
 from specviz.page.delivery import delivery_functions, deltas

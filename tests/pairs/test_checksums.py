@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from specviz import Settings, load_pair
-from specviz.environment import ASSETS
-from specviz.errors import PairError, SpecvizError
-from specviz.pairs.load import LIST, check_files, write_checksums
+from specviz.base.environment import ASSETS
+from specviz.base.errors import PairError, SpecvizError
+from specviz.files.checksums import LIST, check_files, write_checksums
 from specviz.worker.client import LocalWorker
 from specviz.worker.tasks import RaceTask
 

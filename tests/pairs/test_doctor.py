@@ -21,10 +21,10 @@ from safetensors.torch import load_file
 from toy_models import tokenizer_of, words
 
 from specviz.__main__ import main
+from specviz.files.findings import size_findings
+from specviz.files.memory import shown_bytes
+from specviz.files.metadata import read_metadata
 from specviz.pairs.doctor import examine
-from specviz.pairs.findings import size_findings
-from specviz.pairs.memory import shown_bytes
-from specviz.pairs.metadata import read_metadata
 
 
 def test_a_good_pair_has_the_verdict_good(good_pair: tuple[Path, Path]):

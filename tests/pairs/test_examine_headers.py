@@ -16,12 +16,13 @@ from tiny_files import SPECIAL, tiny_file, tiny_model, tiny_tokenizer
 pytest.importorskip("numba")
 
 from specviz import load_pair
+from specviz.base.environment import may_have_gpu
 from specviz.core.model_facts import parameter_bytes
-from specviz.environment import may_have_gpu
+from specviz.files.gguf.header import read_gguf
+from specviz.files.gguf.layout import quantized_file_bytes
 from specviz.pairs import doctor
-from specviz.pairs.doctor import Report, examine
-from specviz.pairs.gguf import read_gguf
-from specviz.pairs.gguf_layout import quantized_file_bytes
+from specviz.pairs.doctor import examine
+from specviz.pairs.report import Report
 from specviz.pairs.table import NamedPair, named_pairs
 
 ROOT = Path(__file__).resolve().parent.parent.parent

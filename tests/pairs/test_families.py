@@ -24,10 +24,10 @@ from toy_models import emitted_ids, generated, next_logits, outcome_counts
 from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
+from specviz.base.errors import PairError, SpecvizError
 from specviz.core.loop import start_lane
 from specviz.core.model_facts import text_config
 from specviz.core.registry import drafters
-from specviz.errors import PairError, SpecvizError
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"

@@ -27,24 +27,19 @@ from waiting import until
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.environment import BUILTIN
-from specviz.errors import PairError
+from specviz.base.environment import BUILTIN
+from specviz.base.errors import PairError
+from specviz.files import hub, model_files
+from specviz.files.gguf.header import read_gguf
+from specviz.files.model_files import ModelFile, find_file
+from specviz.files.progress import Progress, terminal_watcher
 from specviz.pairs import fetch as fetching
-from specviz.pairs import hub, model_files, table
+from specviz.pairs import table
 from specviz.pairs.fetch import fetch, fetch_plan
-from specviz.pairs.gguf import read_gguf
-from specviz.pairs.model_files import ModelFile, find_file
-from specviz.pairs.progress import Progress, terminal_watcher
+from specviz.pairs.opening import first_pair
+from specviz.pairs.pair_files import named_files
 from specviz.pairs.spec import ModelsSpec, NamedSpec
-from specviz.pairs.table import (
-    Facts,
-    NamedPair,
-    at_hand,
-    first_pair,
-    named_files,
-    named_pair,
-    named_pairs,
-)
+from specviz.pairs.table import Facts, NamedPair, at_hand, named_pair, named_pairs
 from specviz.worker.loading import Models
 
 REPOSITORY = "org/toy-gguf"

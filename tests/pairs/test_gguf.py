@@ -22,21 +22,21 @@ from tiny_files import greedy_ids, tiny_file, tiny_model, tiny_tokenizer
 from transformers import LlamaConfig, StableLmConfig
 
 from specviz import Pair, Settings, generate, load_pair, speculate
+from specviz.base.environment import ASSETS
+from specviz.base.errors import PairError
 from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
 from specviz.core.model_facts import weights_form
-from specviz.environment import ASSETS
-from specviz.errors import PairError
+from specviz.files import unpack
+from specviz.files.gguf.header import read_gguf
+from specviz.files.model_files import digest_of
 from specviz.inspect.prove import LUCK
-from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
-from specviz.pairs.gguf import read_gguf
-from specviz.pairs.model_files import digest_of
 from specviz.pairs.table import named_pair, wheel_file
-from specviz.result import baseline
 from specviz.runs.cli import pair_named
 from specviz.runs.recording import read_recording
 from specviz.runs.rerun import rerun
+from specviz.runs.result import baseline
 
 WHEEL = "smollm2-135m"
 
@@ -224,7 +224,7 @@ def test_kinds_that_passes_do_not_read_are_unpacked(kind: str, tmp_path: Path) -
 def test_without_numba_every_file_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("pairs.gguf_layout", "pairs.models", "sides.fast_cpu.support"):
+    for module in ("files.gguf.layout", "pairs.models", "sides.fast_cpu.support"):
         monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
     file = tiny_file(tmp_path, "Q4_K")
     pair = load_pair(f"{file.path}+none")

@@ -17,10 +17,10 @@ from gguf_models import Described, described, write_described
 from llama_oracle import LlamaOracle
 
 from specviz import load_pair
+from specviz.base.errors import PairError
 from specviz.core.engine_choice import make_engine
-from specviz.errors import PairError
+from specviz.files.gguf.keys import ARCHITECTURES, READ
 from specviz.pairs.doctor import examine
-from specviz.pairs.gguf_keys import ARCHITECTURES, READ
 
 CLOSE = 1e-4  # nats
 IDS = [int(token_id) for token_id in np.random.default_rng(3).integers(3, 300, 40)]
@@ -222,7 +222,7 @@ def _known(theirs: dict[str, float], vocab: int) -> dict[str, float]:
 def test_factors_of_frequencies_are_kept_where_a_file_is_unpacked(
     tmp_path: Path, oracle: LlamaOracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("pairs.gguf_layout", "pairs.models", "sides.fast_cpu.support"):
+    for module in ("files.gguf.layout", "pairs.models", "sides.fast_cpu.support"):
         monkeypatch.setattr(f"specviz.{module}.has_numba", lambda: False)
     path = SAME["llama, factors of frequencies"].written(tmp_path)
     theirs = oracle.log_probabilities(path, IDS)

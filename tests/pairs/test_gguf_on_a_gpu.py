@@ -17,13 +17,14 @@ from tiny_files import TinyFile, greedy_ids, tiny_file
 from torch import nn
 
 from specviz import Pair, Settings, load_pair, speculate
+from specviz.base.errors import PairError
 from specviz.core.engine_choice import make_engine
 from specviz.core.model_facts import weights_form
-from specviz.errors import PairError
-from specviz.pairs import models, unpack
+from specviz.files import unpack
+from specviz.files.gguf.header import GgufHeader
+from specviz.files.memory import DeviceMemory
+from specviz.pairs import models
 from specviz.pairs.examine_models import examined_models
-from specviz.pairs.gguf import GgufHeader
-from specviz.pairs.memory import DeviceMemory
 from specviz.pairs.models import reads_files
 
 pytest.importorskip("numba", reason="numba is not installed, which unpacks blocks")

@@ -32,11 +32,11 @@ from tiny_files import SPECIAL
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from specviz import Pair, load_pair
-from specviz.errors import PairError
+from specviz.base.errors import PairError
+from specviz.files.gguf.keys import checked_gguf
+from specviz.files.gguf.splits import SPLITS
+from specviz.files.gguf.tokenizer import end_ids_of, read_gguf_tokenizer
 from specviz.pairs.doctor import examine
-from specviz.pairs.gguf_keys import checked_gguf
-from specviz.pairs.gguf_splits import SPLITS
-from specviz.pairs.gguf_tokenizer import end_ids_of, read_gguf_tokenizer
 
 MARK = "<|im_start|>"
 KINDS = gguf.TokenType

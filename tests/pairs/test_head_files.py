@@ -14,7 +14,7 @@ from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 
 from specviz import Settings, load_pair, race, speculate
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 from specviz.pairs.doctor import examine
 
 LAYERS = 6

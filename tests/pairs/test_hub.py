@@ -17,8 +17,8 @@ from transformers import AutoModelForCausalLM
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.errors import PairError
-from specviz.pairs import hub
+from specviz.base.errors import PairError
+from specviz.files import hub
 from specviz.pairs.doctor import examine
 
 
@@ -163,8 +163,8 @@ def test_the_doctor_looks_whether_the_cache_has_all_weights(
 
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
-    monkeypatch.setattr("specviz.pairs.hub.TIMEOUT", 0.2)
-    monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: time.sleep(30))
+    monkeypatch.setattr("specviz.files.hub.TIMEOUT", 0.2)
+    monkeypatch.setattr("specviz.files.hub._ask_hub", lambda: time.sleep(30))
     start = time.monotonic()
     report = examine("google/gemma-7b-it", "google/gemma-2b-it", device="cpu", free=10**11)
     assert time.monotonic() - start < 28  # it did not wait for the answer
@@ -174,6 +174,6 @@ def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
 
 
 def test_an_invalid_name_is_never_sent_to_the_hub(monkeypatch: Any):
-    monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: pytest.fail("asked"))
+    monkeypatch.setattr("specviz.files.hub._ask_hub", lambda: pytest.fail("asked"))
     for name in ("", "a/b/c", "../up", "/no/where", "a b", "-x"):
         assert examine(name or " ", "also/no/name").verdict == "stop"

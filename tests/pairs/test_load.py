@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
-from specviz.environment import ASSETS, has_numba
-from specviz.errors import PairError
+from specviz.base.environment import ASSETS, has_numba
+from specviz.base.errors import PairError
 from specviz.pairs.doctor import examine
 
 
@@ -106,7 +106,7 @@ def test_a_number_of_layers_that_no_model_has_is_rejected(tmp_path: Path, layers
 def test_a_name_of_5000_characters_is_rejected_with_a_short_sentence(
     start: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("specviz.pairs.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("specviz.files.hub.hub_is_reachable", lambda: False)
     name = start + "x" * 5000
     for asked in (name, f"{name}+none", f"{name}+{name}"):
         with pytest.raises(PairError) as caught:

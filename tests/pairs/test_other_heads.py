@@ -14,7 +14,7 @@ from toy_assistants import assistant_config, assistant_model, saved_pair
 from toy_mtp import saved_mellum
 
 from specviz import Settings, load_pair, speculate
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 from specviz.pairs.doctor import examine
 
 SHORT = Settings(drafter="head", max_new_tokens=9, gamma=3)

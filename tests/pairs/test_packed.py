@@ -32,13 +32,13 @@ from tiny_files import (
 )
 
 from specviz import Pair, Settings, baseline, generate, load_pair
+from specviz.base.errors import PairError
 from specviz.core import cost
 from specviz.core.cost import extra_token_cost, pass_cost
 from specviz.core.engine_choice import make_engine
 from specviz.core.model_facts import parameter_count, pass_bytes, pass_weights, weights_form
-from specviz.errors import PairError
+from specviz.files.gguf.header import GgufTensor, read_gguf
 from specviz.pairs.doctor import examine
-from specviz.pairs.gguf import GgufTensor, read_gguf
 
 PROMPT = "the cat sat on"
 COUNT = 16  # tokens of a text

@@ -24,9 +24,9 @@ from transformers import AutoConfig, PreTrainedModel
 from specviz import Pair, generate, load_pair
 from specviz.core.engine_choice import eager_only
 from specviz.core.pair import checked_pair
-from specviz.pairs.gguf_layout import ARCHITECTURES
-from specviz.pairs.metadata import meta_model
-from specviz.pairs.packed_model import PackedModel
+from specviz.files.gguf.layout import ARCHITECTURES
+from specviz.files.metadata import meta_model
+from specviz.files.packed_model import PackedModel
 
 PROMPT = [3, 1, 4, 1, 5]
 COUNT = 6

@@ -14,7 +14,7 @@ from tokenizers import AddedToken
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, tokenizer_of, words
 
 from specviz import Header, Pair, Settings, SpecvizError, Trace, baseline, race, speculate
-from specviz.errors import PairError, PromptError, SettingsError
+from specviz.base.errors import PairError, PromptError, SettingsError
 from specviz.runs.rerun import rerun_events
 from specviz.runs.trace import event_dict
 

@@ -15,24 +15,24 @@ from model_families import build
 from toy_models import llama
 
 from specviz import Pair, generate, load_pair, race
+from specviz.base.environment import has_numba
+from specviz.base.errors import PairError
 from specviz.core.cost import pass_cost
 from specviz.core.engine_choice import make_engine
 from specviz.core.events import Header
+from specviz.core.lanes import SPECULATIVE
 from specviz.core.loop import start_lane
 from specviz.core.model_facts import parameter_bytes, parameter_count, pass_weights, weights_form
-from specviz.environment import has_numba
-from specviz.errors import PairError
+from specviz.core.settings import Settings
+from specviz.files.few_bits.unpacking import packed
+from specviz.files.memory import DRAFT_KINDS, KINDS
+from specviz.files.packed import PackedLinear
+from specviz.files.weights import LoadOptions
 from specviz.inspect.equivalence import tail
 from specviz.inspect.prove import LUCK, chi_square
-from specviz.lanes import SPECULATIVE
-from specviz.pairs.few_bits import packed
-from specviz.pairs.memory import DRAFT_KINDS, KINDS
 from specviz.pairs.models import with_draft_bits
-from specviz.pairs.packed import PackedLinear
 from specviz.pairs.quantize import quantize_on_processor
 from specviz.pairs.table import named_pair
-from specviz.pairs.weights import LoadOptions
-from specviz.settings import Settings
 
 pytestmark = pytest.mark.skipif(not has_numba(), reason="passes are not compiled here")
 

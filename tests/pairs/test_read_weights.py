@@ -17,12 +17,13 @@ pytest.importorskip("numba", reason="numba is not installed, which compiles pass
 from tiny_files import tiny_file
 
 from specviz import generate, load_pair, race
+from specviz.base.errors import PairError
 from specviz.core.threads import use_threads
-from specviz.errors import PairError
-from specviz.pairs import memory, models
-from specviz.pairs.gguf import read_gguf
-from specviz.pairs.packed_weights import PackedWeights, Reading, read_weights
-from specviz.pairs.progress import Progress
+from specviz.files import memory
+from specviz.files.gguf.header import read_gguf
+from specviz.files.packed_weights import PackedWeights, Reading, read_weights
+from specviz.files.progress import Progress
+from specviz.pairs import models
 from specviz.worker.loading import LOADING, Models, load_named
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -163,8 +164,8 @@ def test_weights_depend_on_neither_threads_nor_pieces_nor_the_default_dtype(
 ) -> None:
     reading = Reading(read_gguf(file_of(kind, "target")), "it", kept, products)
     weights = read_weights(reading)
-    for module in ("few_bits", "packed_weights"):
-        monkeypatch.setattr(f"specviz.pairs.{module}.PIECE", 1000)  # a few rows
+    for module in ("few_bits.unpacking", "packed_weights"):
+        monkeypatch.setattr(f"specviz.files.{module}.PIECE", 1000)  # a few rows
     threads = torch.get_num_threads()
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)

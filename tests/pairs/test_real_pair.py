@@ -31,10 +31,10 @@ from specviz import Pair, Settings, baseline, generate, load_pair
 from specviz.core.engine_choice import make_engine
 from specviz.core.header import model_name
 from specviz.core.threads import use_threads
+from specviz.files.few_bits.unpacking import unpacked
+from specviz.files.gguf.header import read_gguf
+from specviz.files.memory import shown_bytes
 from specviz.pairs.doctor import examine
-from specviz.pairs.few_bits import unpacked
-from specviz.pairs.gguf import read_gguf
-from specviz.pairs.memory import shown_bytes
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 from specviz.pairs.spec import (
     Address,
     ModelsSpec,

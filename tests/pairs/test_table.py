@@ -16,28 +16,28 @@ import torch
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from specviz.base.environment import ASSETS, BUILTIN
+from specviz.base.errors import PairError, SettingsError
 from specviz.core.llama_family import TYPES, is_llama_family
 from specviz.core.model_facts import context_length, parameter_count, text_config
-from specviz.environment import ASSETS, BUILTIN
-from specviz.errors import PairError, SettingsError
-from specviz.pairs import table
-from specviz.pairs.load import check_files
-from specviz.pairs.memory import PRECISIONS
-from specviz.pairs.metadata import (
+from specviz.files.checksums import check_files
+from specviz.files.memory import PRECISIONS
+from specviz.files.metadata import (
     ModelMetadata,
     configured_caches,
     meta_model,
     probed_caches,
     quantizable_parameters,
 )
-from specviz.pairs.source import ModelSource
+from specviz.files.source import ModelSource
+from specviz.pairs import table
+from specviz.pairs.opening import first_pair
+from specviz.pairs.pair_files import named_files
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,
     FITS_SMALLER,
     TOO_LARGE,
-    first_pair,
-    named_files,
     named_pair,
     named_pairs,
     pairs_by_fit,

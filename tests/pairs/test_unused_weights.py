@@ -13,10 +13,10 @@ from model_families import saved_llama
 from safetensors.torch import load_file, save_file
 
 from specviz import load_pair
-from specviz.errors import PairError
+from specviz.base.errors import PairError
+from specviz.files.source import ModelSource
+from specviz.files.weights import LoadOptions, load_model
 from specviz.pairs.doctor import examine
-from specviz.pairs.source import ModelSource
-from specviz.pairs.weights import LoadOptions, load_model
 
 State = dict[str, torch.Tensor]
 

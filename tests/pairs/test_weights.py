@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from toy_models import emitted_ids, llama, words
 
 from specviz import Settings, baseline, load_pair, speculate
-from specviz.errors import PairError
-from specviz.pairs.hub import find_source
-from specviz.pairs.memory import (
+from specviz.base.errors import PairError
+from specviz.files.hub import find_source
+from specviz.files.memory import (
     DeviceMemory,
     LayerCache,
     MemoryNeed,
@@ -23,9 +23,9 @@ from specviz.pairs.memory import (
     device_memory,
     place_target,
 )
-from specviz.pairs.metadata import read_metadata
-from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.weights import LoadOptions, load_model
+from specviz.files.metadata import read_metadata
+from specviz.files.progress import Progress, terminal_watcher
+from specviz.files.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")
 
@@ -138,7 +138,7 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
     monkeypatch.setattr(
         "specviz.pairs.models.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
     )
-    monkeypatch.setattr("specviz.pairs.weights.checked_quantization", lambda bits, **_: bits)
+    monkeypatch.setattr("specviz.files.weights.checked_quantization", lambda bits, **_: bits)
     place = torch.device("cuda", 1)
     monkeypatch.setattr("specviz.pairs.models.logits_device", lambda _: place)
     load_pair(names, dtype="float32", draft_quantize="8bit")
@@ -184,7 +184,7 @@ def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monk
     monkeypatch.setattr(
         "specviz.pairs.models.device_memory", lambda place: [DeviceMemory(CPU, 1000)]
     )
-    monkeypatch.setattr("specviz.pairs.models.load_model", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("specviz.pairs.quantize.load_model", lambda *_: pytest.fail("it was read"))
     with pytest.raises(PairError, match=r"not enough memory: .* and cpu has 1\.0 kB free"):
         load_pair(names)
 
@@ -218,7 +218,7 @@ def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
 def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
     tmp_path: Path, monkeypatch: Any
 ):
-    monkeypatch.setattr("specviz.pairs.models.load_model", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("specviz.pairs.quantize.load_model", lambda *_: pytest.fail("it was read"))
     one, two = (saved(tmp_path / str(n), llama(40), words(n)) for n in (40, 1))
     with pytest.raises(PairError, match="only 1 of the target's 40 tokens in common"):
         load_pair(f"{one}+{two}")

@@ -12,7 +12,7 @@ from model_families import saved
 from toy_models import byte_level, emitted_ids, llama, relative
 
 from specviz import Pair, Settings, load_pair, speculate
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 
 VOCAB = 300
 GREEDY = Settings(max_new_tokens=16, gamma=4)

@@ -10,7 +10,7 @@ from toy_models import byte_level, llama
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.errors import PairError
+from specviz.base.errors import PairError
 from specviz.pairs.closed import is_closed
 from specviz.pairs.doctor import examine
 

@@ -21,7 +21,7 @@ from scripts.engines import checks
 from scripts.engines.__main__ import examine, table
 from scripts.engines.deployments import Deployment, commands, installed, save_few_words
 from specviz import Pair, load_pair
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
 

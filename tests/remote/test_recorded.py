@@ -15,7 +15,7 @@ from llama_server import LlamaServer
 from record_answers import OF_LLAMA_CPP, SEVERAL, record, recorded
 from toy_models import byte_level, llama
 
-from specviz.errors import ServerError
+from specviz.base.errors import ServerError
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
 

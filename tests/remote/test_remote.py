@@ -30,8 +30,8 @@ from specviz import (
     speculate,
 )
 from specviz.__main__ import main
-from specviz.environment import SERVED
-from specviz.errors import PairError, ServerError, TraceError
+from specviz.base.environment import SERVED
+from specviz.base.errors import PairError, ServerError, TraceError
 from specviz.page.choices import chosen_pair, pair_choices
 from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import parse_pair

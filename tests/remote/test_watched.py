@@ -15,9 +15,10 @@ from filed import tokens
 from replaying_server import Replay, replay_of, replaying
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
+from specviz.base.errors import PairError, ServerError, SettingsError, TraceError
+from specviz.base.variables import REMOTE
 from specviz.core.events import Event, Round
-from specviz.errors import PairError, ServerError, SettingsError, TraceError
-from specviz.lanes import BASELINE, SPECULATIVE
+from specviz.core.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
 from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
@@ -27,7 +28,6 @@ from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
 from specviz.sides.watched.engines import spread
 from specviz.sides.watched.steps import Counts, Step, StreamedToken, reconciled
-from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)
 TEXT = ", he was a man of a man who had been in"

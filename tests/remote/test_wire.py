@@ -13,7 +13,7 @@ from fake_completions import FakeServer
 from toy_models import byte_level, llama
 
 from specviz import Settings
-from specviz.errors import ServerError
+from specviz.base.errors import ServerError
 from specviz.remote import wire
 from specviz.remote.event_stream import event_data, lines_in
 from specviz.remote.identity import LLAMA_CPP, VLLM, counters, identity_of

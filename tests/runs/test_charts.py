@@ -10,7 +10,7 @@ import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 from specviz.runs.charts import ALL_LANES, CHARTS, all_figures, figures
 from specviz.runs.charts_page import charts_html
 from specviz.runs.palette import PALETTE

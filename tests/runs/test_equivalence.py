@@ -12,11 +12,11 @@ from mpmath import gammainc
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings
+from specviz.base.errors import SettingsError
 from specviz.core import verdicts
-from specviz.errors import SettingsError
+from specviz.core.lanes import BASELINE, LANES, SPECULATIVE, Lane
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
-from specviz.lanes import BASELINE, LANES, SPECULATIVE, Lane
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions
 from specviz.page.failures import answering

@@ -17,7 +17,7 @@ from malformed_recordings import DAMAGED_FILES, INVALID, INVALID_GREEDY
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
 
 from specviz import Trace, compute_metrics
-from specviz.errors import TraceError
+from specviz.base.errors import TraceError
 from specviz.runs.recording import MOST_PACKED, MOST_VALUES, read_recording
 from specviz.runs.tables import rounds_csv, tokens_csv
 

@@ -18,10 +18,10 @@ from toy_heads import random_head
 from toy_models import byte_level, examples, llama, mini, pair_of, relative, scripted, words
 
 from specviz import Pair, Settings, Trace, race
+from specviz.base.environment import ASSETS
 from specviz.core.registry import drafter_names
-from specviz.environment import ASSETS
+from specviz.core.settings import GAMMA_POLICIES
 from specviz.runs.recording import read_recording
-from specviz.settings import GAMMA_POLICIES
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "greedy": {},

@@ -15,8 +15,8 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair,
 
 from specviz import End, Settings, Token, Trace, compute_metrics, race
 from specviz.__main__ import main
+from specviz.base.errors import TraceError
 from specviz.core.events import OUTCOMES
-from specviz.errors import TraceError
 from specviz.runs.recording import UNVERIFIED, read_recording
 from specviz.runs.trace import digest_of
 

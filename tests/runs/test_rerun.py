@@ -17,10 +17,10 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
 
 from specviz import Pair, Trace, load_pair
 from specviz.__main__ import main
+from specviz.base.environment import ASSETS
+from specviz.base.errors import TraceError
 from specviz.core.events import Event, Header, Round
-from specviz.environment import ASSETS
-from specviz.errors import TraceError
-from specviz.lanes import SPECULATIVE
+from specviz.core.lanes import SPECULATIVE
 from specviz.runs.cli import pair_named
 from specviz.runs.recording import read_recording
 from specviz.runs.rerun import Rerun, compared, rerun, rerun_events

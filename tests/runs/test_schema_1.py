@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from specviz import Trace
-from specviz.errors import TraceError
+from specviz.base.errors import TraceError
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import digest_of
 

@@ -11,7 +11,7 @@ import pytest
 from toy_recordings import GREEDY, SAMPLED, recorded
 
 from specviz import Settings, Trace, compute_metrics
-from specviz.lanes import LANES
+from specviz.core.lanes import LANES
 from specviz.runs.tables import ROUND_COLUMNS, TOKEN_COLUMNS, rounds_csv, tokens_csv
 
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, T5Config, T5Model
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.pairs.memory import DeviceMemory
+from specviz.files.memory import DeviceMemory
 from specviz.train import from_prompts, loop
 from specviz.train.losses import logits_loss, text_alphas
 from specviz.train.writing import Writing, marked_rows, write

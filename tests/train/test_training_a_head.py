@@ -13,19 +13,13 @@ from toy_models import byte_level, llama
 from transformers.cache_utils import DynamicLayer
 
 from specviz import load_pair, speculate
-from specviz.errors import SpecvizError
-from specviz.pairs.load import check_files
+from specviz.base.errors import SpecvizError
+from specviz.files.checksums import check_files
 from specviz.sides.heads.eagle_files import load_head
+from specviz.sides.heads.untrained import new_head
 from specviz.train import cli, loop
 from specviz.train.from_target import numbered, read_text
-from specviz.train.head import (
-    ChainLoss,
-    KeptStates,
-    StateRows,
-    chain_acceptance,
-    chain_outputs,
-    new_head,
-)
+from specviz.train.head import ChainLoss, KeptStates, StateRows, chain_acceptance, chain_outputs
 from specviz.train.openings import Openings
 from specviz.train.writing import marked_rows
 

@@ -22,10 +22,10 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, race
+from specviz.base.environment import has_numba
+from specviz.base.errors import ModelError, TraceError
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import LaneRun
-from specviz.environment import has_numba
-from specviz.errors import ModelError, TraceError
 from specviz.page.delivery import deltas
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from huggingface_hub.utils import build_hf_headers
 
-from specviz.pairs.hub import gated_sentence
-from specviz.pairs.source import ModelSource
+from specviz.files.hub import gated_sentence
+from specviz.files.source import ModelSource
 from specviz.worker.loading import load_named, memory_in_numbers
 from specviz.worker.tasks import ExamineTask, Stop
 

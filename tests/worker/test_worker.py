@@ -16,8 +16,8 @@ from places import HELPERS, ROOT
 from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
-from specviz.environment import ASSETS
-from specviz.pairs.progress import Progress
+from specviz.base.environment import ASSETS
+from specviz.files.progress import Progress
 from specviz.worker.client import LocalWorker, ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
 from specviz.worker.loading import LOADING, Models, load_named
@@ -188,7 +188,7 @@ def test_a_local_worker_has_the_same_sentences() -> None:
 
 def test_the_page_needs_no_torch() -> None:
     """What brings torch would make the page start seconds later, and hold it twice."""
-    modules = "sys, specviz.__main__, specviz.serve, specviz.page"
+    modules = "sys, specviz.__main__, specviz.page.serve, specviz.page"
     script = f"import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
 

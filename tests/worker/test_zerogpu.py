@@ -21,8 +21,8 @@ from places import HELPERS
 from toy_models import llama
 
 from specviz import Settings, SpecvizError, load_pair, race
+from specviz.base.environment import ASSETS
 from specviz.core import engine_choice
-from specviz.environment import ASSETS
 from specviz.sides.fast_cpu import support
 from specviz.worker.loading import Models
 from specviz.worker.tasks import RaceTask, SampleTask, Stop

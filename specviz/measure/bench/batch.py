@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import DynamicCache
 
+from ...base.errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...core.clock import now
 from ...core.eager import check_rollback
 from ...core.model_facts import cache_argument, context_length, logit_width
@@ -26,13 +27,12 @@ from ...core.pair import Pair
 from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
 from ...core.registry import drafter_kind
+from ...core.settings import Settings
 from ...core.threads import most_threads
-from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
-from ...settings import Settings
 from .turns import all_with, in_fp32
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context

@@ -7,13 +7,13 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ...environment import ASSETS
-from ...errors import SpecvizError
-from ...options import add_settings, check_writable, real, settings_from, whole
+from ...base.environment import ASSETS
+from ...base.errors import SpecvizError
+from ...core.options import add_settings, check_writable, real, settings_from, whole
+from ...inspect.shapes import SHAPES
+from ...pairs.prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
 from ...pairs.spec import address_of
-from ...prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
 from ...runs.trace import write_atomically
-from .shapes import SHAPES
 
 LARGEST = 1024  # rows of a batch
 
@@ -72,10 +72,10 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
     from ...core.pair import checked_pair  # what imports torch is not needed for `--help`
+    from ...inspect.random_models import shaped_pair
     from ...pairs.load import load_pair
     from .batch import batch_report
     from .lanes import lanes_report
-    from .random_models import shaped_pair
     from .servers import servers_report
 
     if options.out:

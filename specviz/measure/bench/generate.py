@@ -16,11 +16,11 @@ import torch
 from ...core.clock import now
 from ...core.eager import EagerEngine
 from ...core.engine_choice import eager_only, make_engine
+from ...core.lanes import LANE_LABELS, SPECULATIVE
 from ...core.pair import Pair
 from ...core.registry import drafter_kind
-from ...lanes import LANE_LABELS, SPECULATIVE
-from ...result import generate
-from ...settings import Settings
+from ...core.settings import Settings
+from ...runs.result import generate
 from .turns import in_fp32, in_one_dtype
 
 GENERATE = "generate()"

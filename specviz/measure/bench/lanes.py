@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core.events import Header
+from ...core.lanes import LANE_LABELS
 from ...core.pair import Pair
 from ...core.race import race
+from ...core.settings import Settings
 from ...core.threads import thread_counts
-from ...lanes import LANE_LABELS
+from ...inspect.random_models import scripted
 from ...runs.metrics import compute_metrics
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
-from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
-from .random_models import scripted
 from .roofline import Floor, floors
 from .turns import all_with, over_prompts
 

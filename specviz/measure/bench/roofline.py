@@ -18,7 +18,7 @@ from ...core.pair import Pair
 from ...core.registry import drafter_kind
 from ...core.states import EAGLE, make_head_engine
 from ...core.truncated import truncated_model
-from ...pairs.metadata import configured_caches
+from ...files.metadata import configured_caches
 from ...sides.early_exit.drafter import best_exit
 
 REPEATS = 12

@@ -17,17 +17,17 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ...base.errors import PairError, ServerError
+from ...core.lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...core.pair import Pair
+from ...core.settings import Settings
 from ...core.threads import thread_counts
-from ...errors import PairError, ServerError
-from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server
-from ...result import baseline, speculate
+from ...runs.result import baseline, speculate
 from ...runs.tables import rate_line
 from ...runs.uncertainty import Spread, spread
-from ...settings import Settings
 from ...sides.watched.watching import recognised
 from .turns import all_with
 

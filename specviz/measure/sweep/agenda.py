@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ...base.errors import PairError, SettingsError
 from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import swept_drafters
-from ...errors import PairError, SettingsError
-from ...settings import GAMMA_POLICIES, RANGES, Settings
+from ...core.settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH, KEEP, best_promise
 from .types import Configuration, Row, SweepRequest
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
+from ...core.lanes import SPECULATIVE
 from ...core.model_facts import context_length
 from ...core.pair import Pair
 from ...core.paths import make_context
@@ -26,11 +27,10 @@ from ...core.policy import make_policy
 from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.registry import drafter_kind
 from ...core.sampling import probabilities
+from ...core.settings import TOKEN, Settings
 from ...core.states import EAGLE
-from ...lanes import SPECULATIVE
 from ...runs.metrics import ratio
 from ...runs.trace import Trace
-from ...settings import TOKEN, Settings
 from ...sides.early_exit.drafter import best_exit
 
 CHUNK = 64  # tokens whose logits are held at once

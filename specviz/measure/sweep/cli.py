@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ...core.options import real
 from ...core.registry import swept_drafters
-from ...options import real
+from ...core.settings import CHATS, GAMMA_POLICIES, Settings
 from ...pairs.cli import add_pair, named_pair
-from ...prompts import builtin_prompts, prompts_file
-from ...settings import CHATS, GAMMA_POLICIES, Settings
+from ...pairs.prompts import builtin_prompts, prompts_file
 from .export import checked_out, lines_of, table_lines, write_sweep
 from .types import Plan, SweepProgress, SweepRequest, SweepResult
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from ...base.environment import BUILTIN
 from ...core.registry import drafter_kind
-from ...environment import BUILTIN
 from ...runs.uncertainty import NEAR, Estimate
 from .types import (
     Answer,

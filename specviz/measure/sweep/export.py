@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import SettingsError
-from ...options import check_writable
-from ...pairs.memory import shown_bytes
+from ...base.errors import SettingsError
+from ...core.options import check_writable
+from ...files.memory import shown_bytes
 from ...runs.charts_page import charts_page
 from ...runs.palette import PALETTE
 from ...runs.tables import aligned, csv_text, harmless, shown_number

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...environment import ASSETS
-from ...errors import PairError
-from ...pairs.model_files import ModelFile
-from ...pairs.spec import ModelsSpec, NamedSpec, local_file, local_path, parse_pair
+from ...base.environment import ASSETS
+from ...base.errors import PairError
+from ...files.local_paths import local_file, local_path
+from ...files.model_files import ModelFile
+from ...pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ...pairs.table import Facts, named_pair, wheel_file
 from .types import Place
 

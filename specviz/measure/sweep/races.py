@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.events import Round
+from ...core.lanes import BASELINE, SPECULATIVE
 from ...core.registry import drafter_kind
-from ...lanes import BASELINE, SPECULATIVE
+from ...core.settings import Settings
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import seconds_of, uncertainty, undelayed_seconds
-from ...settings import Settings
 from .along import Rounds, rounds_of
 
 BUSY = ("price", "delay", "spread")  # doubts that mean that something else used the machine

@@ -15,18 +15,18 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from ...base.errors import PromptError, SpecvizError
 from ...core.events import Event, Round
 from ...core.header import model_name
+from ...core.lanes import BASELINE
 from ...core.model_facts import parameter_bytes
 from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import drafter_kind
-from ...errors import PromptError, SpecvizError
-from ...lanes import BASELINE
-from ...prompts import in_turn, kinds_of
+from ...core.settings import Settings
+from ...pairs.prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...runs.uncertainty import seconds_of
-from ...settings import Settings
 from ...sides.early_exit.drafter import best_exit
 from .agenda import (
     Piece,

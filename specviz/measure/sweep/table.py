@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from ...core.lanes import BASELINE
 from ...core.policy import predicted_tau
 from ...core.registry import drafter_kind
-from ...lanes import BASELINE
-from ...prompts import Question
+from ...pairs.prompts import Question
 from ...runs.metrics import Metrics, ratio
 from ...runs.uncertainty import MIN_ROUNDS, Estimate, geometric_mean, mean_interval, spread
 from .along import Rounds, figures

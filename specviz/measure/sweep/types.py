@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from ...core.registry import drafter_kind, swept_drafters
-from ...prompts import Question
+from ...core.settings import Settings
+from ...pairs.prompts import Question
 from ...runs.uncertainty import Estimate, Spread
-from ...settings import Settings
 
 SCHEMA = 1
 """The version of a sweep's JSON."""

@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from ...prompts import OF_A_SWEEP
+from ...base.variables import ORIGINS
+from ...pairs.prompts import OF_A_SWEEP
 from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPT_FILES, TRACE
-from ...variables import ORIGINS
 from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"

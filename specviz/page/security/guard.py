@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...logs import brief
+from ...base.logs import brief
 from ..probes import probed
 from .addresses import (
     API,

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from ...variables import AUTH, FETCH, ORIGINS
+from ...base.variables import AUTH, FETCH, ORIGINS
 from .addresses import HOST
 
 BY_PROXY = (

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Receive, Scope
 
-from ...logs import REQUEST
+from ...base.logs import REQUEST
 
 ID = "x-request-id"
 _GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy

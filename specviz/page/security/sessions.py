@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from anyio import move_on_after
 
-from ...variables import MOST_PER_CLIENT
+from ...base.variables import MOST_PER_CLIENT
 from .requests import Refused
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results

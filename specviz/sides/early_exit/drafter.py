@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...base.errors import PairError
 from ...core.cost import extra_token_cost, pass_cost
-from ...core.drafting import UNLIMITED, Drafter
+from ...core.drafter import UNLIMITED, Drafter
 from ...core.engine_choice import make_engine
 from ...core.header import described
 from ...core.model_facts import context_length, parameter_count, text_config
@@ -24,7 +25,6 @@ from ...core.policy import best_gamma
 from ...core.sampling import draw, uniforms
 from ...core.truncated import layer_count, truncated_model
 from ...core.types import Draft, RunContext
-from ...errors import PairError
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath

@@ -11,9 +11,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...files.few_bits.ir import (
+    LANES,
+    arrive,
+    call_at,
+    in_place,
+    inside,
+    read_shared,
+    yield_processor,
+)
+from ...files.few_bits.vector import softmax
 from .forward import plan_at
-from .ir import LANES, arrive, call_at, in_place, inside, read_shared, yield_processor
-from .vector import softmax
 
 MOST_THREADS = 256  # that share a pass
 

@@ -6,34 +6,39 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.draws import TIE, Distributions, softmax_only
+from ...core.draws import Distributions, softmax_only
 from ...core.engine import OwnEngine
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
+from ...core.sampling import TIE
+from ...core.settings import Settings
 from ...core.states import StateReader
 from ...core.stopping import check_stop
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
-from ...settings import Settings
-from .blocks import KINDS, STEP
+from ...files import few_bits
+from ...files.few_bits.blocks import KINDS, STEP
+from ...files.few_bits.products import product_code
+from ...files.few_bits.stale_code import forget_stale_code
+from ...files.few_bits.tiles import TILES_IN_STEP, tile_bytes
+from ...files.few_bits.unpacking import DTYPE_KINDS
+from ...files.few_bits.vector import LINE
 from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
 from .forward import compiled_pass
 from .integer_products import integer_product_code
-from .products import product_code
 from .rows import Layer, Plan, Weight
-from .support import forget_stale_code
-from .tiles import TILES_IN_STEP, tile_bytes
-from .vector import LINE
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
 
+HERE = Path(__file__).resolve().parent
 FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTH = 17  # passes of up to so many tokens use the same memory
 FIRST_POSITIONS = 128  # of a cache; it doubles when they are used up
@@ -41,10 +46,7 @@ ALIGNED = 64  # positions: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
 BYTES_PER_THREAD = 4_000_000
 
-DTYPE_KINDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
-"""What GGUF files call the dtypes of tensors that are not packed."""
-
-forget_stale_code()
+forget_stale_code(HERE, few_bits.HERE)
 
 
 class Passes:

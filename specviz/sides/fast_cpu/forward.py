@@ -13,8 +13,9 @@ from functools import cache
 import numpy as np
 from numba import carray, cfunc, types
 
-from .blocks import STEP
-from .ir import LANES, in_place, inside, pointer
+from ...files.few_bits.blocks import STEP
+from ...files.few_bits.ir import LANES, in_place, inside, pointer
+from ...files.few_bits.vector import MOST_COMBINED, combine, gate_by_silu, softmax
 from .rows import (
     LAYER,
     PLAN,
@@ -30,7 +31,6 @@ from .rows import (
     rotate,
     share,
 )
-from .vector import MOST_COMBINED, combine, gate_by_silu, softmax
 
 
 @in_place

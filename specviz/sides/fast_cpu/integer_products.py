@@ -23,9 +23,19 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, cfunc, types
 
-from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
-from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastest_form, spread_word
-from .ir import (
+from ...files.few_bits.blocks import (
+    BLOCK_BYTES,
+    BLOCK_WEIGHTS,
+    Q4_0,
+    Q4_1,
+    Q4_K,
+    Q5_0,
+    Q5_1,
+    Q5_K,
+    Q6_K,
+    Q8_0,
+)
+from ...files.few_bits.ir import (
     F32,
     I8,
     I32,
@@ -46,9 +56,10 @@ from .ir import (
     spread,
     store,
 )
-from .ir import LANES as OUTPUTS
-from .ir import load as load_floats
-from .vector import LINE, prefetch
+from ...files.few_bits.ir import LANES as OUTPUTS
+from ...files.few_bits.ir import load as load_floats
+from ...files.few_bits.vector import LINE, prefetch
+from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastest_form, spread_word
 
 BLOCK = 32  # inputs that share a scale
 WORDS = 8  # of them, four inputs each

@@ -13,7 +13,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from .ir import I8, I16, I32, LANES, call_named, cut, integers, joined
+from ...files.few_bits.ir import I8, I16, I32, LANES, call_named, cut, integers, joined
 
 BYTES = 4 * LANES
 LARGEST_INPUT = 127

@@ -8,8 +8,8 @@ from ctypes import Structure, c_float, c_int64
 import numpy as np
 from numba import carray
 
-from .blocks import BFLOAT16, FLOAT32, STEP
-from .ir import (
+from ...files.few_bits.blocks import BFLOAT16, FLOAT32, STEP
+from ...files.few_bits.ir import (
     LANES,
     arrive,
     call_product,
@@ -19,8 +19,8 @@ from .ir import (
     read_shared,
     yield_processor,
 )
-from .products import bytes_of
-from .vector import multiply, widen, widen_numbers
+from ...files.few_bits.products import bytes_of
+from ...files.few_bits.vector import multiply, widen, widen_numbers
 
 SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
 

@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...base.environment import has_numba
 from ...core.kinds import INTEGER_PRODUCTS
 from ...core.llama_family import has_known_layers, is_llama_family
 from ...core.model_facts import complete, context_length
-from ...environment import has_numba
+from ...files.few_bits.stale_code import CACHE, MARK, marked_sources
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
@@ -29,12 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
-KEPT = "__pycache__"
-CODE = HERE / KEPT
+CODE = HERE / CACHE
 """Where compiled code is kept."""
-
-SOURCES = "compiled-from"
-"""The name of the file there that says from which sources."""
 
 TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each call
 UNIT = 32  # widths must be multiples of it
@@ -156,7 +153,7 @@ def _trial_mark(model: Any, vocab: int) -> Path | None:
     """The file that says that a model passed its trial: all on which the outcome depends gives its
     name. None for a model that comes from no file with a checksum, or where no code is kept."""
     digest = getattr(model.config, "gguf_digest", None)
-    sources = _kept_sources(CODE)
+    sources = marked_sources(CODE / MARK)
     if digest is None or sources is None:
         return None
     import llvmlite.binding as llvm
@@ -262,36 +259,3 @@ def _are_close(logits: Tensor, expected: Tensor, tolerance: float, problem: str)
         return True
     warnings.warn(f"the compiled {problem}", stacklevel=4)
     return False
-
-
-def _kept_sources(cache: Path) -> str | None:
-    """The digest of the sources of the code that is kept in a folder, if any is."""
-    try:
-        return (cache / SOURCES).read_text("ascii")
-    except (OSError, ValueError):
-        return None
-
-
-def forget_stale_code(folder: Path = HERE) -> None:
-    """Remove what numba has kept of the modules of a folder, unless it was made from the sources
-    that are there now. Call it before the first compiled call of a process.
-
-    numba keeps compiled functions beside their source file and compiles them anew when that file
-    has changed, but not when a function that they call has changed in another file. After an update
-    of a checkout, a pass could thus be made of old and of new code.
-    """
-    cache = folder / KEPT
-    mark = cache / SOURCES
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    sources = digest.hexdigest()
-    # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
-    # installed, and so dated, together.
-    with contextlib.suppress(OSError):
-        if _kept_sources(cache) == sources:
-            return
-        cache.mkdir(exist_ok=True)
-        for path in (*cache.glob("*.nbi"), *cache.glob("*.nbc"), *cache.glob("tried-*")):
-            path.unlink(missing_ok=True)  # another process may do the same
-        mark.write_text(sources, "ascii")

@@ -25,9 +25,9 @@ from torch.nn.functional import pad
 from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
+from ...base.environment import collector_paused
 from ...core.model_facts import cache_argument, context_length
 from ...core.truncated import truncated_model
-from ...environment import collector_paused
 from .llama_pass import MOST_TOKENS, LlamaPass
 
 SMALLEST = 256  # places of the shortest buffers

@@ -23,6 +23,7 @@ from ...core.model_facts import cache_argument, complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
 from .llama_pass import llama_pass
+from .path import GraphPath
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
@@ -88,8 +89,6 @@ class StaticEngine(OwnEngine):
         self._cache: InPlaceCache | None = None
 
     def path(self, run: RunContext) -> DecodingPath:
-        from .path import GraphPath  # which captures programs over this engine
-
         return GraphPath(self, run)
 
     @property

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...base.environment import FORM
 from ...core.kinds import EngineKind
-from ...environment import FORM
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine

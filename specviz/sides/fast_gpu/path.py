@@ -8,16 +8,17 @@ the same text.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from ...core.engine import host_ids
 from ...core.sampling import DraftEnd, PremadeDraws, probabilities, sample, uniforms
-from ...core.types import Draft, JudgedRound, RunContext, Verdict
+from ...core.types import Draft, JudgedRound, RunContext, Verdict, host_ids
 from ...core.verdicts import decide
-from .engine import StaticEngine
+
+if TYPE_CHECKING:
+    from .engine import StaticEngine
 
 AHEAD = 4096  # tokens for which there is room before a run begins
 FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that kept all drafts

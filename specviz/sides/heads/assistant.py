@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ...base.errors import PairError
 from ...core.eager import EagerEngine, memory_limited
 from ...core.model_facts import parameter_count, text_config
 from ...core.states import StateReader
 from ...core.truncated import FINAL
-from ...errors import PairError
-from ...pairs.hub import failure_sentence
-from ...pairs.memory import MemoryNeed
-from ...pairs.metadata import HeadMetadata
-from ...pairs.progress import Watcher
-from ...pairs.source import ModelSource
-from ...pairs.weights import LoadOptions, hub_options, load_model
+from ...files.hub import failure_sentence
+from ...files.memory import MemoryNeed
+from ...files.metadata import HeadMetadata
+from ...files.progress import Watcher
+from ...files.source import ModelSource
+from ...files.weights import LoadOptions, hub_options, load_model
 from .eagle import check_fit
 
 if TYPE_CHECKING:

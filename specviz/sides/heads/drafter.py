@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from ...base.errors import PairError
 from ...core.clock import now
 from ...core.cost import head_step_cost
-from ...core.drafting import Drafter
+from ...core.drafter import Drafter
 from ...core.ngrams import NgramIndex
 from ...core.pair import Pair
 from ...core.states import make_head_engine
 from ...core.types import Draft, RunContext
-from ...errors import PairError
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, StateEngine

@@ -22,10 +22,10 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from ...base.errors import PairError
 from ...core.eager import memory_limited
 from ...core.model_facts import logit_width, text_config
 from ...core.states import EAGLE, StateReader
-from ...errors import PairError
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine

@@ -13,14 +13,14 @@ from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from ...base.errors import PairError, ran_out_of_memory
 from ...core.model_facts import parameter_count, text_config
-from ...errors import PairError, ran_out_of_memory
-from ...pairs import hub
-from ...pairs.memory import LayerCache, MemoryNeed
-from ...pairs.metadata import HeadMetadata
-from ...pairs.progress import Watcher, watched
-from ...pairs.source import ModelSource
-from ...pairs.weights import hub_options
+from ...files import hub
+from ...files.memory import LayerCache, MemoryNeed
+from ...files.metadata import HeadMetadata
+from ...files.progress import Watcher, watched
+from ...files.source import ModelSource
+from ...files.weights import hub_options
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")

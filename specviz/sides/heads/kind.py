@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.kinds import DrafterKind
-from ...other_engines import Deployed, EngineTexts, Machine
+from ...core.other_engines import Deployed, EngineTexts, Machine
 
 if TYPE_CHECKING:
-    from ...core.drafting import Drafter
+    from ...core.drafter import Drafter
     from ...core.pair import Pair
     from ...core.protocols import DecodingPath
     from ...core.types import RunContext

@@ -4,13 +4,12 @@ doctor finds about it."""
 from __future__ import annotations
 
 from ...core.model_facts import text_config
-from ...pairs.beside import ASSISTANTS, is_eagle, is_head_config
-from ...pairs.findings import Finding, Findings, file_findings, good, stopping
-from ...pairs.hub import find_source, safe_files
-from ...pairs.memory import shown_count
-from ...pairs.metadata import HeadMetadata, ModelMetadata
-from ...pairs.spec import OWN_LAYERS
+from ...files.findings import Finding, Findings, file_findings, good, stopping
+from ...files.hub import find_source, safe_files
+from ...files.memory import shown_count
+from ...files.metadata import HeadMetadata, ModelMetadata
 from .assistant import read_assistant
+from .configs import ASSISTANTS, OWN_LAYERS, is_eagle, is_head_config
 from .eagle import HeadConfig
 from .eagle_files import config_values, read_head
 from .mtp import read_mtp

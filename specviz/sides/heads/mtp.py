@@ -11,16 +11,16 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from ...base.errors import PairError, ran_out_of_memory
 from ...core.eager import memory_limited
 from ...core.model_facts import logits_device, text_config
 from ...core.states import StateReader
 from ...core.truncated import FINAL
-from ...errors import PairError, ran_out_of_memory
-from ...pairs.hub import folder_weights
-from ...pairs.memory import MemoryNeed
-from ...pairs.metadata import HeadMetadata, ModelMetadata, configured_caches
-from ...pairs.source import ModelSource
-from ...pairs.spec import OWN_LAYERS
+from ...files.hub import folder_weights
+from ...files.memory import MemoryNeed
+from ...files.metadata import HeadMetadata, ModelMetadata, configured_caches
+from ...files.source import ModelSource
+from .configs import OWN_LAYERS
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine

@@ -8,7 +8,7 @@ from ...core.kinds import DrafterKind
 from .deployed import deployed_counts, deployed_ngrams
 
 if TYPE_CHECKING:
-    from ...core.drafting import Drafter
+    from ...core.drafter import Drafter
     from ...core.pair import Pair
     from ...core.protocols import DecodingPath
     from ...core.types import RunContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...core.drafting import Drafter
+from ...core.drafter import Drafter
 from ...core.ngrams import NgramIndex
 from ...core.pair import Pair
 from ...core.types import Draft, RunContext

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from ...core.drafting import Drafter
+from ...core.drafter import Drafter
 from ...core.pair import Pair
 from ...core.types import Draft, RunContext
 

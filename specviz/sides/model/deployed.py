@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from ...other_engines import (
+from ...core.other_engines import (
     Deployed,
     EngineTexts,
     Machine,

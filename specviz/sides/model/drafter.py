@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...core.drafting import UNLIMITED, Drafter
+from ...core.drafter import UNLIMITED, Drafter
 from ...core.engine import prefill
 from ...core.engine_choice import make_engine
 from ...core.model_facts import before_border, context_length, rotation_borders

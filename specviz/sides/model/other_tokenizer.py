@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from ...core.cost import pass_cost
-from ...core.drafting import UNLIMITED, Drafter
-from ...core.engine import host_ids, prefill
+from ...core.drafter import UNLIMITED, Drafter
+from ...core.engine import prefill
 from ...core.engine_choice import make_engine
 from ...core.model_facts import before_border, context_length, rotation_borders
 from ...core.pair import Pair
 from ...core.sampling import DraftEnd, greedy_ids, sample, uniforms
 from ...core.shared_tokens import SharedTokens
-from ...core.types import Draft, RunContext
+from ...core.types import Draft, RunContext, host_ids
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine

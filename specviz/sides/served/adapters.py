@@ -15,9 +15,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import PairError
+from ...base.errors import PairError
+from ...core.settings import Settings
 from ...remote.wire import ANOTHER_FORM, RefusedError
-from ...settings import Settings
 from .interface import Drawn, TargetServer, Wanted
 
 ID_MARK = "token_id:"  # nosec B105

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING
 
 import torch
 
 from ...core.numpy_path import NumpyPath
 from ...core.types import Draft, Floats, JudgedRound, RunContext, Verdict
 from .interface import Drawn, Wanted
-from .target import RemoteEngine
+
+if TYPE_CHECKING:
+    from .target import RemoteEngine
 
 MOST_TRIES = 2**16
 """Proposals after which rounding is held to have left no difference between p and q."""

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...errors import PairError
+from ...base.errors import PairError
+from ...core.settings import Settings
 from ...remote.wire import ANOTHER_FORM, Server
-from ...settings import Settings
 
 
 class Drawn(NamedTuple):

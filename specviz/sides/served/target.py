@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
+from ...base.errors import PairError, ServerError
 from ...core.engine import ModelElsewhere, OwnEngine
 from ...core.events import SERVER, STREAMED
 from ...core.numpy_path import NumpyPath
+from ...core.settings import Settings
 from ...core.types import RunContext
-from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server
-from ...settings import Settings
 from .adapters import Completions, LlamaTarget
+from .drawn import DrawnPath
 from .interface import Drawn, TargetServer, Wanted
 
 if TYPE_CHECKING:
@@ -176,8 +177,6 @@ class RemoteEngine(OwnEngine):
             return NumpyPath(self, run)
         if run.decide is not None:
             raise PairError("a benchmark of speed needs whole distributions from the server.")
-        from .drawn import DrawnPath  # which needs this module
-
         return DrawnPath(self, run)
 
     def round_fields(self) -> dict[str, Any]:

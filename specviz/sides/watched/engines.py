@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
+from ...base.errors import PairError, ServerError, SettingsError
 from ...core.events import UNKNOWN_ID, EndReason
-from ...errors import PairError, ServerError, SettingsError
+from ...core.settings import Settings
 from ...remote.identity import Identity
 from ...remote.wire import ANOTHER_FORM, Server
-from ...settings import Settings
 from .steps import Counts, Step, StreamedToken
 
 Prompt: TypeAlias = str | Sequence[int]

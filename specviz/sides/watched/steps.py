@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...core.events import UNKNOWN_ID, Outcome, Round, Token
-from ...lanes import BASELINE, Lane
+from ...core.lanes import BASELINE, Lane
 
 
 class StreamedToken(NamedTuple):

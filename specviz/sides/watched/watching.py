@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from ..._version import __version__
+from ...base.errors import ServerError, SettingsError
+from ...base.version import __version__
 from ...core.events import SERVER, End, EndReason, Event, Header, Round, agreement_of
-from ...errors import PairError, ServerError, SettingsError
-from ...lanes import BASELINE, SPECULATIVE, Lane
-from ...pairs.progress import Progress, Watcher
-from ...pairs.spec import WatchedSpec
-from ...remote.address import ServerAddress, server_address
+from ...core.lanes import BASELINE, SPECULATIVE, Lane
+from ...core.settings import Settings
+from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, counters, identity_of, moved
 from ...remote.wire import Server
-from ...settings import Settings
 from .engines import LlamaEngine, Prompt, Reader, VllmEngine, WatchedEngine
 from .steps import Step, reconciled, rounds_of
 
@@ -204,22 +202,6 @@ class Watched:
         if set(lanes) != {SPECULATIVE} or memory:
             raise SettingsError("a watched server has one lane with drafts: leave out the others.")
         return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
-
-
-def load_watched(spec: WatchedSpec, on_progress: Watcher | None = None) -> Watched:
-    """The engines of such a name. Raises `PairError` and `ServerError`."""
-    if on_progress is not None:
-        on_progress(Progress("asking the server of the target"))
-    stream = recognised(server_address(spec.engine.url), spec.engine.model)
-    if spec.alone is None:
-        return Watched(stream.model, stream)
-    alone = recognised(server_address(spec.alone.url), spec.alone.model)
-    if alone.identity.speculates:
-        raise PairError(
-            f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
-            "so start it without speculation."
-        )
-    return Watched(stream.model, stream, alone)
 
 
 def recognised(address: ServerAddress, model: str) -> WatchedEngine:

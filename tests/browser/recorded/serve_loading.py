@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from serve import fork_the_doctor, small_pair, unhurried
 
 from specviz import Pair
+from specviz.files.progress import Progress
 from specviz.page import build_page
-from specviz.pairs.progress import Progress
 from specviz.worker.client import LocalWorker
 
 OWN = "owner/Large-1.5B+owner/Small-0.5B"

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from visitor import Visit, wait_for
 
 from specviz import Trace, compute_metrics
-from specviz.lanes import LANES, Lane
+from specviz.core.lanes import LANES, Lane
 
 FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + tr")]
   .map((row) => [...row.children].map((cell) => cell.textContent))"""

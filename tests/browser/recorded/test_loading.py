@@ -11,7 +11,7 @@ from forked_page import forked_page
 from playwright.sync_api import expect
 from visitor import Visit, Visitor
 
-from specviz.lanes import LANES
+from specviz.core.lanes import LANES
 
 SERVE = Path(__file__).resolve().parent / "serve_loading.py"
 TITLE = "Large-1.5B + Small-0.5B"

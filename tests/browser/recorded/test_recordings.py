@@ -20,7 +20,7 @@ from toy_recordings import SAMPLED, recorded, saved, sentence, values
 from visitor import Visit, Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
-from specviz.lanes import LANES
+from specviz.core.lanes import LANES
 from specviz.page.public import RECORDINGS
 from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
 

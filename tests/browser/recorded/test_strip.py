@@ -12,7 +12,7 @@ from toy_recordings import SAMPLED, recorded, saved
 from visitor import PATIENCE, Visit, Visitor, wait_for
 
 from specviz import Trace, compute_metrics
-from specviz.environment import ASSETS
+from specviz.base.environment import ASSETS
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import uncertainty
 

@@ -1,0 +1,155 @@
+"""Where the program runs: its data files, its machine, and what an operator may set.
+
+Here are the variables that decoding reads; `specviz.base.variables` has the others, and lists all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from .errors import SettingsError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = _PACKAGE / "assets"
+# A wheel holds the data files inside the package; in the repository they are beside it.
+ASSETS = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "assets"
+BUILTIN = "builtin"
+"""The name of the pair in `assets/pair`."""
+
+SERVED = "served"
+"""The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+N = TypeVar("N", int, float)
+
+
+def has_numba() -> bool:
+    """Whether compiled passes are available on a processor."""
+    return find_spec("numba") is not None
+
+
+def on_zerogpu() -> bool:
+    """Whether this is a Space that is lent a GPU for one call at a time."""
+    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+def may_have_gpu() -> bool:
+    """Whether there is a driver of GPUs on which torch can compute. Without one torch need not be
+    asked for its devices, which takes seconds where it is not imported yet."""
+    if on_zerogpu() or Path("/dev/kfd").exists():  # a lent one, or AMD's
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+MANY_OBJECTS = 10_000
+"""A search through fewer takes about a millisecond."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's search for cycles of garbage. What imports and loading make lives on, and
+    looking through all of it again and again takes a second of the eight of a large pair. Behind it
+    all that was made counts as old, if it is much: else the next two searches, one of them in a
+    race, would look through it, for a quarter of a second each."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    before = gc.get_count()[0]
+    try:
+        yield
+    finally:
+        if was_enabled:
+            made_many = gc.get_count()[0] - before > MANY_OBJECTS
+            if made_many and not gc.get_freeze_count():  # nobody else keeps objects out of searches
+                gc.freeze()
+                gc.unfreeze()  # they go on as old ones
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class ValueType(Generic[T_co]):
+    """What a text may hold.
+
+    parse: makes a value of a text that is not empty, with a `ValueError` if it is not allowed.
+    allowed: what is, as a sentence ends that begins with "use".
+    """
+
+    parse: Callable[[str], T_co]
+    allowed: str
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """An environment variable that whoever runs the program may set.
+
+    meaning: one sentence. default: the value if the variable is empty or not set; unset: the same
+    in words, where its text does not say it. secret: no message may show the value.
+    """
+
+    name: str
+    meaning: str
+    type: ValueType[T]
+    default: T
+    unset: str = ""
+    secret: bool = False
+
+    def read(self, environment: Mapping[str, str] = os.environ) -> T:
+        """The value. Raises `SettingsError` with one sentence if it is not allowed."""
+        text = environment.get(self.name)
+        if not text:
+            return self.default
+        try:
+            return self.type.parse(text)
+        except ValueError:
+            wrong = "must be" if self.secret else f"is {text!r}: use"
+            raise SettingsError(f"{self.name} {wrong} {self.type.allowed}.") from None
+
+
+def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[N]:
+    """A finite number from `least` to `most`. kind: `int` or `float`."""
+
+    def parse(text: str) -> N:
+        value = kind(text)
+        if not least <= value <= most:  # NaN is in no range
+            raise ValueError
+        return value
+
+    what = "a whole number" if kind is int else "a number"
+    bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
+    return ValueType(parse, f"{what} {bounds}")
+
+
+def one_of(*words: str) -> ValueType[str]:
+    """One of these words."""
+    return ValueType(lambda text: words[words.index(text)], f"one of {', '.join(words)}")
+
+
+THREADS: Variable[int | None] = Variable(
+    "SPECVIZ_THREADS",
+    "The number of threads that share a pass.",
+    number(int, 1),
+    None,
+    "what makes rounds fastest; half of the processors where torch runs the models",
+)
+PLAINEST = "eager"
+FORM = Variable(
+    "SPECVIZ_FORM",
+    "How models run: fastest is CUDA graphs on a GPU and compiled passes on a processor, where a "
+    "model supports them; eager is transformers' own modules, as always on ZeroGPU; static is "
+    "what CUDA graphs are made of, on any device.",
+    one_of("fastest", PLAINEST, "static"),
+    "fastest",
+)

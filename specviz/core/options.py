@@ -1,0 +1,144 @@
+"""What the verbs of the command line have in common: a parser that answers in sentences, numbers
+within bounds, the options of settings, colour, and where output may go."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..base.environment import T, ValueType, number
+from ..base.errors import SettingsError, TraceError
+from .registry import drafter_names
+from .settings import CHOICES, GAMMA_POLICIES, Settings
+
+if TYPE_CHECKING:
+    from .pair import Pair
+    from .protocols import Racing
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+_ESCAPE = re.compile(r"\\([ntr\\])")
+_STOP = r"end at this text (repeatable); \n is the end of a line, \t a tab, \\ a backslash"
+MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are sentences. Raises `SettingsError` instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(
+            f"{message.rstrip('.')[:MOST_SHOWN]}; {self.prog} --help lists what it takes."
+        )
+
+
+def whole(least: int, most: int = 10**15) -> Callable[[str], int]:
+    """A type for `argparse`: a whole number from `least` to `most`."""
+    return _typed(number(int, least, most))
+
+
+def real(least: float, most: float = 1e15) -> Callable[[str], float]:
+    """A type for `argparse`: a finite number from `least` to `most`."""
+    return _typed(number(float, least, most))
+
+
+def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """A type for `argparse`: values of this type, separated by commas."""
+    return lambda text: tuple(map(kind, text.split(",")))
+
+
+def _typed(value_type: ValueType[T]) -> Callable[[str], T]:
+    """A type for `argparse`, whose errors say what is allowed."""
+
+    def parsed(text: str) -> T:
+        try:
+            return value_type.parse(text)
+        except ValueError:  # also whole numbers of thousands of digits
+            raise argparse.ArgumentTypeError(f"{text[:40]!r}: use {value_type.allowed}") from None
+
+    return parsed
+
+
+def unescaped(text: str) -> str:
+    """A text of the command line with its escapes read: \\n, \\t, \\r and \\\\ are what they are in
+    Python. A backslash before anything else is one."""
+    return _ESCAPE.sub(lambda escape: _ESCAPES[escape.group(1)], text)
+
+
+def add_color(parser: argparse.ArgumentParser) -> None:
+    """The option that `colored` reads."""
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+
+
+def colored(options: argparse.Namespace) -> bool:
+    """Whether to print in colour: on a terminal, unless NO_COLOR is set."""
+    if options.color == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return bool(options.color == "always")
+
+
+def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
+    the options of drafter and gamma, `settings_from` takes the pair's."""
+    for field in fields(Settings):
+        flag = "--" + field.name.replace("_", "-")
+        default = defaults.get(field.name, field.default)
+        if field.name == "stop":
+            parser.add_argument(flag, action="append", type=unescaped, default=[], help=_STOP)
+        elif field.name == "ignore_eos":
+            parser.add_argument(flag, action="store_true", help="decode past the end of text")
+        elif field.name == "drafter":
+            parser.add_argument(
+                flag,
+                choices=drafter_names(),
+                default=defaults.get("drafter"),
+                help="default: the draft model, or what the pair has in its place",
+            )
+        elif field.name == "gamma":
+            parser.add_argument(
+                flag,
+                type=int,
+                default=defaults.get("gamma"),
+                help=f"default: the pair's own, which is {field.default} for most",
+            )
+        elif field.name == "gamma_policy":
+            parser.add_argument(
+                flag,
+                choices=GAMMA_POLICIES,
+                default=defaults.get("gamma_policy"),
+                help="default: that of the pair's own gamma, else fixed",
+            )
+        elif field.name in CHOICES:
+            choices = CHOICES[field.name]()
+            parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
+        else:
+            kind = float if isinstance(field.default, float) else int
+            parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
+
+
+def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
+    """The settings that `add_settings` parsed. A drafter and a gamma that were not asked for are
+    the pair's, or those of `Settings` as long as there is none. Raises `SettingsError`."""
+    given = {field.name: getattr(options, field.name) for field in fields(Settings)}
+    values = {name: value for name, value in given.items() if value is not None}
+    return pair.settings(**values) if pair else Settings(**values)
+
+
+def check_writable(path: str | Path, *, folder: bool = False) -> None:
+    """Raise `TraceError` if nothing could be written there, before the work for it begins.
+
+    folder: it is a folder, which may still have to be made.
+    """
+    absolute = Path(path).absolute()
+    if absolute.exists() and absolute.is_dir() != folder:
+        kind = "a file" if folder else "a folder"
+        raise TraceError(f"{path} is {kind}: name another place to write to.")
+    if not folder and not absolute.parent.is_dir():
+        raise TraceError(f"there is no folder for {path}: make it first.")
+    nearest = next(parent for parent in (absolute, *absolute.parents) if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        raise TraceError(f"{path} cannot be written: this user may not write to {nearest}.")

@@ -1,0 +1,150 @@
+"""Several lanes with drafts in one race: their names, and what they have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from ..base.errors import SettingsError, shown
+from .lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane, Several
+from .registry import drafter_kind
+from .settings import Settings
+
+MOST_LANES = 8  # speculative lanes of a race, beside the baseline
+# It begins with a letter, so that JavaScript, too, keeps lanes in their order.
+LANE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9 ._,+-]{0,39}")
+NAMING = "1 to 40 letters, digits, spaces or ._,+-, with a letter first"
+
+SHARED = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "max_new_tokens",
+    "seed",
+    "stop",
+    "ignore_eos",
+    "chat",
+)
+"""The settings that decide the distribution of a text, and its length: equal in all lanes."""
+
+OWN = tuple(field.name for field in fields(Settings) if field.name not in SHARED)
+"""The settings that each lane has for itself."""
+
+
+def checked_several(settings: Several) -> dict[Lane, Settings]:
+    """The speculative lanes of a race, in order. One alone in a sequence is `SPECULATIVE`.
+
+    Raises `SettingsError` for a name that cannot be one, too many lanes or none, and lanes that
+    differ in what is `SHARED`.
+    """
+    several = list(settings.values()) if isinstance(settings, Mapping) else settings
+    are_settings = isinstance(several, (list, tuple)) and all(
+        isinstance(lane_settings, Settings) for lane_settings in several
+    )
+    if not are_settings:
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    lanes = dict(settings) if isinstance(settings, Mapping) else named(list(settings))
+    if not 1 <= len(lanes) <= MOST_LANES:
+        raise SettingsError(
+            f"the race has {len(lanes)} speculative lanes: use 1 to {MOST_LANES} of them."
+        )
+    for name in lanes:
+        check_name(name)
+    check_shared(lanes)
+    return lanes
+
+
+def check_name(name: object) -> None:
+    """Raise `SettingsError` if a speculative lane cannot have this name."""
+    if not isinstance(name, str) or not LANE_NAME.fullmatch(name):
+        raise SettingsError(f"a lane is named {repr(name)[:60]}: use {NAMING}.")
+    if name == BASELINE:
+        raise SettingsError(
+            f"a lane with drafts is named {BASELINE!r}: that is the target alone, choose another "
+            "name."
+        )
+
+
+def check_shared(lanes: Mapping[Lane, Settings]) -> None:
+    """Raise `SettingsError` if lanes differ in a setting that is `SHARED`."""
+    (first, first_settings), *others = lanes.items()
+    for name, lane_settings in others:
+        for field in SHARED:
+            if getattr(lane_settings, field) != getattr(first_settings, field):
+                raise SettingsError(
+                    f"{field} differs between the lanes {first!r} and {name!r}: all lanes of a "
+                    "race write the same kind of text, so give it the same value in each."
+                )
+
+
+def named(several: Sequence[Settings]) -> dict[Lane, Settings]:
+    """These settings by names that are made of what differs between them; one alone is
+    `SPECULATIVE`. The same settings again get a number."""
+    if len(several) == 1:
+        return {SPECULATIVE: several[0]}
+    different = [field for field in OWN if len({repr(getattr(s, field)) for s in several}) > 1]
+    # A drafter is what a reader looks for first.
+    different.sort(key=lambda field: field != "drafter")
+    lanes: dict[Lane, Settings] = {}
+    for lane_settings in several:
+        parts = [_in_words(field, lane_settings) for field in different or ["drafter"]]
+        lanes[_free_name(", ".join(parts), lanes)] = lane_settings
+    return lanes
+
+
+def _free_name(name: str, lanes: Iterable[Lane]) -> str:
+    """The name; with "again" and a number behind it if lanes have it already."""
+    taken = sum(lane == name or lane.startswith(f"{name} again") for lane in lanes)
+    if taken == 0:
+        return name
+    return f"{name} again" if taken == 1 else f"{name} again{taken}"
+
+
+def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lane, Settings]:
+    """`settings`, and beside it a lane for each of `changes`: what differs in it, by field, and
+    perhaps its "name". Raises `SettingsError`."""
+    several = [settings]
+    given_names: list[Any] = [None]
+    for change in changes:
+        fields_changed = dict(change)
+        given_names.append(fields_changed.pop("name", None))
+        for field in fields_changed:
+            if field not in OWN:
+                raise SettingsError(
+                    f"a lane cannot have a {str(field)[:40]!r} of its own: use "
+                    f"{', '.join((*OWN, 'name'))}."
+                )
+        several.append(replace(settings, **fields_changed))
+    lanes: dict[Lane, Settings] = {}
+    made_lanes = named(several).items()
+    for (made_name, lane_settings), given_name in zip(made_lanes, given_names, strict=True):
+        name = made_name if given_name is None else given_name
+        check_name(name)
+        if name in lanes:
+            raise SettingsError(f"two lanes are named {name!r}: give each its own name.")
+        lanes[name] = lane_settings
+    return checked_several(lanes)
+
+
+def parsed_lane(text: str) -> dict[str, Any]:
+    """The changes in a text such as "drafter=ngram,gamma=3". Raises `SettingsError`."""
+    changes: dict[str, Any] = {}
+    for part in text.split(","):
+        field, _, value = map(str.strip, part.partition("="))
+        if not field or not value:
+            raise SettingsError(
+                f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
+            )
+        # Python reads no numbers of thousands of digits; what is too large, settings say.
+        changes[field] = int(value[:30]) if value.isdecimal() else value
+    return changes
+
+
+def _in_words(field: str, settings: Settings) -> str:
+    """What a lane is called that differs from others by this field."""
+    value = getattr(settings, field)
+    if field == "drafter":
+        return drafter_kind(value).lane
+    return f"{field} {value}" if isinstance(value, (int, float)) else str(value)

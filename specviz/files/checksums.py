@@ -1,0 +1,52 @@
+"""The checksums of a folder's files, in a list beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..base.errors import PairError
+
+LIST = "SHA256SUMS"
+RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the list of all files of a folder, beside them, in the format of the command
+    `sha256sum`. It replaces an earlier one."""
+    (folder / LIST).write_text("".join(f"{line}\n" for line in _sums(folder)), "utf-8")
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
+    was changed, is missing or is not in the list: it might be read in place of another."""
+    try:
+        listed = (folder / LIST).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        listed = []
+    wrong = sorted(line.partition("  ")[2] for line in {*listed} ^ {*_sums(folder)})
+    if wrong or not listed:
+        name = (wrong[0] if listed else "") or LIST
+        raise PairError(
+            f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
+            f"one of its own: {RESTORE}."
+        )
+
+
+def _sums(folder: Path) -> list[str]:
+    """The lines of a folder's list, without those of the list itself and of hidden files."""
+    files = sorted(path for path in folder.glob("[!.]*") if path.is_file() and path.name != LIST)
+    return [f"{sha256(path)}  {path.name}" for path in files]
+
+
+def sha256(path: Path) -> str:
+    """Of a file. Raises `PairError` if it cannot be read."""
+    from huggingface_hub.utils.sha import sha_fileobj
+
+    try:
+        with path.open("rb") as file:
+            return sha_fileobj(file).hex()
+    except OSError as error:
+        raise PairError(
+            f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "
+            "whoever runs the program may read it."
+        ) from error

@@ -1,0 +1,45 @@
+"""The device that models run on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..base.errors import PairError
+
+DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
+
+
+def best_device() -> torch.device:
+    """The CUDA device of this machine, or its CPU.
+
+    Apple's GPUs are not used: they lack fp64, which exact sampling needs.
+    """
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def checked_device(device: object) -> torch.device | None:
+    """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
+    if this machine does not have it."""
+    if device is None:
+        return None
+    name: Any = device
+    if isinstance(device, int) and not isinstance(device, bool):
+        name = f"cuda:{device}"
+    try:
+        checked: torch.device = torch.device(name)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        raise PairError(f"{str(name)[:40]!r} is no device: {DEVICES}.") from None
+    if checked.type == "cpu" or (checked.type == "mps" and torch.backends.mps.is_available()):
+        return checked
+    if checked.type == "mps":
+        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
+    if checked.type != "cuda":
+        raise PairError(f"the models do not run on {checked.type}: {DEVICES}.")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (checked.index or 0) >= count:
+        raise PairError(
+            f"there is no {checked} here, of {count} GPUs that torch can use: {DEVICES}."
+        )
+    return checked

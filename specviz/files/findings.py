@@ -1,0 +1,305 @@
+"""Findings of the doctor about two models, before their weights are read: a function per topic."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+from ..base.errors import PairError, SpecvizError
+from ..core.ends import named_end_ids
+from ..core.model_facts import logit_width, text_config
+from ..core.pair import Pair, tokenizer_size
+from .gguf.header import GgufHeader
+from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
+from .source import ModelSource
+
+if TYPE_CHECKING:
+    from .metadata import ModelMetadata
+
+Level = Literal["good", "warning", "stop"]
+
+GOOD_RATIO = 10.0  # the target's parameters / the draft's
+POOR_RATIO = 3.0
+TIGHT = 0.9  # needed bytes / free bytes, above which a warning is given
+WEIGHTS = re.compile(r"model[^/]*\.safetensors")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. sentence: what was found, and what to do about it."""
+
+    level: Level
+    topic: str
+    sentence: str
+
+
+good, warning, stop = (partial(Finding, level) for level in get_args(Level))
+
+Findings: TypeAlias = Iterator[Finding]
+
+
+class Described(Protocol):
+    """What findings ask of a model, each as `ModelMetadata` says it."""
+
+    @property
+    def source(self) -> ModelSource: ...
+
+    @property
+    def parameters(self) -> int: ...
+
+    @property
+    def experts(self) -> int | None: ...
+
+    @property
+    def context(self) -> int | None: ...
+
+    @property
+    def is_chat(self) -> bool: ...
+
+
+class Examined(NamedTuple):
+    """What was found out about the models of a pair before their weights are read.
+
+    shown: their names. loads: what is to be loaded; empty if that is not known. parts: those of
+    `Pair.parts`, or None if the models could not be read.
+    """
+
+    shown: Sequence[str]
+    findings: Sequence[Finding]
+    loads: list[PlannedLoad]
+    parts: Sequence[str] | None
+
+
+@contextmanager
+def stopping(topic: str, findings: list[Finding]) -> Iterator[None]:
+    """Makes a finding of an error that users can cause inside the block."""
+    try:
+        yield
+    except SpecvizError as error:
+        findings.append(stop(topic, str(error)))
+
+
+def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings:
+    """Whether a model of the hub has safetensors files, and whether they fit on the disk."""
+    if files is None:
+        return
+    sizes = [size for name, size in files.items() if WEIGHTS.fullmatch(name)]
+    if not sizes:
+        yield warning(
+            "files",
+            f"{source.shown} has no safetensors on its page, and pickles are never read: loading "
+            "asks the hub's converter for a copy; if none comes, choose another model.",
+        )
+        return
+    from huggingface_hub import constants  # which files of this machine do not need
+
+    cache = Path(constants.HF_HUB_CACHE)
+    existing = cache
+    while not existing.exists():
+        existing = existing.parent
+    total = sum(sizes)
+    free = shutil.disk_usage(existing).free
+    sentence = f"{source.shown} has {shown_bytes(total)} of safetensors"
+    cached = f"models--{source.name.replace('/', '--')}/snapshots/*/model*.safetensors"
+    if total > free and not any(cache.glob(cached)):
+        room = f"and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME"
+        yield warning("files", f"{sentence}, {room}.")
+    else:
+        yield good("files", f"{sentence} to load.")
+
+
+def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Findings:
+    """What a GGUF file says of itself. parameters: tied ones once. stays: whether its weights are
+    read as it holds them."""
+    licence = header.text("general.license")
+    has = "has a" if header.text("tokenizer.chat_template") else "has no"
+    unpacking = "Nothing of it is unpacked to the disk"
+    if not stays:
+        size = shown_bytes(header.unpacked)
+        unpacking = f"It is unpacked once, to {size} of bf16 in the cache folder"
+    yield good(
+        "file",
+        f"{header.path.name} holds {header.name}: {header.architecture}, "
+        f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
+        f"template, and names {licence or 'none'} as its licence. {unpacking}.",
+    )
+
+
+def rollback_findings(metadata: ModelMetadata) -> Findings:
+    """Whether rejected tokens can be removed from the caches of this model."""
+    shown = metadata.source.shown
+    if not metadata.caches.rolls_back:
+        kind = text_config(metadata.model).model_type
+        yield stop(
+            "rollback",
+            f"{shown} is of type {kind}, which keeps a running state that cannot be rolled back, "
+            "so rejected drafts could not be undone: choose an attention-only model.",
+        )
+        return
+    yield good("rollback", f"{shown}'s caches can be rolled back.")
+
+
+def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
+    """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
+    hint = ""
+    if len(models) > 1:
+        target, draft = models
+        hint = better_draft(suggested, draft)
+        try:
+            pair = Pair(target.model, draft.model, target.tokenizer, draft.tokenizer)
+            yield from vocabulary_findings(pair, hint)
+        except PairError as error:
+            better = f" {hint} is a known draft for this target." if hint else ""
+            yield stop("tokenizer", str(error) + better)
+    yield from model_findings(models, hint)
+
+
+def better_draft(suggested: str | None, draft: Described) -> str:
+    """The hub id of the known draft for a target, or "" if there is none, or none but this one."""
+    return suggested if suggested and suggested != draft.source.name else ""
+
+
+def model_findings(models: Sequence[Described], hint: str) -> Findings:
+    """Of the target, and perhaps the draft, whatever their tokenizers are. hint: the hub id of a
+    better draft, or ""."""
+    if len(models) > 1:
+        yield from size_findings(models, hint)
+    yield from mixture_findings(models[0])
+    yield from context_findings(models)
+    yield from chat_findings(models)
+
+
+def chat_findings(models: Sequence[Described]) -> Findings:
+    """Whether prompts go through a chat template."""
+    is_chat = models[0].is_chat
+    if any(model.is_chat != is_chat for model in models):
+        tuned, plain = ("target", "draft") if is_chat else ("draft", "target")
+        yield warning(
+            "chat",
+            f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
+            "prefer two tuned models or two base models.",
+        )
+    else:
+        sentence = "the target has no chat template of its own: it continues prompts as plain text."
+        if is_chat:
+            sentence = (
+                "prompts are put into the target's chat template: set chat to 'off' to avoid it."
+            )
+        yield good("chat", sentence)
+
+
+def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
+    """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
+    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
+    shared = pair.shared
+    if shared is not None:
+        yield warning(
+            "tokenizer",
+            f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
+            f"target's {shared.target_size:,} tokens in common ({shared.share:.0%}), and drafts "
+            f"are translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
+        )
+        return
+    pieces = tokenizer_size(pair.tokenizer)
+    widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
+    yield from one_tokenizer_findings(pieces, widths, pair.vocab)
+    ours = named_end_ids(pair.target, pair.tokenizer)
+    theirs = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
+    if ours and theirs and not ours & theirs:
+        names = [
+            " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
+            for ids in (ours, theirs)
+        ]
+        yield warning(
+            "special tokens",
+            f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
+            "predict ends badly: prefer two models that were tuned in the same way.",
+        )
+
+
+def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Findings:
+    """Of two models with one tokenizer of so many pieces. widths: their numbers of logits. vocab:
+    how many ids are used."""
+    yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
+    if set(widths) != {pieces}:
+        yield good(
+            "vocabulary",
+            f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
+            f"{vocab:,} on are never drafted or emitted.",
+        )
+
+
+def size_findings(models: Sequence[Described], hint: str) -> Findings:
+    """The numbers of parameters and their ratio. hint: the hub id of a better draft, or ""."""
+    counts = [model.parameters for model in models]
+    shown = " and ".join(
+        f"{metadata.source.shown} {shown_count(count)}"
+        for metadata, count in zip(models, counts, strict=True)
+    )
+    ratio = counts[0] / max(1, counts[1])
+    if ratio >= GOOD_RATIO:
+        yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
+        return
+    pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
+    # The known draft of a target may be the one that was named.
+    is_known = hint.rpartition("/")[2] == models[1].source.shown.rpartition("/")[2]
+    better = "a draft ten times smaller usually pays better."
+    if hint and not is_known:
+        better = f"choose {hint}."
+    cost = f"a draft {ratio:.1f} times smaller {pays}"
+    yield warning("size", f"parameters: {shown}; {cost}: {better}")
+
+
+def mixture_findings(model: Described) -> Findings:
+    """Whether the model is a mixture of experts, which uses a part of its weights per token."""
+    if model.experts is not None:
+        yield warning(
+            "size",
+            f"{model.source.shown} is a mixture of experts, of which {model.experts} work on a "
+            "token: a pass over several tokens uses more of them, so expect less speed-up; 8-bit "
+            "and 4-bit weights do not shrink them.",
+        )
+
+
+def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int) -> Findings:
+    """Whether weights and caches fit into the free memory."""
+    try:
+        device, _ = place_target(loads, devices, tokens)
+    except PairError as error:
+        yield stop("memory", str(error))
+        return
+    total = sum(load.bytes(tokens) for load in loads)
+    each = ", ".join(load.shown(tokens) for load in loads)
+    each_free = [memory.free for memory in devices]
+    free = max(each_free) if device else sum(each_free)
+    where = f"{device} has" if device else f"{len(devices)} GPUs together have"
+    sentence = (
+        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
+        f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
+    )
+    if total > TIGHT * free:
+        yield warning("memory", f"{sentence}: close other programs first.")
+    else:
+        yield good("memory", f"{sentence}.")
+
+
+def context_findings(models: Sequence[Described]) -> Findings:
+    """How long a text may become, and whether the draft can see all of it."""
+    limits = [model.context for model in models]
+    shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
+    if len(models) == 1:
+        yield good("context", f"the target sees {shown[0]}.")
+    elif limits[1] is not None and (limits[0] is None or limits[1] < limits[0]):
+        yield warning(
+            "context",
+            f"the draft sees {shown[1]} and the target {shown[0]}: keep texts shorter than the "
+            "draft's limit, because longer ones continue without drafts.",
+        )
+    else:
+        yield good("context", f"the target sees {shown[0]}, the draft {shown[1]}.")

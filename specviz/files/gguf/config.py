@@ -1,0 +1,248 @@
+"""The config of transformers for the model that the header of a GGUF file describes."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from ...base.errors import PairError
+from .header import GgufHeader
+from .keys import HeadSizes, Rope, head_sizes, rope_of
+from .tokenizer import end_ids_of
+
+GEMMA_2_WINDOW = 4096
+GEMMA_2_PERIOD = 2
+GEMMA_3_PERIOD = 6
+GEMMA_3_LOCAL_THETA = 10_000.0
+"""What llama.cpp takes where a file of Gemma does not say it."""
+
+GEMMA_27B_LAYERS = {"gemma2": 46, "gemma3": 62}
+"""Layers of the models of 27 billion parameters, by which llama.cpp knows them: their attention is
+scaled by the width of the model over its heads, not by the width of a head."""
+
+MODEL_TYPES = {"gemma3": "gemma3_text"}
+"""Names of transformers for architectures that have another one there."""
+
+
+def config_of(header: GgufHeader) -> Any:
+    """The config of transformers for the model of a file. Raises `PairError`."""
+    number = header.number
+    architecture = header.architecture
+    sizes = {
+        "hidden_size": number("embedding_length"),
+        "intermediate_size": number("feed_forward_length"),
+        "num_hidden_layers": number("block_count"),
+        "num_attention_heads": number("attention.head_count"),
+        "max_position_embeddings": number("context_length"),
+    }
+    table = header.tensors.get("token_embd.weight")
+    heads = head_sizes(header)
+    eps_name = "layer_norm_epsilon" if architecture in LAYER_NORMS else "layer_norm_rms_epsilon"
+    eps = number(f"attention.{eps_name}")
+    if (
+        table is None
+        or heads is None
+        or eps is None
+        or not 0 < eps < inf
+        or not all(isinstance(size, int) and size > 0 for size in sizes.values())
+        # A layer has several tensors: a model of a billion of them is not even tried.
+        or not 0 < (sizes["num_hidden_layers"] or 0) <= len(header.tensors)
+    ):
+        raise _undescribed(header)
+    pieces = header.values.get("tokenizer.ggml.tokens")
+    if isinstance(pieces, list) and len(pieces) != table.shape[0]:
+        raise PairError(
+            f"{header.path.name} has {len(pieces):,} pieces and {table.shape[0]:,} embeddings: "
+            "download it again, or name the model's own repository."
+        )
+    values = header.values
+    fields = {
+        **sizes,
+        "vocab_size": table.shape[0],
+        "tie_word_embeddings": header.tied and architecture != "stablelm",
+        "bos_token_id": values.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": end_ids_of(header),
+        "pad_token_id": values.get("tokenizer.ggml.padding_token_id"),
+    }
+    if architecture == "gpt2":
+        fields |= _gpt2_fields(header, heads, eps)
+    else:
+        rope = rope_of(header)
+        if rope is None or not all(0 < value < inf for value in (rope.theta, rope.factor)):
+            raise _undescribed(header)
+        fields["num_key_value_heads"] = heads.key_heads
+        fields["head_dim"] = heads.width
+        fields["rope_parameters"] = _rope_parameters(rope, heads.width)
+        fields |= _MORE_FIELDS[architecture](header, eps)
+    config = AutoConfig.for_model(MODEL_TYPES.get(architecture, architecture), **fields)
+    config.dtype = torch.float32
+    return config
+
+
+LAYER_NORMS = ("gpt2", "stablelm")
+"""Architectures whose norms subtract a mean."""
+
+
+def _undescribed(header: GgufHeader) -> PairError:
+    return PairError(
+        f"{header.path.name} does not say how its model is built: download it again, or name "
+        "the model's own repository."
+    )
+
+
+def _rope_parameters(rope: Rope, head_width: int) -> dict[str, Any]:
+    """The rotation as transformers describes it, without factors that tensors hold."""
+    kind = "default" if rope.kind == "longrope" else rope.kind
+    parameters: dict[str, Any] = {"rope_type": kind, "rope_theta": rope.theta}
+    if rope.width != head_width:
+        parameters["partial_rotary_factor"] = rope.width / head_width
+    if rope.kind in ("linear", "yarn"):
+        parameters["factor"] = rope.factor
+    if rope.kind == "yarn":
+        parameters["original_max_position_embeddings"] = rope.original
+        if rope.attention != 1:
+            parameters["attention_factor"] = rope.attention * yarn_attention(rope.factor)
+    return parameters
+
+
+def yarn_attention(factor: float) -> float:
+    """What YaRN multiplies cosines and sines by."""
+    return 0.1 * float(torch.tensor(factor, dtype=torch.float64).log()) + 1.0 if factor > 1 else 1.0
+
+
+def longrope(header: GgufHeader, short: list[float], long: list[float]) -> dict[str, Any]:
+    """The rotation of a file whose tensors hold factors for short and for long contexts."""
+    rope = rope_of(header)
+    assert rope is not None, "the config has asked for it"
+    return {
+        "rope_type": "longrope",
+        "rope_theta": rope.theta,
+        "short_factor": short,
+        "long_factor": long,
+        "factor": 1.0,
+        "original_max_position_embeddings": rope.original,
+        "attention_factor": rope.attention,
+    }
+
+
+def _llama_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    return {"rms_norm_eps": eps, "attention_bias": "blk.0.attn_q.bias" in header.tensors}
+
+
+def _mistral_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    window = header.number("attention.sliding_window")
+    return {"rms_norm_eps": eps, "sliding_window": int(window) if window else None}
+
+
+def _phi3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    rope = rope_of(header)
+    original = rope.original if rope is not None else 0
+    return {
+        "rms_norm_eps": eps,
+        "sliding_window": None,
+        "original_max_position_embeddings": original,
+    }
+
+
+def _stablelm_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    tensors = header.tensors
+    return {
+        "layer_norm_eps": eps,
+        "use_qkv_bias": "blk.0.attn_q.bias" in tensors,
+        "use_parallel_residual": "blk.0.ffn_norm.weight" not in tensors,
+        "qk_layernorm": "blk.0.attn_q_norm.weight" in tensors,
+        # Its default is a quarter of a head.
+        "partial_rotary_factor": 1.0,
+    }
+
+
+def _gemma2_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    number = header.number
+    window = number("attention.sliding_window")
+    attention_cap = number("attn_logit_softcapping")
+    final_cap = number("final_logit_softcapping")
+    return {
+        "rms_norm_eps": eps,
+        "query_pre_attn_scalar": _attention_scalar(header),
+        "sliding_window": GEMMA_2_WINDOW if window is None else int(window),
+        "layer_types": _layer_types(header, GEMMA_2_PERIOD),
+        "attn_logit_softcapping": 50.0 if attention_cap is None else attention_cap,
+        "final_logit_softcapping": 30.0 if final_cap is None else final_cap,
+    }
+
+
+def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
+    number = header.number
+    window = number("attention.sliding_window")
+    layer_types = _layer_types(header, GEMMA_3_PERIOD)
+    if not window:
+        layer_types = ["full_attention"] * len(layer_types)
+    rope = rope_of(header)
+    assert rope is not None, "the config has asked for it"
+    local_theta = number("rope.freq_base_swa")
+    return {
+        "rms_norm_eps": eps,
+        "query_pre_attn_scalar": _attention_scalar(header),
+        "sliding_window": int(window or GEMMA_2_WINDOW),
+        "layer_types": layer_types,
+        "final_logit_softcapping": number("final_logit_softcapping") or None,
+        "rope_parameters": {
+            "full_attention": _rope_parameters(rope, rope.width),
+            "sliding_attention": {
+                "rope_type": "default",
+                "rope_theta": GEMMA_3_LOCAL_THETA if local_theta is None else local_theta,
+            },
+        },
+    }
+
+
+def _attention_scalar(header: GgufHeader) -> int:
+    """What the square root of is divided by in the attention of Gemma."""
+    sizes = head_sizes(header)
+    assert sizes is not None, "the config has asked for them"
+    if header.number("block_count") == GEMMA_27B_LAYERS[header.architecture]:
+        return int(header.number("embedding_length") or 0) // sizes.heads
+    return sizes.width
+
+
+def _layer_types(header: GgufHeader, period: int) -> list[str]:
+    """Which layers have a window: all but every last one of a period."""
+    layers = int(header.number("block_count") or 0)
+    pattern = header.values.get(f"{header.architecture}.attention.sliding_window_pattern", period)
+    if isinstance(pattern, list) and len(pattern) == layers:
+        windows = [bool(has_window) for has_window in pattern]
+    elif isinstance(pattern, int) and not isinstance(pattern, bool):
+        windows = [pattern == 0 or index % pattern < pattern - 1 for index in range(layers)]
+    else:
+        raise _undescribed(header)
+    return ["sliding_attention" if window else "full_attention" for window in windows]
+
+
+def _gpt2_fields(header: GgufHeader, heads: HeadSizes, eps: float) -> dict[str, Any]:
+    if heads.key_heads != heads.heads:
+        raise _undescribed(header)
+    context = header.number("context_length")
+    return {
+        "n_embd": header.number("embedding_length"),
+        "n_head": heads.heads,
+        "n_layer": header.number("block_count"),
+        "n_positions": context,
+        "n_inner": header.number("feed_forward_length"),
+        "layer_norm_epsilon": eps,
+    }
+
+
+_MORE_FIELDS = {
+    "llama": _llama_fields,
+    "mistral": _mistral_fields,
+    "qwen2": lambda _, eps: {"rms_norm_eps": eps},
+    "qwen3": _llama_fields,
+    "gemma2": _gemma2_fields,
+    "gemma3": _gemma3_fields,
+    "phi3": _phi3_fields,
+    "stablelm": _stablelm_fields,
+}
+"""Of each architecture the fields that others have not: (header, epsilon of norms) -> fields."""

@@ -1,0 +1,306 @@
+"""The header of a GGUF file, read in bounded time and memory before anything trusts the file.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter, deque
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from ...base.errors import PairError
+
+MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
+MOST_DIMENSIONS = 4
+LONG = 10_000  # texts of a list that takes long to parse
+FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
+
+REMOVED = {
+    4: "Q4_2",
+    5: "Q4_3",
+    31: "Q4_0_4_4",
+    32: "Q4_0_4_8",
+    33: "Q4_0_8_8",
+    36: "IQ4_NL_4_4",
+    37: "IQ4_NL_4_8",
+    38: "IQ4_NL_8_8",
+}
+"""Kinds of tensors that GGUF had once, by their numbers."""
+
+_STRING = 8
+_LIST = 9
+_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""Of each kind of number its code in `struct`."""
+
+
+class GgufTensor(NamedTuple):
+    """One tensor of a file. kind: such as "Q4_K". shape: its rows come first, as in torch. start,
+    bytes: where it lies, from the first tensor on, and how long it is."""
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    bytes: int
+
+    @property
+    def numbers(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """What a GGUF file says of itself. values: numbers, texts and lists by key. tensors: by name.
+    begin: where the first tensor lies in the file, in bytes."""
+
+    path: Path
+    values: dict[str, Any]
+    tensors: dict[str, GgufTensor]
+    begin: int
+
+    def text(self, key: str) -> str | None:
+        """A value that is a text, or None."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) and value else None
+
+    def number(self, key: str) -> float | None:
+        """A value of the architecture that is a number, such as "block_count", or None."""
+        value = self.values.get(f"{self.architecture}.{key}")
+        if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            value = value[0]  # one for each layer, and all the same
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value of the architecture, such as "block_count"."""
+        return f"{self.architecture}.{key}" in self.values
+
+    @property
+    def architecture(self) -> str:
+        return self.text("general.architecture") or ""
+
+    @property
+    def name(self) -> str:
+        """What the model is called: by itself, or else by its file; without the names of formats
+        in which its weights were kept."""
+        keys = ("basename", "size_label", "finetune")
+        parts = [self.text(f"general.{key}") for key in keys]
+        name = "-".join(part for part in parts if part)
+        if parts[0] is None or parts[1] is None:
+            name = self.text("general.name") or self.path.stem
+        return FORMATS.sub("", name).strip(" -_") or self.path.stem
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output layer is the embedding table, and stored nowhere else."""
+        return "output.weight" not in self.tensors
+
+    @property
+    def parameters(self) -> int:
+        return sum(tensor.numbers for tensor in self.tensors.values())
+
+    @property
+    def stored(self) -> int:
+        """Bytes of all tensors."""
+        return max(tensor.start + tensor.bytes for tensor in self.tensors.values())
+
+    @property
+    def unpacked(self) -> int:
+        """Bytes that it takes on the disk as bf16, with some to spare."""
+        return int(2 * self.parameters * 1.05)
+
+    @property
+    def quantization(self) -> str:
+        """The kind that most numbers have."""
+        numbers: Counter[str] = Counter()
+        for tensor in self.tensors.values():
+            numbers[tensor.kind] += tensor.numbers
+        return numbers.most_common(1)[0][0]
+
+
+def read_gguf(path: Path) -> GgufHeader:
+    """The header of a file. Raises `PairError` if it is no whole GGUF file of one model."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            header = _Reader(file, path).header()
+    except (EOFError, KeyError) as error:  # the latter of a kind of value that is not known
+        raise PairError(f"{path.name} is cut off or damaged: download it again.") from error
+    except OSError as error:
+        raise PairError(f"{path.name} cannot be read ({error.strerror}).") from error
+    if header.values.get("split.count", 1) not in (0, 1):
+        raise PairError(
+            f"{path.name} is one part of {header.values['split.count']}: join them first with "
+            "llama-gguf-split --merge."
+        )
+    if not header.tensors or not header.architecture:
+        raise PairError(f"{path.name} holds no model: download it again.")
+    if header.begin + header.stored > size:
+        raise PairError(f"{path.name} is cut off: download it again.")
+    return header
+
+
+def unreadable(header: GgufHeader) -> str:
+    """One sentence on a file that is none of a model of its architecture."""
+    return (
+        f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
+        "or name the model's own repository."
+    )
+
+
+class _LongList(NamedTuple):
+    """A list of texts and the bytes that hold it in a file."""
+
+    length: int
+    data: bytes
+    texts: list[str]
+
+
+_long_lists: deque[_LongList] = deque(maxlen=2)
+"""The last pieces and merges: two files of one family have the same, and each takes a tenth of a
+second."""
+
+
+class _Reader:
+    """Reads on from where it is, and never more than `MOST_HEADER` bytes in all."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.file = file
+        self.path = path
+        self.left = MOST_HEADER  # bytes that may still be read
+
+    def header(self) -> GgufHeader:
+        if self.bytes(4) != b"GGUF":
+            raise PairError(f"{self.path.name} is no GGUF file, whatever its name says.")
+        version = self.number("I")
+        if version in (2 << 24, 3 << 24):
+            raise PairError(
+                f"{self.path.name} is big endian (its version reads {version}): take the little "
+                "endian file of the model."
+            )
+        if version not in (2, 3):
+            raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
+        tensor_count = self.number("Q")
+        key_count = self.number("Q")
+        values = {}
+        for _ in range(key_count):
+            key = self.string()
+            if key in values:
+                raise self.twice(key)
+            values[key] = self.value(self.number("I"))
+        tensors = {}
+        for _ in range(tensor_count):
+            name, tensor = self.tensor()
+            if name in tensors:
+                raise self.twice(name)
+            tensors[name] = tensor
+        alignment = values.get("general.alignment", 32)
+        if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
+            raise EOFError
+        if any(tensor.start % alignment for tensor in tensors.values()):
+            raise EOFError
+        end = self.file.tell()
+        return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
+
+    def twice(self, name: str) -> PairError:
+        """The error for a key or a tensor that comes twice: nobody knows which one counts."""
+        return PairError(f"{self.path.name} holds {name[:60]} twice: download it again.")
+
+    def tensor(self) -> tuple[str, GgufTensor]:
+        """Its name and what is known of it."""
+        name = self.string()
+        dimensions = self.number("I")
+        if not 1 <= dimensions <= MOST_DIMENSIONS:
+            raise EOFError
+        shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
+        if 0 in shape:
+            raise EOFError
+        kind = self.number("I")
+        start = self.number("Q")
+        if kind not in GGML_QUANT_SIZES:
+            raise PairError(self.unknown_kind(name, kind))
+        block, size = GGML_QUANT_SIZES[kind]
+        length = -(-prod(shape) // block) * size
+        return name, GgufTensor(GGMLQuantizationType(kind).name, shape, start, length)
+
+    def unknown_kind(self, name: str, kind: int) -> str:
+        """One sentence on a tensor whose kind has no name here."""
+        begin = f"{self.path.name} holds {name[:60]}"
+        if kind in REMOVED:
+            return (
+                f"{begin} in {REMOVED[kind]}, a kind that GGUF no longer has: take a newer file "
+                "of the model."
+            )
+        return (
+            f"{begin} in the kind {kind}, which is not known here: take the model in another "
+            "kind, such as Q8_0, or download it again if it is damaged."
+        )
+
+    def value(self, kind: int) -> Any:
+        """A number, a text, or a list of either."""
+        if kind == _STRING:
+            return self.string()
+        if kind != _LIST:
+            return self.number(_NUMBERS[kind])
+        kind = self.number("I")
+        count = self.number("Q")
+        if kind != _STRING:
+            code = _NUMBERS[kind]
+            data = self.bytes(count * struct.calcsize(code))
+            return list(struct.unpack(f"<{count}{code}", data))
+        return self.strings(count)
+
+    def strings(self, count: int) -> list[str]:
+        """So many texts. Long lists are parsed once for two files that have the same."""
+        if count < LONG:
+            return self.parsed_strings(count)
+        for known in tuple(_long_lists):
+            if known.length == count and self.goes_on_with(known.data):
+                return known.texts
+        begin = self.file.tell()
+        texts = self.parsed_strings(count)
+        length = self.file.tell() - begin
+        self.file.seek(begin)
+        _long_lists.append(_LongList(count, self.file.read(length), texts))
+        return texts
+
+    def goes_on_with(self, data: bytes) -> bool:
+        """Whether these are the next bytes, which are then behind it."""
+        begin = self.file.tell()
+        if len(data) <= self.left and self.file.read(len(data)) == data:
+            self.left -= len(data)
+            return True
+        self.file.seek(begin)
+        return False
+
+    def parsed_strings(self, count: int) -> list[str]:
+        """So many texts: `string` for lists of hundreds of thousands."""
+        texts = []
+        read = self.file.read
+        for _ in range(count):
+            prefix = read(8)
+            length = int.from_bytes(prefix, "little")
+            self.left -= 8 + length
+            data = read(length) if self.left >= 0 else b""
+            if len(prefix) < 8 or len(data) < length:
+                raise EOFError
+            texts.append(data.decode("utf-8", "replace"))
+        return texts
+
+    def string(self) -> str:
+        return self.bytes(self.number("Q")).decode("utf-8", "replace")
+
+    def number(self, code: str) -> Any:
+        return struct.unpack(f"<{code}", self.bytes(struct.calcsize(code)))[0]
+
+    def bytes(self, count: int) -> bytes:
+        self.left -= count
+        data = self.file.read(count) if self.left >= 0 else b""
+        if len(data) < count:
+            raise EOFError
+        return data

@@ -1,0 +1,296 @@
+"""The keys of a GGUF header that say how a model computes: which are understood, and what becomes
+of the others. A key that may change numbers and is not understood is refused by its name.
+
+What llama.cpp reads: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-model.cpp and the
+files of src/models. This module needs no torch.
+"""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...base.errors import PairError
+from .header import GgufHeader, read_gguf
+
+_SIZES = {
+    "context_length",
+    "embedding_length",
+    "block_count",
+    "feed_forward_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.value_length",
+}
+_ROPE = {
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scaling.type",
+    "rope.scaling.factor",
+    "rope.scale_linear",
+    "rope.scaling.attn_factor",
+    "rope.scaling.original_context_length",
+}
+_RMS = {"attention.layer_norm_rms_epsilon"}
+_WINDOW = {"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"}
+_LLAMA = _SIZES | _ROPE | _RMS
+
+READ = {
+    "llama": _LLAMA,
+    "mistral": _LLAMA | {"attention.sliding_window"},
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "gemma2": _LLAMA | _WINDOW | {"attn_logit_softcapping", "final_logit_softcapping"},
+    "gemma3": _LLAMA | _WINDOW | {"final_logit_softcapping"},
+    "phi3": _LLAMA,
+    "gpt2": _SIZES | {"attention.layer_norm_epsilon"},
+    "stablelm": _SIZES | _ROPE | {"attention.layer_norm_epsilon"},
+}
+"""Of each architecture the keys that its config is made from."""
+
+ARCHITECTURES = tuple(READ)
+"""Those of plain causal language models whose files are read."""
+
+_WITHOUT_EFFECT = {
+    "vocab_size",  # the table of embeddings has it
+    "tensor_data_layout",
+    "rope.scaling.finetuned",
+    "pooling_type",
+}
+"""Keys that change no number of a causal language model in any architecture."""
+
+_WITHOUT_EFFECT_IN = {
+    # llama.cpp has no window in this architecture either.
+    "phi3": {"attention.sliding_window"},
+    # The tensors say it: files of StableLM 3B have a wrong value here.
+    "stablelm": {"use_parallel_residual"},
+}
+
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "attention.causal": (True,),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "expert_shared_count": (0,),
+    "nextn_predict_layers": (0,),
+    "leading_dense_block_count": (0,),
+    "attention.clamp_kqv": (0,),
+    "attention.max_alibi_bias": (0,),
+    "attention.scale": (0,),
+    "attention.output_scale": (0, 1),
+    "attention.sliding_window": (0,),
+    "attn_logit_softcapping": (0,),
+    "final_logit_softcapping": (0,),
+    "router_logit_softcapping": (0,),
+    "logit_scale": (0, 1),
+    "residual_scale": (0, 1),
+    "embedding_scale": (0, 1),
+    "rope.scaling.alpha": (0, 1),
+    "rope.scaling.yarn_log_multiplier": (0,),
+    "rope.scaling.yarn_attn_factor": (1,),
+    "rope.scaling.yarn_beta_fast": (32,),
+    "rope.scaling.yarn_beta_slow": (1,),
+}
+"""Values with which keys that are not understood change nothing."""
+
+
+class Rope(NamedTuple):
+    """How a file rotates queries and keys.
+
+    kind: "default", "linear", "yarn" or "longrope". width: rotated numbers of a head. factor: by
+    which positions are scaled. original: the context, in tokens, before scaling. attention: what
+    cosines and sines are multiplied by beyond what the kind itself says.
+    """
+
+    kind: str
+    theta: float
+    width: int
+    factor: float
+    original: int
+    attention: float
+
+
+def checked_gguf(path: Path) -> GgufHeader:
+    """The header of a file whose model is understood. Raises `PairError`."""
+    header = read_gguf(path)
+    if header.architecture not in READ:
+        raise PairError(
+            f"{path.name} is of the architecture {header.architecture!r}: use one of "
+            f"{', '.join(ARCHITECTURES)}."
+        )
+    check_keys(header)
+    return header
+
+
+def check_keys(header: GgufHeader) -> None:
+    """Raise `PairError` for the first key that may change numbers and is not understood."""
+    architecture = header.architecture
+    understood = READ[architecture] | _WITHOUT_EFFECT | _WITHOUT_EFFECT_IN.get(architecture, set())
+    context = header.number("context_length") or 0
+    for name, value in header.values.items():
+        prefix, _, key = name.partition(".")
+        if prefix != architecture or key in understood:
+            continue
+        is_wide = key == "attention.sliding_window" and _is_number(value) and value >= context
+        if value not in _NEUTRAL.get(key, ()) and not is_wide:
+            raise refused_key(header, key)
+    rope = rope_of(header)
+    sizes = head_sizes(header)
+    if sizes is None:
+        return  # the config has a sentence for that
+    if header.number("attention.value_length") not in (None, sizes.width):
+        raise refused_key(header, "attention.value_length")
+    has_free_width = architecture not in ("gpt2", "phi3", "stablelm")
+    if not has_free_width and sizes.width * sizes.heads != header.number("embedding_length"):
+        raise refused_key(header, "attention.key_length")
+    if rope is not None:
+        _check_rope(header, rope, sizes.width)
+
+
+class HeadSizes(NamedTuple):
+    """heads, key_heads: of a layer. width: numbers of one head."""
+
+    heads: int
+    key_heads: int
+    width: int
+
+
+def head_sizes(header: GgufHeader) -> HeadSizes | None:
+    """The heads of a layer, or None if the header does not say them."""
+    heads = header.number("attention.head_count")
+    width = header.number("embedding_length")
+    if not _is_size(heads) or not _is_size(width):
+        return None
+    assert heads is not None and width is not None, "they are sizes"
+    key_heads: float | None = heads
+    if header.has("attention.head_count_kv"):
+        key_heads = header.number("attention.head_count_kv")
+    head_width: float | None = width // heads
+    if header.has("attention.key_length"):
+        head_width = header.number("attention.key_length")
+    if not _is_size(key_heads) or not _is_size(head_width):
+        return None
+    assert key_heads is not None and head_width is not None, "they are sizes"
+    return HeadSizes(int(heads), int(key_heads), int(head_width))
+
+
+def rope_of(header: GgufHeader) -> Rope | None:
+    """How a file rotates queries and keys; None where its architecture rotates nothing, or where
+    the header does not say how wide a head is. Raises `PairError` for a scaling that is not
+    known."""
+    sizes = head_sizes(header)
+    if sizes is None or "rope.freq_base" not in READ[header.architecture]:
+        return None
+    number = header.number
+    kind = header.text(f"{header.architecture}.rope.scaling.type") or "linear"
+    # The older name of the factor counts where the newer one is missing.
+    factor = number("rope.scaling.factor")
+    if factor is None:
+        factor = number("rope.scale_linear")
+    if factor in (None, 0) or kind == "none":
+        factor = 1.0
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise refused_key(header, "rope.scaling.type")
+    if kind in ("none", "linear"):
+        kind = "default" if factor == 1 else "linear"
+    if has_long_factors(header) and header.architecture == "phi3":
+        kind = "longrope"  # whatever the file says
+    context = number("context_length") or 0
+    original = number("rope.scaling.original_context_length") or context
+    width = number("rope.dimension_count")
+    attention = number("rope.scaling.attn_factor")
+    return Rope(
+        kind=kind,
+        theta=10_000.0 if not header.has("rope.freq_base") else number("rope.freq_base") or 0.0,
+        width=sizes.width if width is None else int(width),
+        factor=float(factor or 1.0),
+        original=int(original),
+        attention=1.0 if attention is None else float(attention),
+    )
+
+
+def has_long_factors(header: GgufHeader) -> bool:
+    """Whether a file has factors of frequencies for short and for long contexts."""
+    return LONG_FACTORS in header.tensors and SHORT_FACTORS in header.tensors
+
+
+LONG_FACTORS = "rope_factors_long.weight"
+SHORT_FACTORS = "rope_factors_short.weight"
+FREQUENCIES = "rope_freqs.weight"
+"""A tensor of factors that slow rotary frequencies down."""
+
+
+def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
+    """Raise `PairError` for a rotation that no model of transformers has."""
+    architecture = header.architecture
+    is_partial = architecture in ("phi3", "stablelm") and 0 < rope.width <= head_width
+    if rope.width != head_width and (not is_partial or rope.width % 2):
+        raise refused_key(header, "rope.dimension_count")
+    if not all(isfinite(value) and value > 0 for value in (rope.theta, rope.factor)):
+        return  # the config has a sentence for that
+    if rope.kind == "yarn" and architecture in ("gemma2", "gemma3", "phi3"):
+        raise refused_key(header, "rope.scaling.type")
+    if rope.kind == "linear" and architecture == "phi3":
+        raise refused_key(header, _factor_key(header))
+    is_off = header.values.get(f"{architecture}.rope.scaling.type") == "none"
+    if (
+        is_off
+        and architecture == "gemma2"
+        and header.number(_factor_key(header)) not in (None, 0, 1)
+    ):
+        # llama.cpp scales the layers with a window all the same.
+        raise refused_key(header, "rope.scaling.type")
+    if rope.kind == "longrope":
+        if not has_long_factors(header) or architecture not in ("llama", "phi3"):
+            raise refused_key(header, "rope.scaling.type")
+        if rope.factor != 1:
+            raise refused_key(header, _factor_key(header))
+    elif rope.attention != 1 and rope.kind != "yarn":
+        raise refused_key(header, "rope.scaling.attn_factor")
+    if FREQUENCIES in header.tensors and rope.kind == "longrope":
+        raise PairError(
+            f"{header.path.name} has both {FREQUENCIES} and {LONG_FACTORS}: name the model's own "
+            "repository."
+        )
+    if architecture == "gemma2":
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            cap = header.number(key)
+            if cap is not None and not 0 < cap < inf:
+                raise refused_key(header, key)
+    swa_theta = header.number("rope.freq_base_swa")
+    if architecture == "gemma2" and swa_theta not in (None, rope.theta):
+        raise refused_key(header, "rope.freq_base_swa")
+
+
+def _factor_key(header: GgufHeader) -> str:
+    """The key that says by how much positions are scaled: the older name where there is no newer
+    one."""
+    return "rope.scaling.factor" if header.has("rope.scaling.factor") else "rope.scale_linear"
+
+
+def refused_key(header: GgufHeader, key: str) -> PairError:
+    """The error for a key whose value is not understood."""
+    name = f"{header.architecture}.{key}"
+    value = header.values.get(name)
+    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:37]}..."
+    return PairError(
+        f"{header.path.name} has {name} = {shown}, which is not understood here and may change "
+        "what the model computes: name the model's own repository."
+    )
+
+
+def unused_tensor(header: GgufHeader, name: str) -> PairError:
+    """The error for a tensor that no part of a model uses."""
+    return PairError(
+        f"{header.path.name} holds {name}, which no part of a {header.architecture} model here "
+        "uses: name the model's own repository."
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_size(value: float | None) -> bool:
+    return isinstance(value, int) and value > 0

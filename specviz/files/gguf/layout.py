@@ -1,0 +1,148 @@
+"""The weights of a GGUF file, as its header names them, and whether compiled passes read them. This
+module needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+
+from ...base.environment import has_numba
+from ...base.errors import PairError
+from .header import GgufHeader, GgufTensor
+from .keys import FREQUENCIES, rope_of
+
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+SLOWED = ("llama", "mistral")
+"""Those whose files may have factors of rotary frequencies."""
+
+PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+"""Kinds that compiled passes read."""
+
+PLAIN = ("F32", "F16", "BF16")
+"""Kinds of tensors that are not packed."""
+
+COMPARED = 64  # rows of the embedding table and of the output layer
+ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 4 bits
+OUTPUTS_OF_TILE = 16
+UNIT = 32  # widths of matrices must be multiples of it
+
+_ATTENTION = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+}
+_LAYER = _ATTENTION | {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+EMBEDDING = "token_embd.weight"
+OUTPUT = "output.weight"
+
+
+def can_stay_packed(header: GgufHeader) -> bool:
+    """Whether compiled passes read all tensors of a file."""
+    if header.architecture not in ARCHITECTURES or not has_numba():
+        return False
+    rope = rope_of(header)
+    if rope is None or rope.kind == "longrope":
+        return False
+    known = set(dict(named_tensors(header)))
+    if header.architecture in SLOWED:
+        known.add(FREQUENCIES)
+    return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
+
+
+def _is_readable(tensor: GgufTensor) -> bool:
+    if tensor.kind in PLAIN:
+        return len(tensor.shape) == 1 or tensor.shape[-1] % UNIT == 0
+    block, _ = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
+    return tensor.kind in PACKED and len(tensor.shape) == 2 and tensor.shape[-1] % block == 0
+
+
+def named_tensors(
+    header: GgufHeader,
+    outside: Mapping[str, str] = _OUTSIDE,
+    layer: Mapping[str, str] = _LAYER,
+    layers: str = "model.layers",
+) -> Iterator[tuple[str, str]]:
+    """The tensors of a file that a model of transformers has, and the paths of their modules.
+
+    outside, layer: the modules outside of layers and in each, by the names of their tensors.
+    layers: the path of the layers. All three are by default those of the Llama family.
+    """
+    for name in header.tensors:
+        stem, _, _ = name.rpartition(".")
+        if stem in outside:
+            yield name, outside[stem]
+            continue
+        block, _, rest = stem.partition(".")
+        index, _, part = rest.partition(".")
+        if block == "blk" and index.isdecimal() and part in layer:
+            yield name, f"{layers}.{index}.{layer[part]}"
+
+
+def stores_tied_apart(header: GgufHeader) -> bool:
+    """Whether a file stores the embedding table twice, the second time as the output layer, which
+    is often kept with more bits: a few rows of both are alike but for rounding. Raises
+    `PairError`."""
+    embedding = header.tensors.get(EMBEDDING)
+    output = header.tensors.get(OUTPUT)
+    if embedding is None or output is None or embedding.shape != output.shape:
+        return False
+    try:
+        with header.path.open("rb") as file:
+            embedding_rows = _first_rows(file, header.begin, embedding)
+            output_rows = _first_rows(file, header.begin, output)
+    except OSError as error:
+        raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
+    lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
+    return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
+
+
+def integer_bytes(header: GgufHeader) -> int:
+    """Bytes of the weights of a file of which products are those of integers: an output layer that
+    is the embedding table once more then lies apart from it."""
+    return header.stored + (header.tensors[EMBEDDING].bytes if header.tied else 0)
+
+
+def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int:
+    """Bytes of the weights of a file whose matrices become blocks of a kind, those of the output
+    layer of another one. The embedding table stays as it is."""
+    size = 0
+    for name, tensor in header.tensors.items():
+        if len(tensor.shape) == 1 or name == EMBEDDING:
+            size += tensor.bytes
+        else:
+            size += _blocks_bytes(tensor, output_kind if name == OUTPUT else kind)
+    if header.tied:
+        size += _blocks_bytes(header.tensors[EMBEDDING], output_kind)
+    return size
+
+
+def _blocks_bytes(tensor: GgufTensor, kind: str) -> int:
+    """Bytes of a matrix in tiles of sixteen outputs, the last of which may be a part of one."""
+    weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    outputs, inputs = tensor.shape
+    return -(-outputs // OUTPUTS_OF_TILE) * OUTPUTS_OF_TILE * inputs // weights * size
+
+
+def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
+    rows = min(COMPARED, tensor.shape[0])
+    length = tensor.bytes // tensor.shape[0] * rows
+    file.seek(begin + tensor.start)
+    blocks = np.frombuffer(file.read(length), np.uint8).reshape(rows, -1)
+    numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
+    return np.nan_to_num(numbers)

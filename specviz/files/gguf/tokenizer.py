@@ -1,0 +1,468 @@
+"""The tokenizer of a GGUF file, made from its header, and the ids that end its texts.
+
+What llama.cpp does with the same fields: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from tokenizers.models import BPE
+
+from ...base.errors import PairError
+from ...core.ends import ENDS, spelled_ends
+from ...core.pair import remember_size
+from .header import GgufHeader, unreadable
+from .merges import ListedMerges, ScoreMerges
+from .splits import DEFAULT, SPLITS, Split
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+BYTE_LEVEL = "gpt2"
+"""What files call byte-level BPE."""
+
+SENTENCE_PIECE = "llama"
+"""What files call SentencePiece's BPE."""
+
+# Types of pieces.
+NORMAL = 1
+UNKNOWN = 2
+CONTROL = 3
+USER_DEFINED = 4
+UNUSED = 5
+
+SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+}
+"""transformers' names of special tokens, and those of files."""
+
+TEMPLATE = "tokenizer.chat_template"
+
+SPACE = "\u2581"
+"""What stands for a space in pieces of SentencePiece."""
+
+_DEFAULT_IDS = {
+    SENTENCE_PIECE: {"bos": 1, "eos": 2, "unknown": 0},
+    BYTE_LEVEL: {"bos": 11, "eos": 11},
+}
+"""The ids of special tokens that llama.cpp takes where a file does not name them."""
+
+_FILLINGS: dict[str, set[str]] = {
+    "fim_pre": {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "▁<PRE>", "<|prefix|>"},
+    "fim_suf": {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", "▁<SUF>", "<|suffix|>"},
+    "fim_mid": {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", "▁<MID>", "<|middle|>"},
+    "fim_pad": {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"},
+    "fim_rep": {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"},
+    "fim_sep": {"<|file_sep|>"},
+}
+"""Pieces that frame a gap to be filled, by the keys that name their ids: they are control tokens
+whatever their type, unless the file names another."""
+
+_HARMONY = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
+"""Pieces that are always read as a whole, and always shown."""
+
+_AS_WRITTEN = {"<unk>", "<s>", "<|endoftext|>"}
+"""Special pieces of Phi-3 that leave the spaces behind them alone."""
+
+_last: tuple[dict[str, Any], Any] | None = None
+
+
+class _Types(NamedTuple):
+    """The types of the pieces of a file, as corrected. given: what they were made from."""
+
+    pieces: list[str]
+    given: object
+    kinds: list[int]
+
+
+_last_types: list[_Types] = []
+
+
+def read_gguf_tokenizer(header: GgufHeader) -> Any:
+    """The tokenizer of a file, as transformers has it. Padding of the vocabulary is left out.
+
+    Two files of one family have the same pieces, of which a tokenizer takes a second to make: those
+    of the last file are kept. Raises `PairError` for a vocabulary that llama.cpp does not read.
+    """
+    global _last
+    fields = tokenizer_fields(header)
+    if "phi" in header.name.lower():  # whose name has a meaning for its special tokens
+        fields["general.name"] = header.text("general.name")
+    if _last is None or _last[0] != fields:
+        check_vocabulary(header)
+        make = _byte_level if header.text(MODEL) == BYTE_LEVEL else _sentence_piece
+        _last = fields, make(header)
+    tokenizer = copy(_last[1])
+    remember_size(tokenizer, used_ids(header))
+    tokenizer.chat_template = header.text(TEMPLATE)
+    return tokenizer
+
+
+MODEL = "tokenizer.ggml.model"
+MERGES = "tokenizer.ggml.merges"
+SCORES = "tokenizer.ggml.scores"
+SUPPRESSED = "tokenizer.ggml.suppress_tokens"
+
+
+def check_vocabulary(header: GgufHeader) -> None:
+    """Raise `PairError` for a vocabulary that cannot be read as llama.cpp reads it."""
+    shown = header.path.name
+    values = header.values
+    model = header.text(MODEL)
+    if model not in (BYTE_LEVEL, SENTENCE_PIECE):
+        raise PairError(
+            f"{shown} has a tokenizer of the kind {model!r}: use a file with {BYTE_LEVEL!r} or "
+            f"{SENTENCE_PIECE!r}, or name the model's own repository."
+        )
+    pieces = values.get("tokenizer.ggml.tokens")
+    merges = values.get(MERGES, [])
+    if not isinstance(pieces, list) or not pieces or not isinstance(pieces[0], str):
+        raise PairError(unreadable(header))
+    if model == BYTE_LEVEL:
+        split_of(header)
+        # Without merges each character is a piece.
+        are_texts = isinstance(merges, list) and all(isinstance(m, str) for m in merges[:1])
+        if not are_texts or not all(" " in merge[1:] for merge in merges):
+            raise PairError(unreadable(header))
+    if len(set(pieces)) < len(pieces):
+        raise PairError(f"{shown} has a piece twice in its vocabulary: download it again.")
+    for key in ("tokenizer.ggml.token_type", SCORES):
+        numbers = values.get(key, pieces)
+        if not isinstance(numbers, list) or len(numbers) < len(pieces):
+            raise PairError(f"{shown} has fewer {key} than pieces: download it again.")
+    if values.get(SUPPRESSED):
+        raise PairError(
+            f"{shown} has {SUPPRESSED}, which is not understood here: name the model's own "
+            "repository."
+        )
+
+
+def split_of(header: GgufHeader) -> Split:
+    """How a byte-level tokenizer cuts texts into words. Raises `PairError` for an unknown name."""
+    name = header.text("tokenizer.ggml.pre") or DEFAULT
+    if name not in SPLITS:
+        raise PairError(
+            f"{header.path.name} cuts texts into words by a rule of the name {name[:40]!r}, which "
+            "is not known here: name the model's own repository."
+        )
+    return SPLITS[name]
+
+
+def tokenizer_fields(header: GgufHeader) -> dict[str, Any]:
+    """All that a file says of its tokenizer, but for the template of a chat."""
+    return {
+        key: value
+        for key, value in header.values.items()
+        if key.startswith("tokenizer.") and key != TEMPLATE
+    }
+
+
+def used_ids(header: GgufHeader) -> int:
+    """The highest id of the tokenizer plus 1."""
+    kinds = kinds_of(header)
+    used = len(kinds)
+    while used and kinds[used - 1] == UNUSED:
+        used -= 1
+    return used
+
+
+def end_ids_of(header: GgufHeader) -> list[int]:
+    """The ids that end a text or a turn: those that the file names, and all control pieces that
+    are spelled so."""
+    named = [_special_id(header, name) for name in ("eos", "eot", "eom")]
+    ids = {token_id for token_id in named if token_id is not None}
+    return sorted(ids | spelled_ends(added_pieces(header)))
+
+
+def added_pieces(header: GgufHeader) -> dict[int, str]:
+    """The pieces that are no plain text, by their ids."""
+    return {
+        token_id: piece
+        for token_id, (piece, kind) in enumerate(pieces_of(header))
+        if kind in (CONTROL, USER_DEFINED)
+    }
+
+
+def pieces_of(header: GgufHeader) -> Iterator[tuple[str, int]]:
+    """The pieces of the vocabulary, each with its type."""
+    pieces = header.values.get("tokenizer.ggml.tokens") or []
+    return zip(pieces, kinds_of(header), strict=False)
+
+
+def kinds_of(header: GgufHeader) -> list[int]:
+    """The types of the pieces, of which llama.cpp corrects some: ends of texts and of turns, and
+    what frames a gap, are control tokens. `UNUSED` is padding alone: what a merge may give is not.
+    """
+    pieces = header.values.get("tokenizer.ggml.tokens") or []
+    given = header.values.get("tokenizer.ggml.token_type")
+    for known in _last_types:
+        if known.pieces is pieces and known.given is given:
+            return known.kinds
+    kinds = list(given) if isinstance(given, list) else [NORMAL] * len(pieces)
+    control = set(ENDS)
+    for key, names in _FILLINGS.items():
+        if _named_id(header, key) is None:
+            control |= names
+    for token_id, piece in enumerate(pieces[: len(kinds)]):
+        if piece in control and kinds[token_id] != UNUSED:
+            kinds[token_id] = CONTROL
+        elif piece in _HARMONY:
+            kinds[token_id] = USER_DEFINED
+    used = _without_padding(pieces, kinds, header.values.get(MERGES))
+    for token_id, kind in enumerate(kinds[:used]):
+        if kind == UNUSED:
+            kinds[token_id] = NORMAL
+    _last_types.append(_Types(pieces, given, kinds))
+    del _last_types[:-2]
+    return kinds
+
+
+def _without_padding(pieces: list[str], kinds: list[int], merges: object) -> int:
+    """How many pieces there are without those at the end that only pad the vocabulary."""
+    used = min(len(pieces), len(kinds))
+    while used and kinds[used - 1] == UNUSED and PADDING.fullmatch(pieces[used - 1]):
+        used -= 1
+    if not used or kinds[used - 1] != UNUSED or not isinstance(merges, list):
+        return used
+    made = {str(merge).replace(" ", "", 1) for merge in merges}
+    while used and kinds[used - 1] == UNUSED:
+        piece = pieces[used - 1]
+        if len(piece) == 1 or piece in made:
+            break
+        used -= 1
+    return used
+
+
+def _named_id(header: GgufHeader, name: str) -> int | None:
+    """The id of a special token that the file names, or None."""
+    token_id = header.values.get(f"tokenizer.ggml.{name}_token_id")
+    pieces = header.values.get("tokenizer.ggml.tokens") or []
+    if isinstance(token_id, int) and not isinstance(token_id, bool):
+        return token_id if 0 <= token_id < len(pieces) else None
+    return None
+
+
+def _special_id(header: GgufHeader, name: str) -> int | None:
+    """The id of a special token: that of the file, or the one that a vocabulary of SentencePiece
+    has where its file names none."""
+    named = _named_id(header, name)
+    if named is not None or header.text(MODEL) != SENTENCE_PIECE:
+        return named
+    return _default_id(header, name)
+
+
+def _default_id(header: GgufHeader, name: str) -> int | None:
+    """The id that llama.cpp takes where a file names none."""
+    token_id = _DEFAULT_IDS.get(header.text(MODEL) or "", {}).get(name)
+    pieces = header.values.get("tokenizer.ggml.tokens") or []
+    is_glm = header.text("tokenizer.ggml.pre") in ("glm4", "chatglm-bpe")
+    if token_id is None or token_id >= len(pieces) or (name == "bos" and is_glm):
+        return None
+    return token_id
+
+
+def is_kept_by_transformers(tokenizer: Any) -> bool:
+    """Whether a tokenizer can be saved: one that merges in a way of its own cannot."""
+    try:
+        tokenizer.backend_tokenizer.to_str()
+    except Exception:  # the library raises its base class
+        return False
+    return True
+
+
+def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
+    split = split_of(header)
+    vocab = _vocab(header)
+    listed: list[str] = header.values.get(MERGES, [])
+    if len(set(listed)) < len(listed):  # the first of two counts
+        listed = list(dict.fromkeys(listed))
+    merges = [_halves(merge) for merge in listed]
+    tokenizer = _empty_tokenizer()
+    inner = tokenizer.backend_tokenizer
+    steps: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in split.patterns]
+    if not split.raw:
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    model = None if split.raw else _model_of(merges, vocab, split)
+    if model is None:
+        ranks = {pair: rank for rank, pair in enumerate(merges)}
+        own = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
+        steps.append(pre_tokenizers.PreTokenizer.custom(own))
+        inner.model = BPE(vocab=vocab, merges=[], ignore_merges=True, byte_fallback=split.raw)
+    else:
+        inner.model = model
+    if split.composes:
+        inner.normalizer = normalizers.NFC()
+    inner.decoder = decoders.ByteLevel()
+    if split.raw:
+        inner.normalizer = normalizers.Replace(" ", SPACE)
+        inner.decoder = _sentence_piece_decoder(False)
+    inner.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    _add_special(header, tokenizer, adds_bos=split.adds_bos)
+    return tokenizer
+
+
+def _halves(merge: str) -> tuple[str, str]:
+    """The pair of a merge: as in llama.cpp, a space that begins it belongs to the first."""
+    left, _, right = merge.partition(" ")
+    if not left:
+        left, _, right = merge[1:].partition(" ")
+        left = f" {left}"
+    return left, right
+
+
+def _model_of(merges: list[tuple[str, str]], vocab: dict[str, int], split: Split) -> BPE | None:
+    """The library's model of these merges, without those that no text reaches; None if one that is
+    reached becomes, or is made from, what is no piece."""
+    try:
+        return BPE(vocab=vocab, merges=merges, ignore_merges=split.ignores_merges)
+    except Exception:  # the library raises its base class for a merge of what is no piece
+        made = {left + right for left, right in merges}
+    kept = []
+    for left, right in merges:
+        is_whole = left in vocab and right in vocab and left + right in vocab
+        is_reached = all(len(part) == 1 or part in made for part in (left, right))
+        if is_reached and not is_whole:
+            return None
+        if is_whole:
+            kept.append((left, right))
+    return BPE(vocab=vocab, merges=kept, ignore_merges=split.ignores_merges)
+
+
+def _sentence_piece(header: GgufHeader) -> PreTrainedTokenizerFast:
+    values = header.values
+    vocab = _vocab(header)
+    pieces = values["tokenizer.ggml.tokens"]
+    scores = values.get(SCORES) or [0.0] * len(pieces)
+    has_prefix = values.get("tokenizer.ggml.add_space_prefix", True) is True
+    tokenizer = _empty_tokenizer()
+    inner = tokenizer.backend_tokenizer
+    unknown = _special_id(header, "unknown")
+    inner.model = BPE(
+        vocab=vocab,
+        merges=[],
+        ignore_merges=True,
+        byte_fallback=True,
+        unk_token=None if unknown is None else pieces[unknown],
+    )
+    spaces = normalizers.Replace(" ", SPACE)
+    if has_prefix:
+        inner.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+    else:
+        inner.normalizer = spaces
+    score_merges = ScoreMerges(dict(zip(pieces, scores, strict=False)))
+    inner.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(score_merges)
+    inner.decoder = _sentence_piece_decoder(has_prefix)
+    _add_special(header, tokenizer, adds_bos=True)
+    return tokenizer
+
+
+def _sentence_piece_decoder(has_prefix: bool) -> Any:
+    steps: list[Any] = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if has_prefix:
+        steps.append(decoders.Strip(" ", 1, 0))
+    return decoders.Sequence(steps)
+
+
+def _empty_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer without pieces. One that is given is copied, which takes a second for a large
+    vocabulary: so it gets its model later."""
+    from transformers import PreTrainedTokenizerFast  # a header is read without it
+
+    class GgufTokenizer(PreTrainedTokenizerFast):
+        """A tokenizer of a GGUF file, which transformers may be unable to save."""
+
+        def save_pretrained(self, *values: Any, **options: Any) -> Any:
+            if not is_kept_by_transformers(self):
+                raise PairError(
+                    "the tokenizer of this GGUF file cannot be saved, since it merges as llama.cpp "
+                    "does: name the model's own repository instead of the file."
+                )
+            return super().save_pretrained(*values, **options)
+
+    make: Any = GgufTokenizer
+    tokenizer: PreTrainedTokenizerFast = make(tokenizer_object=Tokenizer(BPE()))
+    return tokenizer
+
+
+def _vocab(header: GgufHeader) -> dict[str, int]:
+    """The ids of all pieces, without those that only pad."""
+    return {
+        piece or f"[EMPTY_{token_id}]": token_id
+        for token_id, (piece, kind) in enumerate(pieces_of(header))
+        if kind != UNUSED
+    }
+
+
+def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
+    """Tell a tokenizer its special tokens, and which of them begin and end a text. adds_bos:
+    whether a text begins with one where the file does not say it. Raises `PairError`."""
+    values = header.values
+    inner = tokenizer.backend_tokenizer
+    pieces = list(pieces_of(header))
+    special = [piece for piece, kind in pieces if kind in (UNKNOWN, CONTROL)]
+    defined = [piece for piece, kind in pieces if kind == USER_DEFINED]
+    is_phi = any(sign in (header.text("general.name") or "").lower() for sign in ("phi-3", "phi3"))
+
+    def added(piece: str, is_special: bool) -> AddedToken:
+        strips = is_phi and piece not in _AS_WRITTEN
+        return AddedToken(piece, normalized=False, special=is_special, rstrip=strips)
+
+    inner.add_special_tokens([added(piece, True) for piece in special])
+    inner.add_tokens([added(piece, False) for piece in defined])
+    for name, key in SPECIAL.items():
+        token_id = _named_id(header, key)
+        if token_id is not None:
+            setattr(tokenizer, name, pieces[token_id][0])
+    begins = values.get("tokenizer.ggml.add_bos_token", adds_bos)
+    if header.text("tokenizer.ggml.pre") in _ALWAYS_BEGIN:
+        begins = True
+    ends = values.get("tokenizer.ggml.add_eos_token", False)
+    template: list[str] = ["$A"]
+    used: list[tuple[str, int]] = []
+    if begins is True:
+        token_id = _added_id(header, "bos")
+        tokenizer.bos_token = pieces[token_id][0]
+        template.insert(0, tokenizer.bos_token)
+        used.append((tokenizer.bos_token, token_id))
+    if ends is True:
+        token_id = _added_id(header, "eos")
+        tokenizer.eos_token = pieces[token_id][0]
+        template.append(tokenizer.eos_token)
+        used.append((tokenizer.eos_token, token_id))
+    if used:
+        inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=used)
+
+
+def _added_id(header: GgufHeader, name: str) -> int:
+    """The id of the token that begins or ends each text. Raises `PairError` if there is none."""
+    token_id = _named_id(header, name)
+    if token_id is None:
+        token_id = _default_id(header, name)
+    if token_id is None:
+        raise PairError(
+            f"{header.path.name} adds a token to each text and does not say which, in "
+            f"tokenizer.ggml.{name}_token_id: download it again."
+        )
+    return token_id
+
+
+_ALWAYS_BEGIN = ("gemma4", "granite-embed-multi-311m")
+"""Rules whose texts begin with a special token whatever the file says."""
+
+PADDING = re.compile(r"\[PAD\d+\]")

@@ -1,0 +1,286 @@
+"""Which tensor of a GGUF file becomes which weight of transformers' model, for files that are
+unpacked: every weight has its tensor, and every tensor is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...base.errors import PairError
+from ..few_bits.unpacking import PIECE
+from .config import config_of, longrope
+from .header import GgufHeader, GgufTensor
+from .keys import (
+    FREQUENCIES,
+    LONG_FACTORS,
+    SHORT_FACTORS,
+    head_sizes,
+    rope_of,
+    unused_tensor,
+)
+from .layout import SLOWED, named_tensors
+
+_UNREADABLE = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "Q1_0")
+"""Kinds of tensors that are never weights, or that the package `gguf` does not unpack."""
+
+_GEMMA = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_PHI_3 = {
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_up": "mlp.gate_up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_GPT_2 = {
+    "attn_norm": "ln_1",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+_LAYERS = {"gemma2": _GEMMA, "gemma3": _GEMMA, "phi3": _PHI_3, "gpt2": _GPT_2}
+"""Modules of a layer in files, and in transformers; other architectures as in `gguf_layout`."""
+
+_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_GPT_2_OUTSIDE = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+}
+
+
+class Weight(NamedTuple):
+    """One weight of transformers' model. tensor: its name in the file. convert: from the numbers of
+    that tensor, fp32, to those of the weight."""
+
+    tensor: str
+    convert: Callable[[Tensor], Tensor]
+
+
+def unpacked_config(header: GgufHeader) -> Any:
+    """The config of transformers for a file that is unpacked, with the factors of frequencies that
+    its tensors hold. Raises `PairError`."""
+    config = config_of(header)
+    rope = rope_of(header)
+    if rope is None:
+        return config
+    width = rope.width // 2
+    if rope.kind == "longrope":
+        factors = [_factors(header, name, width) for name in (SHORT_FACTORS, LONG_FACTORS)]
+    elif FREQUENCIES in header.tensors and header.architecture in SLOWED:
+        # Factors that are the same for all lengths: those of a model such as Llama 3.1.
+        if rope.kind != "default":
+            raise PairError(
+                f"{header.path.name} has {FREQUENCIES} and scaled positions, which is not "
+                "understood here: name the model's own repository."
+            )
+        factors = [_factors(header, FREQUENCIES, width)] * 2
+    else:
+        return config
+    partial = config.rope_parameters.get("partial_rotary_factor")
+    config.rope_parameters = longrope(header, *factors)
+    if partial is not None:
+        config.rope_parameters["partial_rotary_factor"] = partial
+    return config
+
+
+def _factors(header: GgufHeader, name: str, width: int) -> list[float]:
+    """The factors that a tensor holds, one for each pair of rotated numbers."""
+    tensor = header.tensors[name]
+    if tensor.kind != "F32" or tensor.shape != (width,):
+        raise _wrong_shape(header, name)
+    with header.path.open("rb") as file:
+        file.seek(header.begin + tensor.start)
+        factors = np.frombuffer(file.read(tensor.bytes), np.float32)
+    if not (np.isfinite(factors).all() and (factors > 0).all()):
+        raise PairError(
+            f"{name} in {header.path.name} holds factors that are no numbers above 0: download it "
+            "again."
+        )
+    return [float(factor) for factor in factors]
+
+
+def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
+    """The weights of `model`, which may be on the `meta` device, by their names. Raises `PairError`
+    if the file lacks one, or holds a tensor that is not used or is not of its shape."""
+    wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+    if model.config.tie_word_embeddings:
+        wanted.pop("lm_head.weight", None)
+    weights: dict[str, Weight] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    unused = set(header.tensors) - _factor_tensors(header)
+    for tensor_name, name, weight, shape in _named(header):
+        unused.discard(tensor_name)
+        weights[name] = weight
+        shapes[name] = shape
+    unused |= {weight.tensor for name, weight in weights.items() if name not in wanted}
+    if unused:
+        raise unused_tensor(header, min(unused))
+    if missing := wanted.keys() - weights.keys():
+        raise PairError(
+            f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
+        )
+    for name, shape in shapes.items():
+        if shape != wanted[name]:
+            raise _wrong_shape(header, weights[name].tensor)
+    for weight in weights.values():
+        kind = header.tensors[weight.tensor].kind
+        if kind in _UNREADABLE:
+            raise PairError(
+                f"{header.path.name} holds {weight.tensor} in {kind}, which cannot be unpacked "
+                "here: take the model in another kind, such as Q8_0."
+            )
+    return weights
+
+
+def _factor_tensors(header: GgufHeader) -> set[str]:
+    """The tensors that become part of the config."""
+    names = set()
+    rope = rope_of(header)
+    if rope is not None and rope.kind == "longrope":
+        names |= {SHORT_FACTORS, LONG_FACTORS}
+    if header.architecture in SLOWED:
+        names.add(FREQUENCIES)
+    return names
+
+
+def _wrong_shape(header: GgufHeader, name: str) -> PairError:
+    return PairError(
+        f"{name} in {header.path.name} is not of the shape that its header describes: download it "
+        "again, or name the model's own repository."
+    )
+
+
+def _named(header: GgufHeader) -> Iterator[tuple[str, str, Weight, tuple[int, ...]]]:
+    """Of each tensor that is a weight: its name, the weight's name, the weight, and its shape."""
+    architecture = header.architecture
+    for tensor_name, path in _paths(header):
+        role = tensor_name.rpartition(".")[2]
+        tensor = header.tensors[tensor_name]
+        name = f"{path}.{role}"
+        if architecture == "stablelm" and path.endswith(("q_norm", "k_norm")):
+            yield from _norms_of_heads(tensor_name, path, tensor)
+            continue
+        convert, shape = _conversion(header, path, role, tensor)
+        yield tensor_name, name, Weight(tensor_name, convert), shape
+
+
+def _paths(header: GgufHeader) -> Iterator[tuple[str, str]]:
+    """The tensors of known names, with the paths of their modules."""
+    architecture = header.architecture
+    layer = _LAYERS.get(architecture)
+    if layer is None:
+        yield from named_tensors(header)
+        return
+    is_gpt2 = architecture == "gpt2"
+    outside = dict(_GPT_2_OUTSIDE if is_gpt2 else _OUTSIDE)
+    if architecture == "gemma2":  # whose output layer is always its table
+        del outside["output"]
+    layers = "transformer.h" if is_gpt2 else "model.layers"
+    yield from named_tensors(header, outside, layer, layers)
+
+
+def _conversion(
+    header: GgufHeader, path: str, role: str, tensor: GgufTensor
+) -> tuple[Callable[[Tensor], Tensor], tuple[int, ...]]:
+    """How the numbers of a tensor become those of its weight, and the weight's shape."""
+    architecture = header.architecture
+    if architecture in ("gemma2", "gemma3") and path.endswith("norm"):
+        return _less_one, tensor.shape
+    is_matrix = role == "weight" and (".attn." in path or ".mlp." in path)
+    if architecture == "gpt2" and is_matrix:
+        return _transposed, tensor.shape[::-1]
+    sizes = head_sizes(header)
+    if architecture == "llama" and sizes is not None:
+        heads = {"q_proj": sizes.heads, "k_proj": sizes.key_heads}.get(path.rpartition(".")[2])
+        if heads is not None and tensor.shape[0] == heads * sizes.width:
+            return partial(_halves_apart, heads=heads), tensor.shape
+    return _as_it_is, tensor.shape
+
+
+def _as_it_is(numbers: Tensor) -> Tensor:
+    return numbers
+
+
+def _less_one(numbers: Tensor) -> Tensor:
+    """The weights of a norm that adds 1 to them, of a file that has done so."""
+    return numbers - 1
+
+
+def _transposed(numbers: Tensor) -> Tensor:
+    return numbers.T
+
+
+def _halves_apart(numbers: Tensor, heads: int) -> Tensor:
+    """Outputs of queries or keys reordered for a rotation of halves: llama.cpp rotates, in the
+    architecture llama, outputs 2i and 2i + 1 of a head together, transformers i and i + width / 2.
+    """
+    rows = len(numbers) // heads // 2
+    pairs = numbers.reshape(heads, rows, 2, *numbers.shape[1:])
+    return pairs.transpose(1, 2).reshape(numbers.shape)
+
+
+def _row(numbers: Tensor, row: int) -> Tensor:
+    return numbers[row]
+
+
+def _norms_of_heads(
+    tensor_name: str, path: str, tensor: GgufTensor
+) -> Iterator[tuple[str, str, Weight, tuple[int, ...]]]:
+    """The norms of the heads of StableLM 2, which a file holds as rows of one tensor."""
+    if len(tensor.shape) != 2:
+        return
+    parent = f"{path}.".replace("_norm.", "_layernorm.")
+    for head in range(tensor.shape[0]):
+        name = f"{parent}norms.{head}.weight"
+        yield tensor_name, name, Weight(tensor_name, partial(_row, row=head)), tensor.shape[1:]
+
+
+def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Tensor:
+    """The numbers of a tensor, fp32, in its shape. content: the bytes of the file. Raises
+    `PairError` if one is no number."""
+    tensor = header.tensors[name]
+    kind = GGMLQuantizationType[tensor.kind]
+    width = tensor.shape[-1]
+    block, size = GGML_QUANT_SIZES[kind]
+    if width % block:
+        raise _wrong_shape(header, name)
+    begin = header.begin + tensor.start
+    rows = content[begin : begin + tensor.bytes].reshape(-1, width // block * size)
+    numbers = torch.empty(len(rows), width)
+    step = max(1, PIECE // width)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        # A large scale overflows: what comes out is looked at below.
+        with np.errstate(all="ignore"):
+            numbers[part] = torch.from_numpy(dequantize(np.ascontiguousarray(rows[part]), kind))
+    if not bool(torch.isfinite(numbers).all()):
+        raise PairError(
+            f"{header.path.name} holds weights that are no numbers, in {name}: download it again."
+        )
+    return numbers.reshape(tensor.shape)

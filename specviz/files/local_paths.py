@@ -1,0 +1,33 @@
+"""Models on this machine: the folder or the GGUF file that a name stands for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+GGUF = ".gguf"
+MAGIC = b"GGUF"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
+
+
+def local_path(name: str) -> Path | None:
+    """The folder or the GGUF file with this name, if there is one."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None
+    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
+        return None
+
+
+def _is_gguf(path: Path) -> bool:
+    """Whether a file is called so or begins so: what Ollama keeps has no such name."""
+    if path.suffix.lower() == GGUF:
+        return True
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def local_file(name: str) -> Path | None:
+    """The GGUF file with this name, if there is one."""
+    path = local_path(name)
+    return path if path and path.is_file() else None

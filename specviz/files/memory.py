@@ -1,0 +1,266 @@
+"""Bytes: those that models need, by precision and as text, and those that devices have free. This
+module needs no torch until it is asked for GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import psutil
+
+from ..base.environment import may_have_gpu
+from ..base.errors import PairError
+from ..core.kinds import arithmetic_in_words
+
+if TYPE_CHECKING:
+    import torch
+
+FIVE_BIT = "5bit"
+
+PRECISIONS: dict[str, float] = {
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "8bit": 1,
+    FIVE_BIT: 5 / 8 + 2 / 32,  # each 32 weights share a scale in fp16
+    "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
+}
+"""Bytes of a weight. 8, 5 and 4 bits apply to linear layers; others then have 16 bits."""
+
+QUANTIZED = ("8bit", "4bit")
+"""Precisions of few bits that any model may be loaded in."""
+
+DRAFT_QUANTIZED = ("8bit", FIVE_BIT, "4bit")
+"""The same of a draft, which may have 5 bits on a processor."""
+
+KINDS = {"8bit": "Q8_0", FIVE_BIT: "Q5_0", "4bit": "Q4_1"}
+"""In which kind linear layers of few bits are kept on a processor: 32 weights share a scale and, of
+4 bits, a minimum."""
+
+DRAFT_KINDS = KINDS | {"4bit": "Q4_0"}
+"""The same of a draft, whose output layer has that kind too: its target judges what it drafts, and
+fewer bytes are worth more than what a minimum spares of rounding."""
+
+TABLE = "Q8_0"
+"""The kind of an embedding table and of a target's output layer, where fewer bits cost the most."""
+
+STORED = "stored"
+"""The precision of a model that is kept as its file holds it."""
+
+DTYPES = tuple(name for name in PRECISIONS if name not in DRAFT_QUANTIZED)
+
+LANES = 4
+"""Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
+races. More of them, in Python, need more memory."""
+
+DRAFTING_LANES = LANES - 1
+
+TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's context is shorter
+
+
+def smaller_precisions(cpu: bool) -> tuple[str, ...]:
+    """Precisions to try if memory is short, the best first; a CPU cannot use 8 or 4 bits."""
+    return ("bfloat16",) if cpu else QUANTIZED
+
+
+class LayerCache(NamedTuple):
+    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
+
+    numbers: int
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The memory that one model needs: for its parameters, and for its caches per token.
+
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
+    cache grows with the text. copies: the number of caches, one in each lane that runs the model.
+    context: the most tokens that the model sees, or None. stored: bytes of its weights as its file
+    holds them, if it can be kept so. smaller: bytes of its weights in 8 or 4 bits on a processor.
+    """
+
+    parameters: int
+    quantizable: int
+    layers: Sequence[LayerCache] = ()
+    copies: int = 1
+    context: int | None = None
+    stored: int | None = None
+    smaller: int | None = None
+
+    def bytes(self, precision: str, tokens: int) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        if precision == STORED:
+            return (self.stored or 0) + self.cached(precision, tokens)
+        if precision in DRAFT_QUANTIZED and self.smaller is not None:
+            return self.smaller + self.cached(precision, tokens)
+        small = self.quantizable if precision in DRAFT_QUANTIZED else self.parameters
+        weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
+        return weights + self.cached(precision, tokens)
+
+    def cached(self, precision: str, tokens: int) -> int:
+        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
+        most = min(tokens, self.context or tokens)
+        numbers = sum(layer.numbers * min(most, layer.window or most) for layer in self.layers)
+        few_bits_here = precision in DRAFT_QUANTIZED and self.smaller is not None
+        in_fp32 = few_bits_here or precision in ("float32", STORED)
+        return self.copies * numbers * (4 if in_fp32 else 2)
+
+
+def shown_bytes(count: float) -> str:
+    """A number of bytes as text: "16.1 GB"."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def shown_count(count: float) -> str:
+    """A number of parameters as text: "8.03 billion"."""
+    for word, size in ((" billion", 1e9), (" million", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g}{word}"
+    return f"{count:,.0f}"
+
+
+class Device(Protocol):
+    """What is asked of a device: torch has such ones."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def index(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The device of a machine without a GPU, of which torch need not be asked."""
+
+    type: str = "cpu"
+    index: None = None
+
+    def __str__(self) -> str:
+        return self.type
+
+
+class DeviceMemory(NamedTuple):
+    """A device and its free bytes."""
+
+    device: Device
+    free: int
+
+
+def device_memory(device: Device | None = None) -> list[DeviceMemory]:
+    """The free memory of `device`; if it is None, of all GPUs, or of the CPU without a GPU."""
+    if device is None and not may_have_gpu():
+        device = Processor()
+    if device is not None and device.type == "cpu":
+        return [DeviceMemory(device, free_ram())]
+    import torch
+
+    from .devices import best_device
+
+    device = device or best_device()
+    if device.type != "cuda":
+        return [DeviceMemory(device, free_ram())]
+    devices = []
+    for index in range(torch.cuda.device_count()) if device.index is None else (device.index,):
+        free, _ = torch.cuda.mem_get_info(index)
+        # torch can use the memory that it has reserved and does not use at the moment.
+        spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
+        devices.append(DeviceMemory(torch.device("cuda", index), free + spare))
+    return devices
+
+
+def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = None) -> str:
+    """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
+    stored = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    usual = "float32" if device.type == "cpu" else stored
+    name = str(dtype or usual).removeprefix("torch.")
+    return name if name in PRECISIONS else "float32"
+
+
+class PlannedLoad(NamedTuple):
+    """A model to load, the memory that it needs and the precision that it is loaded in. products:
+    of weights of few bits on a processor, one of `PRODUCTS`."""
+
+    name: str
+    need: MemoryNeed
+    precision: str
+    products: str | None = None
+
+    def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        return self.need.bytes(self.precision, tokens)
+
+    def shown(self, tokens: int) -> str:
+        """Its bytes in a sentence."""
+        precision = "its file has it" if self.precision == STORED else self.precision
+        arithmetic = arithmetic_in_words(precision, self.products)
+        return f"{self.name} {shown_bytes(self.bytes(tokens))} as {arithmetic}"
+
+
+def place_target(
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
+) -> tuple[Device | None, dict[int, int]]:
+    """The device for the target, or None and the most bytes of its weights on each GPU, by index.
+
+    loads: of the target, and perhaps of what drafts beside it. That is loaded where the target's
+    logits are: on the last GPU that holds a part of the target, on which memory is therefore left
+    free. Raises `PairError` with the numbers if there is not enough memory.
+    """
+    target, *rest = loads
+    beside = sum(load.bytes(tokens) for load in rest)
+    total = target.bytes(tokens) + beside
+    best = max(devices, key=lambda memory: memory.free)
+    if total <= best.free:
+        return best.device, {}
+    if len(devices) == 1 or total > sum(memory.free for memory in devices):
+        raise PairError(shortage_sentence(loads, devices, tokens))
+    # These limits are for weights only; each GPU also holds the caches of its layers.
+    share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
+    free = [memory.free for memory in devices]
+    free[-1] = max(0, free[-1] - beside)
+    limits = {
+        memory.device.index or 0: int(share * count)
+        for memory, count in zip(devices, free, strict=True)
+    }
+    return None, limits
+
+
+def shortage_sentence(
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
+) -> str:
+    """One sentence: that these models do not fit, with the numbers, and what would fit."""
+    free = sum(memory.free for memory in devices)
+    parts = " and ".join(load.shown(tokens) for load in loads)
+    kind = devices[0].device.type
+    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{kind} has"
+    advice = "choose a smaller model"
+    for name in smaller_precisions(kind == "cpu"):
+        total = sum(load.need.bytes(name, tokens) for load in loads)
+        if total <= free:
+            choice = f"{name[0]}-bit weights" if name in QUANTIZED else f"dtype {name}"
+            advice = f"choose {choice}, which need {shown_bytes(total)}, or a smaller model"
+            break
+    return (
+        f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
+        f"{shown_bytes(free)} free; {advice}."
+    )
+
+
+def free_ram() -> int:
+    """Free bytes of this machine, or below the limit of this process's cgroup."""
+    free = int(psutil.virtual_memory().available)
+    cgroup = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):  # there is none, or it has no limit
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        stat = dict(line.split() for line in (cgroup / "memory.stat").open())
+        # Linux keeps files that were read in memory, and frees them when it is needed.
+        return min(free, max(0, limit - used + int(stat["inactive_file"])))
+    return free

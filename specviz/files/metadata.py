@@ -1,0 +1,256 @@
+"""What is known of a model before its weights are read."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, GenerationConfig
+from transformers.pytorch_utils import Conv1D
+
+from ..base.errors import PairError
+from ..core.ends import named_end_ids
+from ..core.llama_family import is_llama_family
+from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
+from ..core.pair import Pair
+from .hub import cached_weights, failure_sentence, find_source, folder_weights
+from .memory import LayerCache, MemoryNeed
+from .source import ModelSource
+from .weights import hub_options, read_tokenizer, unused_sentence, unused_weights
+
+if TYPE_CHECKING:
+    from ..core.states import DraftHead
+    from .gguf.header import GgufHeader
+    from .progress import Watcher
+
+MOST_LAYERS = 10_000  # more than any model has
+
+PROBED = 2  # tokens of the probing pass: enough to see which caches grow with the text
+
+STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
+"""Kinds of layers whose cache can forget single tokens."""
+
+
+class Caches(NamedTuple):
+    """The caches of a model. layers: those whose cache grows with the text. rolls_back: whether
+    tokens can be removed."""
+
+    layers: tuple[LayerCache, ...]
+    rolls_back: bool
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What is known of a model before its weights are read.
+
+    model: the model on torch's `meta` device, which has shapes but no numbers. packed: the header
+    of the GGUF file that its weights are read from as they are, or None.
+    """
+
+    source: ModelSource
+    model: Any
+    tokenizer: Any
+    packed: GgufHeader | None = None
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the weights in the checkpoint are quantized."""
+        return getattr(self.config, "quantization_config", None) is not None
+
+    @property
+    def parameters(self) -> int:
+        """How many it has, tied ones once."""
+        return parameter_count(self.model)
+
+    @property
+    def experts(self) -> int | None:
+        """How many experts of a mixture work on a token, or None if it is none."""
+        used = getattr(text_config(self.model), "num_experts_per_tok", None)
+        return used if isinstance(used, int) else None
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that the model sees, or None if there is no limit."""
+        return context_length(self.model)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it was tuned for its tokenizer's chat template."""
+        return Pair(self.model, None, self.tokenizer).is_chat
+
+    @cached_property
+    def caches(self) -> Caches:
+        # Of these the config tells all, and a pass of a large model takes half a second.
+        if self.packed is not None or is_llama_family(self.model):
+            return configured_caches(text_config(self.model))
+        return probed_caches(self.model)
+
+
+@dataclass(frozen=True)
+class HeadMetadata:
+    """What is known of a head before its weights are read.
+
+    structure: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load:
+    (loaded target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
+    """
+
+    source: ModelSource
+    structure: Any
+    need: MemoryNeed
+    load: Callable[[Any, torch.device, Watcher | None], DraftHead]
+
+
+def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
+    """The metadata of the model with this hub id or folder. tokenizer: instead of its own.
+
+    Reads only configs, tokenizers and headers of weights. Raises `PairError`, with the same
+    sentence as loading, if the model cannot be loaded.
+    """
+    source = find_source(name)
+    options = hub_options(source)
+    try:
+        config = AutoConfig.from_pretrained(source.name, **options)
+        layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
+            # transformers would make a model of a negative number, and try to make one of a billion
+            raise PairError(
+                f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a "
+                f"number from 0 to {MOST_LAYERS}."
+            )
+        model = meta_model(config)
+        with contextlib.suppress(OSError):  # a few models have none
+            offline = options["local_files_only"]
+            model.generation_config = GenerationConfig.from_pretrained(
+                source.name, local_files_only=offline
+            )
+    except PairError:
+        raise
+    except Exception as error:  # damaged files make transformers raise nearly anything
+        raise PairError(failure_sentence(source, error)) from error
+    if tokenizer is None:
+        tokenizer = read_tokenizer(source)
+    metadata = ModelMetadata(source, model, tokenizer)
+    named_end_ids(model, metadata.tokenizer)  # which refuses what is no id
+    files = cached_weights(source) if options["local_files_only"] else source
+    if files.folder is not None:
+        _check_weights(metadata, files)
+    return metadata
+
+
+def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
+    shapes = folder_weights(files)
+    if metadata.quantized:
+        return  # packed weights: their shapes and counts differ from the model's
+    expected = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
+    count = sum(prod(shape) for shape in shapes.values())
+    enough = count >= sum(p.numel() for p in metadata.model.parameters())
+    if not enough or any(expected.get(name, shape) != shape for name, shape in shapes.items()):
+        raise PairError(
+            f"{files.shown} does not hold the weights that its config.json describes: "
+            "download it again."
+        )
+    # Names that are changed while a model is read are looked at then.
+    tied = set(metadata.model.all_tied_weights_keys)
+    ignored = metadata.model._keys_to_ignore_on_load_unexpected or ()
+    if expected.keys() - tied <= shapes.keys():
+        extra = [
+            name
+            for name in shapes.keys() - expected.keys()
+            if not any(re.search(pattern, name) for pattern in ignored)
+        ]
+        if unused := unused_weights(metadata.model, extra):
+            raise PairError(unused_sentence(metadata.source.shown, unused))
+
+
+def meta_model(config: Any) -> Any:
+    """The causal language model of a config on torch's `meta` device, which allocates no memory.
+
+    Raises the errors of transformers, for example if it has no such model for the config.
+    """
+    stored = getattr(config, "dtype", None)
+    with torch.device("meta"):
+        # The fused experts of mixture models support only this dtype on this device.
+        model: Any = AutoModelForCausalLM.from_config(
+            config, dtype=torch.bfloat16, trust_remote_code=False
+        )
+    # transformers has written this dtype into the config, which says how weights are stored.
+    model.config.dtype = stored
+    return model.eval()
+
+
+def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
+    """The memory that a model needs; it may be on the `meta` device."""
+    return MemoryNeed(
+        parameters=parameter_count(model),
+        quantizable=quantizable_parameters(model),
+        layers=layers,
+        copies=copies,
+        context=context_length(model),
+    )
+
+
+def quantizable_parameters(model: Any) -> int:
+    """The number of weights that 8-bit and 4-bit loading makes smaller.
+
+    These are the linear layers without the head: bitsandbytes does not change embeddings, norms
+    and fused experts.
+    """
+    head = model.get_output_embeddings()
+    return sum(
+        module.weight.numel()
+        for module in model.modules()
+        if type(module) in (nn.Linear, Conv1D) and module is not head
+    )
+
+
+def probed_caches(model: Any) -> Caches:
+    """The caches of a `meta_model`, found by running a pass, or from its config if that fails."""
+    config = text_config(model)
+    cache = DynamicCache(config=model.config)
+    try:
+        with torch.inference_mode():
+            ids = torch.zeros(1, PROBED, dtype=torch.long, device="meta")
+            cached = {cache_argument(model): cache}
+            model(input_ids=ids, use_cache=True, **cached)
+    except Exception:  # some models need values, which the `meta` device does not have
+        return configured_caches(config)
+    layers = []
+    for layer in cache.layers:
+        keys = getattr(layer, "keys", None)
+        values = getattr(layer, "values", None)
+        if keys is not None and values is not None:
+            numbers = (keys.numel() + values.numel()) // PROBED
+            layers.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
+    try:  # the eager engine checks the same of a cache in use
+        rolls_back = bool(cache.is_croppable) and cache.get_seq_length() == PROBED
+    except ValueError:  # no layer counts its tokens
+        rolls_back = False
+    return Caches(tuple(layers), rolls_back)
+
+
+def configured_caches(config: Any) -> Caches:
+    """The caches of a language model as its config describes them."""
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        kind = "sliding_attention" if window else "full_attention"
+        kinds = [kind] * int(config.num_hidden_layers)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    layers = tuple(
+        LayerCache(2 * heads * width, window if kind == "sliding_attention" else None)
+        for kind in kinds
+        if "attention" in kind
+    )
+    return Caches(layers, set(kinds) <= STATELESS)

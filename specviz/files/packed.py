@@ -1,0 +1,271 @@
+"""Models of GGUF files with their weights as the file holds them, for compiled passes.
+
+The model has transformers' config and a `PackedModel`, whose linear layers and embedding table hold
+blocks of the file in place of numbers. Once it has become transformers' own, its modules can run
+too, slowly: each unpacks its weights for each call.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..base.errors import PairError
+from ..core.kinds import INTEGER_PRODUCTS
+from ..core.threads import one_torch_thread, used_processors
+from .few_bits.unpacking import BLOCK, PIECE, unpacked
+from .gguf.config import config_of
+from .gguf.header import GgufHeader, unreadable
+from .gguf.keys import FREQUENCIES, unused_tensor
+from .gguf.layout import named_tensors, stores_tied_apart
+from .gguf.tokenizer import read_gguf_tokenizer
+from .metadata import ModelMetadata
+from .packed_model import PackedModel
+from .packed_weights import HeldTensor, PackedWeights
+from .source import ModelSource
+
+TINY = 1e-30
+"""Inputs below it are rounded to 0, as in `integer_products`."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer whose weights are blocks of a GGUF file.
+
+    weight: uint8 [out_features, bytes of a row]. packed_as: its kind, such as "Q4_K".
+    """
+
+    is_tiled = False
+
+    def __init__(
+        self, weight: nn.Parameter, packed_as: str, in_features: int, bias: nn.Parameter | None
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = bias
+        self.packed_as = packed_as
+        self.in_features = in_features
+        self.out_features = len(weight)
+
+    @property
+    def numbers(self) -> int:
+        """How many weights it has."""
+        return self.in_features * self.out_features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = inputs.new_empty(*inputs.shape[:-1], self.out_features)
+        step = max(1, PIECE // self.in_features)
+        for begin in range(0, self.out_features, step):
+            part = slice(begin, begin + step)
+            outputs[..., part] = self.of_outputs(inputs, part)
+        return outputs if self.bias is None else outputs + self.bias
+
+    def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
+        """Some outputs without their bias. rows: which ones."""
+        return inputs @ self.unpacked(rows).to(inputs.dtype).T
+
+    def unpacked(self, rows: slice | Tensor) -> Tensor:
+        """The weights of some outputs, fp32 [rows, in_features]."""
+        return unpacked(self.weight[rows], self.packed_as, self.in_features)
+
+
+class TiledLinear(PackedLinear):
+    """A linear layer of blocks with sixteen outputs side by side, whose inputs are rounded to 8
+    bits (`integer_products`).
+
+    weight: uint8 [tiles, bytes of a tile]. packed_as: the kind of the blocks.
+    """
+
+    is_tiled = True
+
+    def __init__(self, linear: PackedLinear, pool: ThreadPoolExecutor | None = None) -> None:
+        from .few_bits.tiles import as_tiles  # which imports numba
+
+        tiles = as_tiles(linear.packed_as, linear.weight.detach().numpy(), pool)
+        weight = nn.Parameter(torch.from_numpy(tiles), requires_grad=False)
+        super().__init__(weight, linear.packed_as, linear.in_features, linear.bias)
+        self.out_features = linear.out_features
+
+    def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
+        return super().of_outputs(rounded_to_8_bits(inputs), rows)
+
+    def unpacked(self, rows: slice | Tensor) -> Tensor:
+        from .few_bits.tiles import rows_of
+
+        outputs = torch.arange(self.out_features)[rows]
+        blocks = rows_of(self.packed_as, self.weight.detach().numpy(), outputs.numpy())
+        return unpacked(torch.from_numpy(blocks), self.packed_as, self.in_features)
+
+
+def rounded_to_8_bits(inputs: Tensor) -> Tensor:
+    """The numbers for which `integer_products.round_inputs` has codes: each block of the last
+    dimension shares a scale."""
+    blocks = inputs.unflatten(-1, (-1, BLOCK))
+    largest = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY)
+    codes = (blocks * (127.0 / largest)).round()
+    rounded: Tensor = (codes * (largest / 127.0)).flatten(-2)
+    return rounded
+
+
+def choose_products(model: Any, products: str, weights: PackedWeights | None = None) -> None:
+    """Have a model of `PackedLinear` layers multiply its weights in one of `PRODUCTS`.
+
+    For integers the layers get tiles. The embedding table stays as it is; an output layer that was
+    tied to it gets tiles of its own. weights: of the file, whose pages are given back once their
+    weights are in tiles.
+    """
+    model.products = products
+    if products != INTEGER_PRODUCTS:
+        return
+    parents = [part for layer in model.model.layers for part in (layer.self_attn, layer.mlp)]
+    linears = [
+        (parent, name)
+        for parent in [*parents, model]
+        for name, child in parent.named_children()
+        if isinstance(child, PackedLinear) and not child.is_tiled
+    ]
+    is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
+    with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
+        for parent, name in linears:
+            linear = getattr(parent, name)
+            setattr(parent, name, TiledLinear(linear, pool))
+            if weights is not None:
+                weights.give_back(linear.weight)
+    if is_tied and isinstance(model.lm_head, TiledLinear):
+        model.stores_tied_apart = True
+
+
+class PackedEmbedding(nn.Module):
+    """An embedding table whose rows are blocks of a GGUF file, as those of `PackedLinear`."""
+
+    is_tiled = False
+
+    def __init__(self, weight: nn.Parameter, packed_as: str, width: int) -> None:
+        super().__init__()
+        self.weight = weight
+        self.packed_as = packed_as
+        self.embedding_dim = width
+        self.num_embeddings = len(weight)
+
+    @property
+    def numbers(self) -> int:
+        """How many weights it has."""
+        return self.embedding_dim * self.num_embeddings
+
+    def unpacked(self) -> Tensor:
+        """The whole table, fp32 [num_embeddings, embedding_dim]."""
+        return unpacked(self.weight, self.packed_as, self.embedding_dim)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
+        return rows.view(*ids.shape, self.embedding_dim)
+
+
+def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadata:
+    """What is known of the model of a file for which `can_stay_packed`. name: what it is called,
+    instead of what the file says. Raises `PairError`."""
+    try:
+        model = PackedModel(config_of(header))
+        _check_tensors(header, model)
+        tokenizer = read_gguf_tokenizer(header)
+    except PairError:
+        raise
+    except Exception as error:  # what a header says wrongly makes the libraries raise anything
+        raise PairError(unreadable(header)) from error
+    model.generation_config.eos_token_id = model.config.eos_token_id
+    model.stores_tied_apart = stores_tied_apart(header)
+    source = ModelSource(name or header.name, header.path)
+    return ModelMetadata(source, model, tokenizer, header)
+
+
+def _check_tensors(header: GgufHeader, model: Any) -> None:
+    """Whether a file holds exactly the weights of its model, each in its shape. Raises `PairError`.
+
+    model: on the `meta` device.
+    """
+    wanted: dict[str, tuple[object, ...]] = {
+        name: tuple(p.shape) for name, p in model.named_parameters()
+    }
+    if header.tied:
+        wanted.pop("lm_head.weight", None)
+    held: dict[str, tuple[object, ...]] = {}
+    for tensor_name, path in named_tensors(header):
+        name = f"{path}.{tensor_name.rpartition('.')[2]}"
+        if name not in wanted:
+            raise unused_tensor(header, tensor_name)
+        held[name] = header.tensors[tensor_name].shape
+    if missing := wanted.keys() - held.keys():
+        raise PairError(
+            f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
+        )
+    factors = header.tensors.get(FREQUENCIES)
+    if factors is not None:
+        frequencies = model.model.layers[0].self_attn.head_dim // 2
+        held[FREQUENCIES] = (factors.kind, *factors.shape)
+        wanted[FREQUENCIES] = ("F32", frequencies)
+    if wrong := [name for name, shape in held.items() if wanted.get(name) != shape]:
+        raise PairError(
+            f"{wrong[0]} in {header.path.name} is not of the shape that its header describes: "
+            "download it again, or name the model's own repository."
+        )
+
+
+def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dtype | None) -> Any:
+    """The model of `packed_metadata`, which gets its weights: those that `read_weights` gives for
+    its file and this dtype. Raises `PairError` if the file lacks some."""
+    header = metadata.packed
+    assert header is not None, "models of other files are loaded by transformers"
+    model = metadata.model
+    _fill(model, header, weights)
+    model.config.gguf_digest = f"sha256:{weights.digest}"
+    model.config.dtype = dtype or torch.float32
+    model.config._name_or_path = metadata.source.name
+    model.name_or_path = metadata.source.name
+    model.packed_as = header.quantization if dtype is None else None
+    model.weights_file = weights.file
+    return model
+
+
+def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
+    """Give a model on the `meta` device its weights. Raises `PairError`."""
+    if FREQUENCIES in weights.tensors:
+        model.model.rotary_emb.slow_down(weights.tensors[FREQUENCIES].data)
+    for name, path in named_tensors(header):
+        _set_tensor(model, path, name.rpartition(".")[2], weights.tensors[name])
+    if header.tied:
+        _tie(model)
+    missing = [name for name, p in model.named_parameters() if p.device.type == "meta"]
+    if missing:
+        raise PairError(
+            f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
+        )
+
+
+def _set_tensor(model: Any, path: str, role: str, held: HeldTensor) -> None:
+    """Put a tensor into the module with this path, as its weight or its bias."""
+    parent_path, _, attribute = path.rpartition(".")
+    try:
+        parent = model.get_submodule(parent_path)
+        module = getattr(parent, attribute)
+    except AttributeError as error:
+        raise PairError(f"the model has no {path}: download the file again.") from error
+    data = nn.Parameter(held.data, requires_grad=False)
+    if held.packed_as is None:
+        setattr(module, role, data)
+    elif isinstance(module, nn.Embedding):
+        setattr(parent, attribute, PackedEmbedding(data, held.packed_as, module.embedding_dim))
+    else:
+        bias = getattr(module, "bias", None)
+        packed = PackedLinear(data, held.packed_as, module.in_features, bias)
+        setattr(parent, attribute, packed)
+
+
+def _tie(model: Any) -> None:
+    table = model.model.embed_tokens
+    packed_as = getattr(table, "packed_as", None)
+    if packed_as is None:
+        model.lm_head.weight = table.weight
+    else:
+        model.lm_head = PackedLinear(table.weight, packed_as, table.embedding_dim, None)

@@ -1,0 +1,228 @@
+"""A model of a GGUF file that has weights and no code until somebody calls it.
+
+Compiled passes read the weights of a model and never call its modules, and to import those of
+transformers takes more than a second. So the modules here have the names and
+the weights of transformers' and nothing more; a model becomes transformers' own when it is called,
+or asked for anything else that transformers' has.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from ..base.errors import PairError
+
+TOLD = (
+    "generation_config",
+    "name_or_path",
+    "packed_as",
+    "products",
+    "stores_tied_apart",
+    "weights_file",
+)
+"""What is known of a model beside its config, by attribute."""
+
+ADDED = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
+"""What somebody may have hung on a module, to see or change its calls."""
+
+_completing = threading.Lock()
+
+
+class WeightsOnly(nn.Module):
+    """A module without code, under the name that transformers gives one with code. What it lacks,
+    it asks of that one."""
+
+    packed_as: str | None = None
+    """As that of a `PackedLinear`."""
+
+    def belong_to(self, whole: PackedModel, path: str) -> None:
+        """Know the model that it is a part of, and its own path there."""
+        self._whole = weakref.ref(whole)
+        self._path = path
+
+    def forward(self, *values: Any, **named: Any) -> Any:
+        # Not a call: what is hung on this module hangs on that one too, and is called already.
+        return self._with_code().forward(*values, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__") or "_whole" not in vars(self):
+                raise
+        return getattr(self._with_code(), name)
+
+    def _with_code(self) -> Any:
+        whole = self._whole()
+        path = self._path
+        if whole is None:
+            raise PairError("the model of this module is gone: keep the pair.")
+        whole.become_callable()
+        return whole.get_submodule(path)
+
+
+class _Norm(WeightsOnly):
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width), requires_grad=False)
+        self.variance_epsilon = eps
+
+
+class _Rotary(WeightsOnly):
+    """inv_freq: fp32 [head_dim / 2]. slower: by what a file divides them, None if by nothing."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.rope_type: str = config.rope_parameters["rope_type"]
+        self.slower: Tensor | None = None
+        if self.rope_type == "default":
+            exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
+            self.inv_freq = 1.0 / config.rope_parameters["rope_theta"] ** exponents
+            self.attention_scaling = 1.0
+        else:
+            made = ROPE_INIT_FUNCTIONS[self.rope_type](config)
+            self.inv_freq, self.attention_scaling = made
+
+    def slow_down(self, factors: Tensor) -> None:
+        self.slower = factors
+        self.inv_freq /= factors
+
+
+class _Attention(WeightsOnly):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.head_dim: int = config.head_dim
+        kind = config.model_type
+        width = config.hidden_size
+        queries = config.num_attention_heads * self.head_dim
+        keys = config.num_key_value_heads * self.head_dim
+        in_all = kind in ("llama", "qwen3") and config.attention_bias
+        inside = kind == "qwen2" or in_all
+        self.q_proj = nn.Linear(width, queries, bias=inside)
+        self.k_proj = nn.Linear(width, keys, bias=inside)
+        self.v_proj = nn.Linear(width, keys, bias=inside)
+        self.o_proj = nn.Linear(queries, width, bias=in_all)
+        if kind == "qwen3":
+            self.q_norm = _Norm(self.head_dim, config.rms_norm_eps)
+            self.k_norm = _Norm(self.head_dim, config.rms_norm_eps)
+
+
+class _Mlp(WeightsOnly):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+
+class _Layer(WeightsOnly):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.self_attn = _Attention(config)
+        self.mlp = _Mlp(config)
+        self.input_layernorm = _Norm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = _Norm(config.hidden_size, config.rms_norm_eps)
+
+
+class _Inner(WeightsOnly):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        # Given its weights, since to draw some on `meta` imports what is to be spared here.
+        table = torch.empty(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding.from_pretrained(table)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = _Norm(config.hidden_size, config.rms_norm_eps)
+
+
+class PackedModel(WeightsOnly):
+    """A model of llama, mistral, qwen2 or qwen3, on torch's `meta` device until it gets weights.
+
+    packed_as: the kind of most blocks, None if its weights are numbers. products: how passes
+    multiply them, one of `PRODUCTS`. stores_tied_apart: whether its output layer is its embedding
+    table once more, in another kind. weights_file: what its weights are mapped from.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.generation_config = GenerationConfig.from_model_config(config)
+        self.name_or_path = ""
+        self.packed_as = None
+        self.products: str | None = None
+        self.stores_tied_apart = False
+        self.weights_file: Any = None
+        with torch.device("meta"):
+            self.model = _Inner(config)
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.model.rotary_emb = _Rotary(config)
+        for path, module in self.named_modules():
+            if isinstance(module, WeightsOnly):
+                module.belong_to(self, path)
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.norm.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of its first numbers, as transformers has it."""
+        return next(one.dtype for one in self.parameters() if one.is_floating_point())
+
+    def can_generate(self) -> bool:
+        return True
+
+    def get_input_embeddings(self) -> Any:
+        return self.model.embed_tokens
+
+    def get_output_embeddings(self) -> Any:
+        return self.lm_head
+
+    def _apply(self, *values: Any, **named: Any) -> Any:
+        """What moves a module and changes its dtype."""
+        self.become_callable()
+        return self._apply(*values, **named)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and saves it."""
+        self.become_callable()
+        return self.__reduce_ex__(protocol)
+
+    def become_callable(self) -> None:
+        """Become transformers' own model, with the same weights."""
+        with _completing:
+            if type(self) is PackedModel:
+                model = self._completed()
+                object.__setattr__(self, "__dict__", model.__dict__)
+                self.__class__ = type(model)
+
+    def _completed(self) -> Any:
+        from .metadata import meta_model
+
+        model = meta_model(self.config)
+        for path, module in self.named_modules():
+            if not isinstance(module, WeightsOnly | nn.ModuleList):
+                model.set_submodule(path, module)
+                continue
+            twin = model.get_submodule(path)
+            if isinstance(module, _Norm):
+                twin.weight = module.weight
+            elif isinstance(module, _Rotary):
+                twin = type(twin)(config=model.config)
+                if module.slower is not None:
+                    twin.inv_freq /= module.slower
+                model.set_submodule(path, twin)
+            for name in ADDED & vars(module).keys():
+                setattr(twin, name, vars(module)[name])
+        for name in TOLD:
+            setattr(model, name, getattr(self, name))
+        return model

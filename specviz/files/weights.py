@@ -1,0 +1,205 @@
+"""A model's files and the loading of its weights: dtype, quantization, device, and clear errors if
+it fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+from ..base.errors import PairError, ran_out_of_memory
+from ..core.kinds import INTEGER_PRODUCTS, PRODUCTS
+from .memory import DRAFT_QUANTIZED, FIVE_BIT, QUANTIZED
+from .source import ModelSource
+
+if TYPE_CHECKING:
+    from .memory import Device
+    from .progress import Watcher
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def hub_options(source: ModelSource) -> dict[str, Any]:
+    """Options for transformers: run no code of the repository, do not wait for a silent hub."""
+    offline = False
+    if source.folder is None:
+        from .hub import hub_is_reachable  # a folder is read without the hub's client
+
+        offline = not hub_is_reachable()
+    return {"trust_remote_code": False, "local_files_only": offline}
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How one model is loaded.
+
+    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of a
+    draft "5bit", or None. products: of weights of few bits on a processor, one of `PRODUCTS`.
+    device: None spreads the model over several GPUs; `most` then limits the bytes on each GPU, by
+    its index.
+    """
+
+    dtype: torch.dtype | None = None
+    quantize: str | None = None
+    products: str = INTEGER_PRODUCTS
+    is_draft: bool = False
+    device: torch.device | None = None
+    most: dict[int, int] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments for `from_pretrained`. On a processor weights are quantized after it."""
+        cpu = self.device is not None and self.device.type == "cpu"
+        is_fp32 = cpu and self.quantize is None
+        default = torch.float32 if is_fp32 else "auto"
+        arguments: dict[str, Any] = {"dtype": self.dtype or default}
+        if self.device is None:
+            arguments |= {"device_map": "auto", "max_memory": self.most}
+        elif not cpu:
+            arguments["device_map"] = {"": self.device}
+        if self.quantize is not None and not cpu:
+            check_bits(self.quantize, self.device)
+            arguments["quantization_config"] = BitsAndBytesConfig(
+                load_in_8bit=self.quantize == "8bit",
+                load_in_4bit=self.quantize == "4bit",
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_compute_dtype=self.dtype or torch.bfloat16,
+            )
+        return arguments
+
+
+def check_bits(quantize: str | None, device: Device | None) -> None:
+    """Raises `PairError` for bits that compiled passes alone read, on another device than a
+    processor; None stands for several GPUs."""
+    if quantize == FIVE_BIT and (device is None or device.type != "cpu"):
+        raise PairError("weights of 5 bits are for a draft on a processor: take 8bit or 4bit here.")
+
+
+def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str | None:
+    """`quantize` itself; raises `PairError` if it is unknown, or if it needs bitsandbytes and that
+    is missing. Without a GPU compiled passes read such weights."""
+    if quantize is None:
+        return None
+    name = "draft_quantize" if of_draft else "quantize"
+    known = DRAFT_QUANTIZED if of_draft else QUANTIZED
+    if quantize not in known:
+        raise PairError(f"{name} is {quantize!r}: use one of {', '.join(map(repr, known))}.")
+    if torch.cuda.is_available() and find_spec("bitsandbytes") is None:
+        bits = quantize.replace("bit", "-bit")
+        raise PairError(
+            f"{bits} weights need the package bitsandbytes: pip install -r "
+            "requirements-quantize.txt."
+        )
+    return quantize
+
+
+def checked_options(
+    dtype: str | torch.dtype | None = None,
+    quantize: str | None = None,
+    draft_quantize: str | None = None,
+    products: str | None = None,
+) -> tuple[LoadOptions, LoadOptions]:
+    """Of the target and of the draft, whose products are always those of integers. Raises
+    `PairError`, see `load_pair`."""
+    torch_dtype = DTYPES.get(str(dtype).removeprefix("torch."))
+    if torch_dtype is None and dtype not in (None, "auto"):
+        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
+    if products not in (None, *PRODUCTS):
+        raise PairError(f"products is {products!r}: use one of {', '.join(map(repr, PRODUCTS))}.")
+    bits = checked_quantization(quantize)
+    target = LoadOptions(torch_dtype, bits, products or INTEGER_PRODUCTS)
+    draft_bits = checked_quantization(draft_quantize, of_draft=True)
+    draft = LoadOptions(torch_dtype, draft_bits, is_draft=True)
+    return target, draft
+
+
+def load_model(
+    source: ModelSource,
+    options: LoadOptions,
+    on_progress: Watcher | None = None,
+    config: Any = None,
+) -> Any:
+    """A causal language model with its weights, from safetensors files only. config: of
+    transformers, instead of the one that lies beside the weights.
+
+    Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
+    Errors about too little memory are raised as they are: the caller knows the numbers.
+    """
+    arguments = options.arguments()
+    bars: Any = nullcontext({})
+    if on_progress is not None:
+        from .progress import watched  # a run that nobody watches needs no bars
+
+        bars = watched(on_progress, source.shown)
+    try:
+        with bars as watching:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                source.name,
+                config=config,
+                use_safetensors=True,
+                output_loading_info=True,
+                **arguments,
+                **hub_options(source),
+                **watching,
+            )
+    except Exception as error:  # damaged files can make transformers raise any error
+        if ran_out_of_memory(error):
+            raise
+        from .hub import failure_sentence  # a folder is read without the hub's client
+
+        raise PairError(failure_sentence(source, error)) from error
+    model, info = loaded
+    if info["missing_keys"]:
+        raise PairError(
+            f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
+            "again."
+        )
+    if unused := unused_weights(model, info.get("unexpected_keys", ())):
+        raise PairError(unused_sentence(source.shown, unused))
+    return model.eval()
+
+
+_WITHOUT_EFFECT = re.compile(
+    r"(^|\.)rotary_emb\.inv_freq$"  # made anew from the config
+    r"|\.attn\.(masked_)?bias$|\.attention\.(masked_)?bias$"  # the mask of causal attention
+    r"|(^|\.)position_ids$"
+    r"|(^|\.)mtp\."  # layers that only drafts use
+)
+"""Names in checkpoints that no model reads, and that change nothing."""
+
+
+def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
+    """Of names in a checkpoint that a model has no place for, those that it should have one for.
+    Layers behind the last one that predict more tokens are not among them."""
+    config = model.config.get_text_config()
+    layers = getattr(config, "num_hidden_layers", 0)
+    more = getattr(config, "num_nextn_predict_layers", None) or 0
+    prediction = tuple(f"model.layers.{layers + index}." for index in range(more))
+    return sorted(
+        name
+        for name in names
+        if not _WITHOUT_EFFECT.search(name) and not name.startswith(prediction)
+    )
+
+
+def unused_sentence(shown: str, unused: Sequence[str]) -> str:
+    """One sentence on weights that no part of a model uses."""
+    return (
+        f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it "
+        "would run as another model: download it again, or see that its config.json belongs to it."
+    )
+
+
+def read_tokenizer(source: ModelSource) -> Any:
+    """The tokenizer of a model; raises `PairError` if it cannot be loaded."""
+    try:
+        return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
+    except Exception as error:  # damaged files can make transformers raise any error
+        from .hub import failure_sentence
+
+        raise PairError(failure_sentence(source, error)) from error

@@ -1,0 +1,304 @@
+"""Sets of prompts: the built-in ones, and files of the user, read with limits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..base.console import escaped
+from ..base.environment import ASSETS, BUILTIN
+from ..base.errors import PromptError
+from ..base.text_lines import lines_of
+from .table import named_pair
+
+BUILTIN_SET = ASSETS / "pair" / "sweep.json"
+OWN_SET = "prompts.json"  # in the folder of a pair
+QUESTIONS = ASSETS / "smollm2-135m" / OWN_SET
+CODE = ASSETS / "prompts" / "code.json"
+COMPLETION = ASSETS / "prompts" / "completion.json"
+# Models of code, and models that were tuned for chat, by how they are called.
+_CODER = re.compile(r"coder|codellama|codegemma|codestral|starcoder|codegen", re.IGNORECASE)
+_CHAT = re.compile(r"instruct|chat|assistant|(^|[-_.])it($|[-_.])", re.IGNORECASE)
+LONGEST = 100_000  # characters of a prompt
+LONGEST_KIND = 40  # characters; longer ones are cut
+FORMS = (
+    "use a file of text with one prompt in each line, a JSON list, JSONL with 'prompt', 'turns' or "
+    "'messages', or CSV with a column 'prompt'"
+)
+SINGLE = ("prompt", "instruction", "question", "text")
+"""Fields, and columns of a table, that hold a prompt; the first that is there is taken."""
+OF_TURNS = ("turns", "messages", "conversations")
+"""Fields that hold the turns of a conversation, as MT-Bench, OpenAI and ShareGPT write them."""
+KINDS = ("category", "kind")
+USERS = ("user", "human")
+TABLES = (".csv", ".tsv")
+SEPARATORS = ",;\t"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt of a set. kind: its category, such as "prose". text: of at most `LONGEST`
+    characters."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """The most bytes of a file, and the most prompts in it."""
+
+    bytes: int
+    prompts: int
+
+
+OF_A_SWEEP = PromptLimits(4_000_000, 2_000)
+OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
+
+
+def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
+    """The prompts that come with the program and suit this pair: three of each kind. A pair of the
+    table may have prompts of its own."""
+    path = prompts_for(pair)
+    return prompts_from(path.read_bytes(), path.name)
+
+
+def prompts_for(pair: str) -> Path:
+    """The file of the prompts that suit a pair: its own, else questions for a target that was tuned
+    for chat, code for one that writes code, texts to go on from for others. Of a pair that is not
+    in the table, the target's name tells it."""
+    if pair == BUILTIN:
+        return BUILTIN_SET
+    named = named_pair(pair)
+    if named is None:
+        target = re.split(r"[+@]", pair)[0]
+    else:
+        pairs_own = ASSETS / pair / OWN_SET
+        if pairs_own.is_file():
+            return pairs_own
+        target = named.target.name
+    target = re.split(r"[/\\#]", target.rstrip("/"))[-1]
+    is_chat = bool(_CHAT.search(target)) if named is None else named.target.chat
+    if _CODER.search(target):
+        return CODE if is_chat else COMPLETION
+    return QUESTIONS if is_chat else BUILTIN_SET
+
+
+def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """The prompts with their kinds in turn, so that an early end has seen every kind."""
+    by_kind: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        by_kind[question.kind].append(question)
+    turns = zip_longest(*by_kind.values())
+    return tuple(question for turn in turns for question in turn if question is not None)
+
+
+def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+    """The number of prompts by kind."""
+    return dict(Counter(question.kind for question in questions))
+
+
+def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
+    """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
+    of the file is read than the limits allow."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(limits.bytes + 1)
+    except OSError as error:
+        raise PromptError(f"{path.name} cannot be read: {error.strerror}.") from error
+    return prompts_from(raw, path.name, limits)
+
+
+def prompts_from(
+    raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP, *, suffix: str | None = None
+) -> tuple[Question, ...]:
+    """The prompts in the bytes of a file. name: of the file, for messages. suffix: such as ".csv";
+    that of the name if None.
+
+    A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
+    object or a text in each line. Objects have one of `SINGLE` (and perhaps an "input", as Alpaca
+    has it), or one of `OF_TURNS`, of which the user's first is used; and perhaps a "category". A
+    table has such columns, named in its first line. Any other file is text with a prompt in each
+    line. Raises `PromptError`.
+    """
+    if len(raw) > limits.bytes:
+        raise PromptError(
+            f"{name} is larger than {limits.bytes // 1_000_000} MB: use a smaller set of prompts."
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{name} is no text in UTF-8: {FORMS}.") from error
+    if "\0" in text:
+        raise PromptError(f"{name} holds bytes that are no text: {FORMS}.")
+    if not text.strip():
+        raise PromptError(f"{name} is empty: {FORMS}.")
+    if suffix is None:
+        suffix = Path(name).suffix
+    entries = _entries(text, name, suffix.lower())
+    if len(entries) > limits.prompts:
+        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
+    return tuple(_question(entry, name) for entry in entries)
+
+
+class Entry(NamedTuple):
+    """A prompt as a file has it. where: in the file, such as "line 3". kind: None if it is not the
+    key of a list."""
+
+    where: str
+    value: Any
+    kind: str | None = None
+
+
+def _entries(text: str, name: str, suffix: str) -> list[Entry]:
+    first = text.lstrip()[0]
+    if suffix == ".json" or (suffix != ".jsonl" and first in "[{" and _is_json(text)):
+        return _from_json(text, name)
+    if suffix in TABLES or (not suffix and _begins_as_table(text)):
+        return _from_table(text, name)
+    lines = [Entry(f"line {n}", line) for n, line in enumerate(lines_of(text), 1)]
+    entries = [entry for entry in lines if entry.value.strip()]
+    if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
+        return [
+            Entry(entry.where, _parsed(entry.value, f"{entry.where} of {name}"))
+            for entry in entries
+        ]
+    return entries
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _parsed(text, "")
+    except PromptError:
+        return False
+    return True
+
+
+def _from_json(text: str, name: str) -> list[Entry]:
+    value = _parsed(text, name)
+    if isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
+        if not value or not all(isinstance(group, list) for group in value.values()):
+            raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
+        entries = [
+            Entry(f"prompt {n} of {kind[:LONGEST_KIND]!r}", prompt, kind)
+            for kind, group in value.items()
+            for n, prompt in enumerate(group, 1)
+        ]
+    else:
+        prompts = value if isinstance(value, list) else [value]
+        entries = [Entry(f"prompt {n}", prompt) for n, prompt in enumerate(prompts, 1)]
+    if not entries:
+        raise PromptError(f"{name} has no prompts: {FORMS}.")
+    return entries
+
+
+def _begins_as_table(text: str) -> bool:
+    """Whether the first line of a file without a suffix is that of a table, and no prompt."""
+    first = lines_of(text.lstrip())[0]
+    headers = [first.split(separator) for separator in SEPARATORS]
+    return any("prompt" in header and len(header) > 1 for header in headers)
+
+
+def _separator(text: str) -> str:
+    """What parts the cells of a table whose first line names a column of prompts; empty if none
+    does."""
+    first = lines_of(text.lstrip())[0]
+    for separator in SEPARATORS:
+        header = next(csv.reader([first], delimiter=separator))
+        if set(SINGLE) & set(_column_names(header)):
+            return separator
+    return ""
+
+
+def _column_names(header: Iterable[str]) -> list[str]:
+    return [name.strip().lower() for name in header]
+
+
+def _from_table(text: str, name: str) -> list[Entry]:
+    separator = _separator(text)
+    if not separator:
+        raise PromptError(
+            f"{name} is a table whose first line names no column of prompts: call one 'prompt', "
+            "and perhaps another 'category'."
+        )
+    table = csv.reader(io.StringIO(text.lstrip(), newline=""), delimiter=separator)
+    entries: list[Entry] = []
+    try:
+        columns = _column_names(next(table))
+        for cells in table:
+            if any(cell.strip() for cell in cells):
+                row = dict(zip(columns, cells, strict=False))
+                entries.append(Entry(f"line {table.line_num}", row))
+    except csv.Error as error:
+        raise PromptError(
+            f"line {table.line_num} of {name} is no row of a table: {FORMS}."
+        ) from error
+    if not entries:
+        raise PromptError(f"{name} has no prompts: {FORMS}.")
+    return entries
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f"{what} is not JSON: {FORMS}.") from error
+
+
+def _question(entry: Entry, name: str) -> Question:
+    where = f"{entry.where} of {name}"
+    prompt = entry.value
+    kind = entry.kind
+    if isinstance(entry.value, dict):
+        kind = kind or _kind_in(entry.value)
+        prompt = _prompt_of(entry.value)
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise PromptError(f"{where} has no text: {FORMS}.")
+    if len(prompt) > LONGEST:
+        raise PromptError(
+            f"{where} has {len(prompt):,} characters: use prompts of up to {LONGEST:,}."
+        )
+    shown = escaped(kind or "").strip()[:LONGEST_KIND]
+    return Question(shown or "prompts", prompt)
+
+
+def _kind_in(entry: dict[str, Any]) -> str | None:
+    """The kind that an object names for itself."""
+    kind = next((entry[field] for field in KINDS if field in entry), None)
+    return kind if isinstance(kind, str) else None
+
+
+def _prompt_of(entry: dict[str, Any]) -> Any:
+    """What an object holds as its prompt; None if it has none."""
+    field = next((field for field in (*SINGLE, *OF_TURNS) if entry.get(field)), "")
+    value = entry.get(field)
+    if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
+        return _first_turn(value)
+    more = entry.get("input")
+    if "instruction" in entry and isinstance(value, str) and isinstance(more, str):
+        return f"{value}\n\n{more}".strip()
+    return value
+
+
+def _first_turn(turns: list[Any]) -> Any:
+    """The text of the first turn, or of the user's first where turns say whose they are; None if
+    there is none."""
+    for turn in turns:
+        if not isinstance(turn, dict):
+            return turn
+        if turn.get("role", turn.get("from")) in USERS:
+            content = turn.get("content", turn.get("value"))
+            # OpenAI's may be in parts, of which some are pictures.
+            parts = content if isinstance(content, list) else [content]
+            texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+            return "".join(text for text in texts if isinstance(text, str))
+    return None

@@ -1,0 +1,68 @@
+"""The report of the doctor on a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from ..files.findings import Finding, Level
+from ..files.local_paths import local_path
+from ..files.source import ModelSource
+
+MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
+VERDICTS: dict[Level, str] = {
+    "good": "ready to race.",
+    "warning": "can race; read the warnings first.",
+    "stop": "cannot race: the findings with a cross say what to do.",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings about a pair, in the order in which they were made.
+
+    target, draft: names as shown. memory: bytes of both models with caches, by precision; empty
+    if the models could not be read. free: free bytes of the device, or of all GPUs together.
+    suggested: the hub id of a known draft for the target, or None. drafters: those that the pair
+    offers, as `Pair.drafters` has them; empty if the models could not be read.
+    """
+
+    target: str
+    draft: str | None
+    findings: tuple[Finding, ...]
+    memory: dict[str, int] = field(default_factory=dict)
+    free: int = 0
+    suggested: str | None = None
+    drafters: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Level:
+        """The worst level of all findings."""
+        order: Sequence[Level] = get_args(Level)
+        return max((finding.level for finding in self.findings), key=order.index, default="good")
+
+    @property
+    def summary(self) -> str:
+        """The verdict as a sentence."""
+        beside = f" with {self.draft}" if self.draft else ""
+        return f"{self.target}{beside} {VERDICTS[self.verdict]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready values."""
+        return {
+            "target": self.target,
+            "draft": self.draft,
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "memory": self.memory,
+            "free": self.free,
+            "drafters": self.drafters,
+            "findings": [vars(finding) for finding in self.findings],
+            "suggested_draft": self.suggested,
+        }
+
+
+def shown_model(name: str) -> str:
+    """A model's name as a report tells it."""
+    return ModelSource(name, local_path(name)).shown

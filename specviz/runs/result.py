@@ -1,0 +1,113 @@
+"""One lane without a race: its rounds as they come, or its whole text in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..core.drafting import Memory, memory_ids
+from ..core.events import Round
+from ..core.header import header_of
+from ..core.lanes import BASELINE, SPECULATIVE, Lane
+from ..core.loop import decode
+from ..core.pair import Pair, checked_pair, settings_for
+from ..core.settings import Settings
+from ..core.types import Prefilled, Prompt
+from .metrics import Metrics, compute_metrics
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..core.protocols import Racing
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `generate` returns. trace: the header and the rounds of one lane, with drafts. end_ids:
+    tokens that end a text of this pair and are no part of it."""
+
+    trace: Trace
+    end_ids: frozenset[int] = frozenset()
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds, each with the tokens that it drafted and emitted."""
+        return self.trace.rounds
+
+    @property
+    def text(self) -> str:
+        """What was written after the prompt, without the token that ended it."""
+        tokens = [token for r in self.rounds for token in r.emitted]
+        if tokens and tokens[-1].id in self.end_ids:
+            tokens.pop()
+        return "".join(token.text for token in tokens)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """alpha, tau and all else that one lane tells; what compares it with the target alone
+        (speed-up, c) is None: `race` measures that."""
+        return compute_metrics(self.trace)
+
+
+def generate(
+    pair: Pair | Racing,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
+) -> Result:
+    """Decode `prompt` (text or ids) with drafts, to the end.
+
+    The settings are those of `Pair.settings`, or `settings`, with the `changes`: fields of
+    `Settings` such as gamma=5. memory: earlier texts for drafters that read them. Raises
+    `SpecvizError` subclasses.
+    """
+    pair = checked_pair(pair)
+    settings = settings_for(pair, settings, changes)
+    texts = memory_ids(pair, memory, [settings])
+    ids = pair.encode(prompt, chat=settings.chat)
+    events = decode(pair, ids, settings, SPECULATIVE, memory=texts)
+    first = next(events)
+    assert isinstance(first, Prefilled)
+    rounds = [event for event in events if isinstance(event, Round)]
+    lanes = {SPECULATIVE: settings}
+    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: first}, texts)
+    return Result(Trace(header, rounds), frozenset() if settings.ignore_eos else pair.eos_ids)
+
+
+def speculate(
+    pair: Pair | Racing,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
+) -> Iterator[Round]:
+    """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
+
+    Without settings they are those of `Pair.settings`, which drafts with what the pair has.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields
+    of `Settings`, such as gamma=5. Raises `SpecvizError` subclasses. The generator may be abandoned
+    at any point.
+    """
+    pair = checked_pair(pair)
+    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
+
+
+def baseline(
+    pair: Pair | Racing, prompt: Prompt, settings: Settings | None = None, **changes: Any
+) -> Iterator[Round]:
+    """The same loop without drafts; yields a `Round` of one token per target pass."""
+    pair = checked_pair(pair)
+    usual = Settings() if settings is None else settings
+    return _rounds_only(pair, prompt, settings_for(pair, usual, changes), BASELINE)
+
+
+def _rounds_only(
+    pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
+) -> Iterator[Round]:
+    texts = memory_ids(pair, memory, [settings])
+    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
+    return (event for event in events if isinstance(event, Round))

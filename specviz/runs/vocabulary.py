@@ -1,0 +1,112 @@
+"""The words of the page in a browser: names, labels and sentences of kinds, outcomes and lanes.
+
+`python -m specviz.runs.vocabulary` writes `assets/page/vocabulary.json`, which holds what this
+package has by itself; a page that is served brings its own, with the kinds that were registered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ..base.environment import ASSETS
+from ..core.kinds import DrafterKind, VerdictKind
+from ..core.lanes import LANE_LABELS
+from ..core.registry import drafters, engines, verdicts
+
+FILE = ASSETS / "page" / "vocabulary.json"
+
+POLICIES = {
+    "fixed": {"choice": "Fixed", "label": "fixed"},
+    "heuristic": {"choice": "Heuristic", "label": "heuristic"},
+    "optimal": {"choice": "Optimal", "label": "optimal"},
+    "confidence": {"choice": "Confidence", "label": "confident"},
+}
+"""How many tokens a round drafts."""
+
+COMPARED = {
+    "one": {"choice": "One", "label": "one lane with drafts"},
+    "drafters": {"choice": "Drafters", "label": "drafters side by side"},
+    "gammas": {"choice": "γ", "label": "several γ side by side"},
+    "policies": {"choice": "Policies", "label": "γ policies side by side"},
+    "verdicts": {"choice": "Verdicts", "label": "verdicts side by side"},
+}
+"""What the lanes with drafts of a run may differ in."""
+
+OUTCOMES = {
+    "accepted": {"mark": "", "meaning": "drafted, accepted"},
+    "rejected": {"mark": "✗", "meaning": "drafted, rejected"},
+    "ignored": {"mark": "", "meaning": "drafted, never judged"},
+    "corrected": {"mark": "↳", "meaning": "the target’s, after a rejection"},
+    "bonus": {"mark": "★", "meaning": "the target’s, if all were accepted"},
+    "untold": {"mark": "·", "meaning": "the end of a watched server’s step"},
+}
+"""What may become of a token."""
+
+_DRAFTER_FIELDS = (
+    "label",
+    "choice",
+    "lane",
+    "clause",
+    "who",
+    "guessed",
+    "guessed_greedy",
+    "unguessed",
+    "needs",
+    "reads_memory",
+    "certain",
+    "counted",
+    "has_model",
+    "package",
+)
+_VERDICT_FIELDS = (
+    "label",
+    "choice",
+    "exact",
+    "warning",
+    "clause",
+    "law",
+    "note",
+    "left",
+    "beta",
+    "chance",
+    "threshold",
+    "weighted",
+    "together",
+    "draws",
+    "residual",
+    "package",
+)
+
+
+def vocabulary(*, registered: bool = True) -> dict[str, Any]:
+    """Everything as JSON. registered: with the kinds of other packages."""
+    return {
+        "drafters": _words(drafters(), _DRAFTER_FIELDS, registered),
+        "verdicts": _words(verdicts(), _VERDICT_FIELDS, registered),
+        "policies": POLICIES,
+        "compared": COMPARED,
+        "outcomes": OUTCOMES,
+        "lanes": {lane: {"label": label} for lane, label in LANE_LABELS.items()},
+        "engines": {kind.name: {"label": kind.label} for kind in engines()},
+    }
+
+
+def written() -> str:
+    """What the file holds."""
+    return json.dumps(vocabulary(registered=False), ensure_ascii=False, indent=1) + "\n"
+
+
+def _words(
+    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...], registered: bool
+) -> dict[str, dict[str, Any]]:
+    return {
+        kind.name: {field: getattr(kind, field) for field in fields}
+        for kind in kinds
+        if registered or not kind.package
+    }
+
+
+if __name__ == "__main__":
+    FILE.write_text(written(), encoding="utf-8")
