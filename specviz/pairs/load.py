@@ -122,8 +122,7 @@ def load_builtin(request: LoadRequest) -> Pair:
     import torch
 
     from ..files.devices import best_device
-    from ..files.weights import read_tokenizer
-    from .quantize import load_quantized
+    from ..files.weights import load_model, read_tokenizer
 
     folders = [ASSETS / "pair" / name for name in ("target", "draft", "head")]
     for folder in folders:
@@ -131,13 +130,18 @@ def load_builtin(request: LoadRequest) -> Pair:
     device = request.device or best_device()
     as_stored = request.options[0].dtype is None and device.type == "cpu" and has_numba()
     sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
+    load: Callable[..., Any] = load_model
+    if any(options.quantize for options in request.options):
+        from .quantize import load_quantized  # with much that other runs do without
+
+        load = load_quantized
     models = []
     for source, options in zip(sources, request.options, strict=True):
         options = replace(options, device=device)
         if as_stored:
             # Compiled passes read such weights in place, and compute in fp32.
             options = replace(options, dtype=torch.bfloat16)
-        models.append(load_quantized(source, options, request.on_progress))
+        models.append(load(source, options, request.on_progress))
     target, draft = models
     tokenizer, draft_tokenizer = map(read_tokenizer, sources)
     pair = Pair(target, draft, tokenizer, draft_tokenizer, BUILTIN)

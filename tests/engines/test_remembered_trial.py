@@ -14,6 +14,7 @@ from tiny_files import tiny_file, tiny_model
 
 from specviz import load_pair
 from specviz.core.engine_choice import make_engine
+from specviz.files.few_bits.stale_code import MARK
 from specviz.sides.fast_cpu import support
 
 SOURCES = "0123abcd"
@@ -32,7 +33,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     code = tmp_path / "code"
     code.mkdir()
-    (code / support.SOURCES).write_text(SOURCES)
+    (code / MARK).write_text(SOURCES)
     monkeypatch.setattr(support, "CODE", code)
     monkeypatch.setattr(support, "_gives_its_logits", noted)
     return tried
@@ -54,7 +55,7 @@ def test_what_changes_the_outcome_is_tried_again(trials: list[Any], tmp_path: Pa
     engine_name(path)
     engine_name(path, vocab=VOCAB - 1)
     engine_name(path, dtype="bfloat16")
-    (support.CODE / support.SOURCES).write_text("of other code")
+    (support.CODE / MARK).write_text("of other code")
     engine_name(path)
     engine_name(tiny_file(tmp_path, "Q4_0", seed=1).path)
     assert len(trials) == 5
@@ -77,7 +78,7 @@ def test_a_model_of_no_file_is_tried_each_time(trials: list[Any]) -> None:
 
 
 def test_without_a_folder_for_code_it_is_tried_each_time(trials: list[Any], tmp_path: Path) -> None:
-    (support.CODE / support.SOURCES).unlink()
+    (support.CODE / MARK).unlink()
     path = tiny_file(tmp_path, "Q4_0").path
     for _ in range(2):
         assert engine_name(path) == "compiled"

@@ -14,7 +14,7 @@ from specviz.base.environment import BUILTIN
 from specviz.files import hub
 from specviz.files.model_files import ModelFile
 from specviz.page import choices
-from specviz.pairs import table
+from specviz.pairs import opening, table
 from specviz.pairs.table import Facts, NamedPair, named_pairs
 
 NAME = "toy"
@@ -38,7 +38,7 @@ def list_row(patch: Any) -> NamedPair:
     """Have the table list the row behind the built-in pair, and no hub answer. patch: has
     `setattr` and `setenv` as pytest's monkeypatch."""
     builtin = [row for row in named_pairs() if row.name == BUILTIN]
-    for module in (table, choices):
+    for module in (table, opening, choices):
         patch.setattr(module, "named_pairs", lambda: (*builtin, ROW))
     patch.setattr(hub, "hub_is_reachable", lambda: False)
     return ROW

