@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .llama_layer import LINEARS
 from .model_facts import context_length
 
 TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -34,11 +35,10 @@ def _is_as_published(model: Any) -> bool:
     if not all(map(_is_plain, model.modules())):
         return False
     for layer in model.model.layers:
-        for block in (layer.self_attn, layer.mlp):
-            for name, child in block.named_children():
-                is_linear = type(child) is torch.nn.Linear or hasattr(child, "packed_as")
-                if name.endswith("_proj") and not is_linear:
-                    return False
+        for linear in LINEARS:
+            module = layer.get_submodule(linear.module)
+            if type(module) is not torch.nn.Linear and not hasattr(module, "packed_as"):
+                return False
     return True
 
 

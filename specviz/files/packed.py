@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..base.errors import PairError
 from ..core.kinds import INTEGER_PRODUCTS
+from ..core.llama_layer import linear_places
 from ..core.threads import one_torch_thread, used_processors
 from .few_bits.unpacking import BLOCK, PIECE, unpacked
 from .gguf.config import config_of
@@ -119,12 +120,10 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
     model.products = products
     if products != INTEGER_PRODUCTS:
         return
-    parents = [part for layer in model.model.layers for part in (layer.self_attn, layer.mlp)]
     linears = [
         (parent, name)
-        for parent in [*parents, model]
-        for name, child in parent.named_children()
-        if isinstance(child, PackedLinear) and not child.is_tiled
+        for parent, name in [*linear_places(model), (model, "lm_head")]
+        if isinstance(linear := getattr(parent, name), PackedLinear) and not linear.is_tiled
     ]
     is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:

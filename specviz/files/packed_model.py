@@ -18,6 +18,7 @@ from transformers import GenerationConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ..base.errors import PairError
+from ..core.llama_layer import LINEARS, LlamaSizes, llama_norms, llama_sizes
 
 TOLD = (
     "generation_config",
@@ -96,39 +97,23 @@ class _Rotary(WeightsOnly):
 
 
 class _Attention(WeightsOnly):
-    def __init__(self, config: Any) -> None:
+    def __init__(self, head_dim: int) -> None:
         super().__init__()
-        self.head_dim: int = config.head_dim
-        kind = config.model_type
-        width = config.hidden_size
-        queries = config.num_attention_heads * self.head_dim
-        keys = config.num_key_value_heads * self.head_dim
-        in_all = kind in ("llama", "qwen3") and config.attention_bias
-        inside = kind == "qwen2" or in_all
-        self.q_proj = nn.Linear(width, queries, bias=inside)
-        self.k_proj = nn.Linear(width, keys, bias=inside)
-        self.v_proj = nn.Linear(width, keys, bias=inside)
-        self.o_proj = nn.Linear(queries, width, bias=in_all)
-        if kind == "qwen3":
-            self.q_norm = _Norm(self.head_dim, config.rms_norm_eps)
-            self.k_norm = _Norm(self.head_dim, config.rms_norm_eps)
-
-
-class _Mlp(WeightsOnly):
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.head_dim = head_dim
 
 
 class _Layer(WeightsOnly):
-    def __init__(self, config: Any) -> None:
+    def __init__(self, sizes: LlamaSizes, eps: float) -> None:
         super().__init__()
-        self.self_attn = _Attention(config)
-        self.mlp = _Mlp(config)
-        self.input_layernorm = _Norm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = _Norm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = _Attention(sizes.head_dim)
+        self.mlp = WeightsOnly()
+        for linear in LINEARS:
+            outputs, inputs = linear.shape(sizes)
+            module = nn.Linear(inputs, outputs, bias=linear.has_bias(sizes))
+            self.set_submodule(linear.module, module)
+        for norm in llama_norms(sizes):
+            (width,) = norm.shape(sizes)
+            self.set_submodule(norm.module, _Norm(width, eps))
 
 
 class _Inner(WeightsOnly):
@@ -137,7 +122,9 @@ class _Inner(WeightsOnly):
         # Given its weights, since to draw some on `meta` imports what is to be spared here.
         table = torch.empty(config.vocab_size, config.hidden_size)
         self.embed_tokens = nn.Embedding.from_pretrained(table)
-        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
+        sizes = llama_sizes(config)
+        eps = config.rms_norm_eps
+        self.layers = nn.ModuleList(_Layer(sizes, eps) for _ in range(sizes.layers))
         self.norm = _Norm(config.hidden_size, config.rms_norm_eps)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from ..base.errors import PairError
 from ..core.ends import is_tuned_for
 from ..core.kinds import INTEGER_PRODUCTS
+from ..core.llama_layer import LINEARS, LlamaSizes, llama_norms
 from ..files.findings import (
     Examined,
     Finding,
@@ -141,7 +142,8 @@ def _described(name: str) -> _HeaderFacts | None:
         if header.architecture not in ARCHITECTURES or not can_stay_packed(header):
             return None
         sizes = _sizes(header)
-        if sizes is None or not _holds_its_model(header, sizes):
+        _size(header, "context_length")
+        if not _holds_its_model(header, sizes):
             return None
         tied_apart = stores_tied_apart(header)
     except PairError:
@@ -149,93 +151,71 @@ def _described(name: str) -> _HeaderFacts | None:
     return _HeaderFacts(ModelSource(header.name, header.path), header, sizes, tied_apart)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """width: of a state. inner: of the layers between two states. heads, key_heads: in a layer.
-    head_width: of one head. context: the most tokens."""
-
-    vocab: int
-    width: int
-    inner: int
-    layers: int
-    heads: int
-    key_heads: int
-    head_width: int
-    context: int
-
-
-def _sizes(header: GgufHeader) -> _Sizes | None:
-    """The sizes of a model, or None if one of them is missing or cannot be."""
+def _sizes(header: GgufHeader) -> LlamaSizes:
+    """The sizes of a model. Raises `PairError` if one of them is missing or cannot be."""
+    heads = _size(header, "attention.head_count")
+    width = _size(header, "embedding_length")
     table = header.tensors.get("token_embd.weight")
-    heads = header.number("attention.head_count")
-    width = header.number("embedding_length")
-    numbers = [
-        table.shape[0] if table is not None else None,
-        width,
-        header.number("feed_forward_length"),
-        header.number("block_count"),
-        heads,
-        header.number("attention.head_count_kv") or heads,
-    ]
-    if not all(isinstance(number, int) and number > 0 for number in numbers):
-        return None
-    assert width is not None and heads is not None, "they are numbers"
-    if width % heads:
-        return None
-    numbers.append(header.number("attention.key_length") or width // heads)
-    numbers.append(header.number("context_length"))
-    if not all(isinstance(number, int) and number > 0 for number in numbers):
-        return None
-    sizes = _Sizes(*(int(number) for number in numbers if number is not None))
+    sizes = LlamaSizes(
+        layers=_size(header, "block_count"),
+        vocab=table.shape[0] if table is not None else 0,
+        width=width,
+        inner=_size(header, "feed_forward_length"),
+        heads=heads,
+        kv_heads=_size(header, "attention.head_count_kv", heads),
+        head_dim=_size(header, "attention.key_length", width // heads),
+        qkv_bias=header.architecture == "qwen2",
+        head_norms=header.architecture == "qwen3",
+    )
+    are_even = not (width % heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2)
     rope = rope_of(header)
     eps = header.number("attention.layer_norm_rms_epsilon") or 0.0
     if rope is None or not all(0 < number < inf for number in (rope.theta, rope.factor, eps)):
-        return None
+        raise _unclear(header)
     pieces = header.values.get("tokenizer.ggml.tokens")
-    if isinstance(pieces, list) and len(pieces) != sizes.vocab:
-        return None
-    if sizes.heads % sizes.key_heads or sizes.head_width % 2:
-        return None
+    has_all_pieces = not isinstance(pieces, list) or len(pieces) == sizes.vocab
+    if not (sizes.vocab and are_even and has_all_pieces):
+        raise _unclear(header)
     return sizes
 
 
-def _shapes(sizes: _Sizes, architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _size(header: GgufHeader, key: str, default: int | None = None) -> int:
+    """A whole number above 0 of a header. Raises `PairError` if it is none."""
+    number = header.number(key) or default
+    if not isinstance(number, int) or number <= 0:
+        raise _unclear(header)
+    return number
+
+
+def _unclear(header: GgufHeader) -> PairError:
+    """For files that are examined with the models themselves, whose sentence is shown then."""
+    return PairError(f"the header of {header.path.name} does not describe its model.")
+
+
+def _shapes(sizes: LlamaSizes) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The tensors of a model whose output layer is tied to its table, each with its shape."""
-    queries = sizes.heads * sizes.head_width
-    keys = sizes.key_heads * sizes.head_width
     yield "token_embd.weight", (sizes.vocab, sizes.width)
     yield "output_norm.weight", (sizes.width,)
     for index in range(sizes.layers):
-        layer = f"blk.{index}."
-        yield f"{layer}attn_norm.weight", (sizes.width,)
-        yield f"{layer}attn_q.weight", (queries, sizes.width)
-        yield f"{layer}attn_k.weight", (keys, sizes.width)
-        yield f"{layer}attn_v.weight", (keys, sizes.width)
-        yield f"{layer}attn_output.weight", (sizes.width, queries)
-        yield f"{layer}ffn_norm.weight", (sizes.width,)
-        yield f"{layer}ffn_gate.weight", (sizes.inner, sizes.width)
-        yield f"{layer}ffn_up.weight", (sizes.inner, sizes.width)
-        yield f"{layer}ffn_down.weight", (sizes.width, sizes.inner)
-        if architecture == "qwen2":
-            yield f"{layer}attn_q.bias", (queries,)
-            yield f"{layer}attn_k.bias", (keys,)
-            yield f"{layer}attn_v.bias", (keys,)
-        if architecture == "qwen3":
-            yield f"{layer}attn_q_norm.weight", (sizes.head_width,)
-            yield f"{layer}attn_k_norm.weight", (sizes.head_width,)
+        for linear in LINEARS:
+            yield f"blk.{index}.{linear.gguf}.weight", linear.shape(sizes)
+            if linear.has_bias(sizes):
+                yield f"blk.{index}.{linear.gguf}.bias", linear.shape(sizes)[:1]
+        for norm in llama_norms(sizes):
+            yield f"blk.{index}.{norm.gguf}.weight", norm.shape(sizes)
 
 
-def _holds_its_model(header: GgufHeader, sizes: _Sizes) -> bool:
+def _holds_its_model(header: GgufHeader, sizes: LlamaSizes) -> bool:
     """Whether a file holds exactly the weights of its model, each in its shape."""
     if sizes.layers > len(header.tensors):  # a billion of them are not even counted
         return False
     held = {name: tensor.shape for name, tensor in header.tensors.items()}
     if header.architecture == "llama" and FREQUENCIES in held:
         factors = header.tensors[FREQUENCIES]
-        if factors.kind != "F32" or factors.shape != (sizes.head_width // 2,):
+        if factors.kind != "F32" or factors.shape != (sizes.head_dim // 2,):
             return False
         del held[FREQUENCIES]
-    wanted = dict(_shapes(sizes, header.architecture))
+    wanted = dict(_shapes(sizes))
     if not header.tied:
         wanted["output.weight"] = wanted["token_embd.weight"]
     return held == wanted
@@ -286,7 +266,7 @@ class _HeaderFacts:
 
     source: ModelSource
     header: GgufHeader
-    sizes: _Sizes
+    sizes: LlamaSizes
     stores_tied_apart: bool
 
     experts: None = None
@@ -299,7 +279,7 @@ class _HeaderFacts:
 
     @property
     def context(self) -> int:
-        return self.sizes.context
+        return _size(self.header, "context_length")
 
     @property
     def width(self) -> int:
@@ -330,7 +310,7 @@ class _HeaderFacts:
             for name, tensor in self.header.tensors.items()
             if name.startswith("blk.") and len(tensor.shape) == 2
         )
-        layer = LayerCache(2 * self.sizes.key_heads * self.sizes.head_width)
+        layer = LayerCache(2 * self.sizes.kv_heads * self.sizes.head_dim)
         return MemoryNeed(
             parameters=self.parameters,
             quantizable=sum(linear),

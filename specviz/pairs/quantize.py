@@ -3,7 +3,6 @@ passes read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 from ..base.environment import has_numba
 from ..base.errors import PairError
 from ..core.kinds import FP32_PRODUCTS, INTEGER_PRODUCTS
+from ..core.llama_layer import linear_places
 from ..core.threads import one_torch_thread, used_processors
 from ..files.few_bits.unpacking import repacked, row_bytes
 from ..files.memory import DRAFT_KINDS, KINDS, TABLE
@@ -58,7 +58,7 @@ def quantize_on_processor(
     """
     check_quantizable(model, name)
     kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
-    linears = list(_linears(model))
+    linears = list(linear_places(model))
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
         in_blocks = pool.map(lambda linear: _packed_linear(getattr(*linear), kind), linears)
         for done, (linear, packed) in enumerate(zip(linears, in_blocks, strict=True), 1):
@@ -115,7 +115,7 @@ def quantized_bytes(model: Any, bits: str, products: str, *, is_draft: bool = Fa
     kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
     inside = sum(
         linear.out_features * row_bytes(linear.in_features, kind)
-        for linear in (getattr(part, attribute) for part, attribute in _linears(model))
+        for linear in (getattr(part, attribute) for part, attribute in linear_places(model))
     )
     table = model.model.embed_tokens
     rows = table.num_embeddings
@@ -125,15 +125,6 @@ def quantized_bytes(model: Any, bits: str, products: str, *, is_draft: bool = Fa
     if not is_shared:
         total += rows * row_bytes(width, kind if is_draft else TABLE)
     return total
-
-
-def _linears(model: Any) -> Iterator[tuple[nn.Module, str]]:
-    """The linear layers inside: the module that has each, and its name there."""
-    for layer in model.model.layers:
-        for part in (layer.self_attn, layer.mlp):
-            for attribute, _ in list(part.named_children()):
-                if attribute.endswith("_proj"):
-                    yield part, attribute
 
 
 def _packed_linear(linear: Any, kind: str, pool: ThreadPoolExecutor | None = None) -> PackedLinear:

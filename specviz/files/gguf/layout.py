@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...base.environment import has_numba
 from ...base.errors import PairError
+from ...core.llama_layer import LINEARS, NORMS
 from .header import GgufHeader, GgufTensor
 from .keys import FREQUENCIES, rope_of
 
@@ -32,21 +33,7 @@ ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 
 OUTPUTS_OF_TILE = 16
 UNIT = 32  # widths of matrices must be multiples of it
 
-_ATTENTION = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-}
-_LAYER = _ATTENTION | {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
+_LAYER = {part.gguf: part.module for part in (*LINEARS, *NORMS)}
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...core.draws import Distributions, softmax_only
 from ...core.engine import OwnEngine
+from ...core.llama_layer import LINEARS, NORMS
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
 from ...core.sampling import TIE
@@ -186,25 +187,15 @@ def aligned_zeros(shape: tuple[int, ...]) -> Floats:
 
 def layer_weights(layer: Any) -> list[Weight]:
     """The tensors of a layer, in the order of `Layer`."""
-    attention = layer.self_attn
-    parts = dict(attention.named_children())
-    mlp = layer.mlp
-    linears = [
-        attention.q_proj,
-        attention.k_proj,
-        attention.v_proj,
-        attention.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
-    ]
-    norms = [
-        layer.input_layernorm,
-        layer.post_attention_layernorm,
-        parts.get("q_norm"),
-        parts.get("k_norm"),
-    ]
+    linears = [layer.get_submodule(linear.module) for linear in LINEARS]
+    norms = [_submodule(layer, norm.module) for norm in NORMS]
     return [*weights_of(linears), *weights_of(norms), *map(bias_of, linears)]
+
+
+def _submodule(layer: Any, path: str) -> Any:
+    """The module at a path of a layer, None if it has none there."""
+    parent, _, name = path.rpartition(".")
+    return dict(layer.get_submodule(parent).named_children()).get(name)
 
 
 def weights_of(modules: Iterable[Any]) -> list[Weight]:

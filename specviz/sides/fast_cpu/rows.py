@@ -8,6 +8,7 @@ from ctypes import Structure, c_float, c_int64
 import numpy as np
 from numba import carray
 
+from ...core.llama_layer import LINEARS, NORMS
 from ...files.few_bits.blocks import BFLOAT16, FLOAT32, STEP
 from ...files.few_bits.ir import (
     LANES,
@@ -39,27 +40,11 @@ class Weight(Structure):
 
 
 class Layer(Structure):
-    """The tensors of a layer."""
+    """The tensors of a layer: weights of `LINEARS` and `NORMS`, and biases of the former."""
 
     _fields_ = (
-        ("query", Weight),
-        ("key", Weight),
-        ("value", Weight),
-        ("out", Weight),
-        ("gate", Weight),
-        ("up", Weight),
-        ("down", Weight),
-        ("input_norm", Weight),
-        ("middle_norm", Weight),
-        ("query_norm", Weight),
-        ("key_norm", Weight),
-        ("query_bias", Weight),
-        ("key_bias", Weight),
-        ("value_bias", Weight),
-        ("out_bias", Weight),
-        ("gate_bias", Weight),
-        ("up_bias", Weight),
-        ("down_bias", Weight),
+        *((part.name, Weight) for part in (*LINEARS, *NORMS)),
+        *((f"{linear.name}_bias", Weight) for linear in LINEARS),
     )
 
 
