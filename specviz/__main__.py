@@ -77,9 +77,9 @@ def _bench() -> Command:
 
 
 def _pairs() -> Command:
-    from .pairs.cli import list_pairs
+    from .pairs.cli import add_list, list_pairs
 
-    return Command(list_pairs)
+    return Command(list_pairs, add_list)
 
 
 def _fetch() -> Command:
@@ -129,7 +129,9 @@ VERBS = {
     ),
     "sweep": Verb("find the drafter and gamma to deploy, if any", _sweep),
     "bench": Verb("measure speed on several prompts", _bench),
-    "pairs": Verb("list the named pairs by what fits this machine", _pairs),
+    "pairs": Verb(
+        "list the named pairs by what fits here, and pairs of models that lie here", _pairs
+    ),
     "fetch": Verb("bring a named pair to this machine", _fetch),
     "doctor": Verb("check if two models can race, before any download", _doctor),
     "guess": Verb("what a draft would get right of a closed model's text", _guess),

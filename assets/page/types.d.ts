@@ -334,6 +334,9 @@ interface Vocabulary {
   lanes: Record<string, { label: string }>;
 }
 
+/** A choice, and the heading under which it stands in a list, if it has one. */
+type ListedChoice = [label: string, value: string, group?: string];
+
 /** A control of the settings panel, as specviz/page/controls.py describes it. */
 interface ControlWords {
   name: string;
@@ -341,7 +344,7 @@ interface ControlWords {
   label: string;
   info?: string;
   folded?: boolean; // among the advanced ones
-  choices?: [label: string, value: string][];
+  choices?: ListedChoice[];
   limits?: [number, number];
   step?: number;
   longest?: number; // characters

@@ -142,6 +142,14 @@ FETCH: Variable[bool | None] = Variable(
     None,
     "only who opens the page on the machine itself, where no sign says that it is public",
 )
+LOCAL_MODELS: Variable[bool | None] = Variable(
+    "SPECVIZ_LOCAL_MODELS",
+    "Whether visitors may see and choose the models that the hub's cache, Ollama, LM Studio and "
+    "llama.cpp keep on the machine.",
+    ValueType(_switch, "1 or 0"),
+    None,
+    "only who opens the page on the machine itself, where no sign says that it is public",
+)
 MCP = _whether(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -209,6 +217,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     CACHE,
     MODELS,
     FETCH,
+    LOCAL_MODELS,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

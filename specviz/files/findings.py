@@ -16,6 +16,7 @@ from ..core.ends import named_end_ids
 from ..core.model_facts import logit_width, text_config
 from ..core.pair import Pair, tokenizer_size
 from .gguf.header import GgufHeader
+from .local_models import blob_name
 from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .source import ModelSource
 
@@ -125,10 +126,15 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
         unpacking = f"It is unpacked once, to {size} of bf16 in the cache folder"
     yield good(
         "file",
-        f"{header.path.name} holds {header.name}: {header.architecture}, "
+        f"{_file_of(header)} holds {header.name}: {header.architecture}, "
         f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
         f"template, and names {licence or 'none'} as its licence. {unpacking}.",
     )
+
+
+def _file_of(header: GgufHeader) -> str:
+    """What a file is called."""
+    return blob_name(header.path) or header.path.name
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:

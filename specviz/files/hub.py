@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..base.environment import T
 from ..base.errors import PairError, causes_of
+from .local_models import store_of, stored_model
 from .local_paths import HUB_ID, local_path
 from .source import CachedSource, ModelSource, shown_name
 
@@ -29,7 +30,20 @@ ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 
 
 def find_source(name: str) -> ModelSource:
-    """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
+    """The source with this name; raises `PairError` if it is neither a folder nor a hub id, and no
+    model of another program's store."""
+    store = store_of(name)
+    if store is not None:
+        model = stored_model(name)
+        if model is None:
+            raise PairError(
+                f"{shown_name(name)} is not on this machine: 'python -m specviz pairs' lists what "
+                f"{store.label} has."
+            )
+        # The hub's client reads the cache by ids, and says then which revision it has read.
+        if model.id is not None:
+            return CachedSource(model.id, model.path)
+        return ModelSource(str(model.path), model.path)
     path = local_path(name)
     if path is None and not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))

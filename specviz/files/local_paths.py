@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from .local_models import is_stored, stored_path
+
 GGUF = ".gguf"
 MAGIC = b"GGUF"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 
 def local_path(name: str) -> Path | None:
-    """The folder or the GGUF file with this name, if there is one."""
+    """The folder or the GGUF file with this name, if there is one, also where another program keeps
+    it."""
+    if is_stored(name):
+        return stored_path(name)
     try:
         path = Path(name).expanduser()
         return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .local_models import stored_model
+from .local_paths import local_path
+
 MOST_SHOWN = 100  # characters of a model's name in a sentence
 
 
@@ -30,6 +33,14 @@ class CachedSource(ModelSource):
     @property
     def shown(self) -> str:
         return shown_name(self.name)
+
+
+def named_source(name: str) -> ModelSource:
+    """The source with this name, whether anything lies there or not."""
+    stored = stored_model(name)
+    if stored is not None and stored.id is not None:
+        return CachedSource(stored.id, stored.path)
+    return ModelSource(name, local_path(name))
 
 
 def shown_name(name: str) -> str:

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from ..base.errors import PairError, ran_out_of_memory
 from ..core.kinds import INTEGER_PRODUCTS, PRODUCTS
 from .memory import DRAFT_QUANTIZED, FIVE_BIT, QUANTIZED
-from .source import ModelSource
+from .source import CachedSource, ModelSource
 
 if TYPE_CHECKING:
     from .memory import Device
@@ -27,7 +27,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def hub_options(source: ModelSource) -> dict[str, Any]:
     """Options for transformers: run no code of the repository, do not wait for a silent hub."""
-    offline = False
+    offline = isinstance(source, CachedSource)
     if source.folder is None:
         from .hub import hub_is_reachable  # a folder is read without the hub's client
 

@@ -39,6 +39,7 @@ from ..pairs.table import (
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Host
 from .names import shown_pair, title_of
+from .security.owner import SEES_MODELS
 
 OTHER = "other"
 KEPT_PAIRS = 200  # whose drafters are known
@@ -140,7 +141,7 @@ def _offered(name: str, page_pair: str) -> str:
     that the page was started with. Raises `PairError`."""
     if name == page_pair:
         return page_pair
-    spec = visitor_spec(name, any_model=ANY_MODEL.read())
+    spec = visitor_spec(name, any_model=ANY_MODEL.read(), stored_models=SEES_MODELS.get())
     if isinstance(spec, NamedSpec) and all(row.name != spec.name for row in offered_pairs()):
         raise PairError(NOT_OFFERED)
     return str(spec)

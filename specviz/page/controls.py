@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,14 @@ from ..core.lanes import Lane
 from ..core.registry import drafters, verdicts
 from ..core.settings import Settings
 from ..core.several import beside, parsed_lane
+from ..pairs.matches import Match
 from ..pairs.spec import MOST_NAME
 from ..pairs.table import named_pair
 from ..runs.vocabulary import COMPARED as COMPARED_WORDS
 from ..runs.vocabulary import POLICIES
 from ..worker.tasks import Host
-from .choices import listed_drafters, pair_choices
+from .choices import OTHER, listed_drafters, pair_choices
+from .local_pairs import local_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -185,13 +187,17 @@ BIT_CHOICES = {
 }
 
 
-def controls_of(pair: str, machine: Host | None) -> list[dict[str, Any]]:
+def controls_of(
+    pair: str, machine: Host | None, matches: Sequence[Match] = ()
+) -> list[dict[str, Any]]:
     """The controls of the page in their order, as the browser makes them: `controls/controls.js`.
 
     Each has a name, a label, a kind and what its kind needs. pair: that the page was started with.
-    machine: None while it is not known yet.
+    machine: None while it is not known yet. matches: pairs of models that lie on it.
     """
-    pairs = dict(pair_choices(pair, machine))
+    pairs: list[tuple[str, ...]] = [*pair_choices(pair, machine)]
+    others = [choice for choice in pairs if choice[1] == OTHER]
+    listed_pairs = [choice for choice in pairs if choice[1] != OTHER]
     listed = listed_drafters(pair)
     settings = [_control(name, setting) for name, setting in OFFERED.items()]
     if listed is not None:
@@ -214,7 +220,7 @@ def controls_of(pair: str, machine: Host | None) -> list[dict[str, Any]]:
             "kind": "list",
             "label": "Pair",
             "info": "A target and a draft. Run loads them.",
-            "choices": list(pairs.items()),
+            "choices": [*listed_pairs, *local_choices(matches), *others],
         },
         _model("target", "Target", "owner/model, a folder or a .gguf file"),
         _model("draft", "Draft", "the same, or empty for none"),

@@ -21,6 +21,7 @@ from ..base.errors import SpecvizError
 from ..base.logs import brief
 from ..worker.failures import FAILED
 from .failures import sentence
+from .security.owner import SEES_MODELS, sees_models
 from .security.requests import note
 from .security.sessions import Sessions
 
@@ -150,3 +151,4 @@ class Endpoints:
 def _note(request: gr.Request) -> None:
     assert request.request is not None
     note(request.request.scope)
+    SEES_MODELS.set(sees_models(request.request.scope))

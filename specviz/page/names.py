@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..base.environment import BUILTIN
 from ..base.errors import PairError
 from ..files.gguf.header import read_gguf
+from ..files.local_models import is_stored, short_name, stored_model
 from ..files.local_paths import local_path
 from ..pairs.spec import ModelsSpec, parse_pair
 from ..pairs.table import NamedPair, named_pair, wheel_file
@@ -46,10 +47,13 @@ def shown_pair(pair: str) -> ShownPair:
     if spec.draft == OWN_LAYERS:
         return ShownPair(f"{target}, its own layers", target, None, _bytes(spec.target))
     draft = _model(spec.draft)
+    title = f"{target} + {draft}"
+    if is_stored(spec.target) and is_stored(spec.draft):  # as their owner knows them
+        title = f"{short_name(spec.target)} + {short_name(spec.draft)}"
     sizes = [_bytes(spec.target), _bytes(spec.draft)]
     known_sizes = [size for size in sizes if size is not None]
     total = sum(known_sizes) if len(known_sizes) == len(sizes) else None
-    return ShownPair(f"{target} + {draft}", target, draft, total)
+    return ShownPair(title, target, draft, total)
 
 
 def _shown_row(row: NamedPair) -> ShownPair:
@@ -76,6 +80,9 @@ def title_of(pair: NamedPair) -> str:
 def _model(name: str) -> str:
     """What a model is called: a file by what it says of itself, a folder by its own name, one of
     the hub without its owner."""
+    stored = stored_model(name)
+    if stored is not None and stored.id is not None:
+        return stored.id.rpartition("/")[2]
     path = local_path(name)
     if path is None:
         return name.rpartition("/")[2]

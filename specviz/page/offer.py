@@ -30,6 +30,7 @@ from .controls import (
     drafter_choices,
 )
 from .files import find_recordings
+from .local_pairs import listed_matches, local_drafters, local_models, local_titles
 from .names import shown_pair
 from .public import PLOTLY_NAME
 from .questions import MOST_DRAWS
@@ -113,7 +114,9 @@ def offer_of(
     loaded: then the browser asks how far it is. awaited: of a pair that is not here yet and whose
     recordings are shown, how far its fetch is.
     """
-    pairs = [value for _, value in pair_choices(page_pair, None)]
+    table = [value for _, value in pair_choices(page_pair, None)]
+    matches = [match for match in listed_matches(machine) if match.name != page_pair]
+    pairs = [*table, *(match.name for match in matches)]
     usual = defaults_of(page_pair)
     shown = page_pair if awaited is None else str(awaited["pair"])
     # In the order of the arguments of `chosen_pair`.
@@ -137,13 +140,14 @@ def offer_of(
         "recordings": find_recordings(recordings, [preset.name for preset in presets]),
         "defaults": {**usual, **naming, "lanes": "one"},
         "limits": LIMITS,
-        "controls": controls_of(page_pair, machine),
+        "controls": controls_of(page_pair, machine, matches),
         "choices": {**CHOICES, **listed},
-        "pairs": pair_models(page_pair),
+        "pairs": pair_models(page_pair) | local_models(matches),
         "pairTitles": {
-            name: shown_pair(name).title for name in pairs if name not in (SERVED, OTHER)
-        },
-        "drafters": {name: listed_drafters(name) for name in pairs},
+            name: shown_pair(name).title for name in table if name not in (SERVED, OTHER)
+        }
+        | local_titles(matches),
+        "drafters": {name: listed_drafters(name) for name in table} | local_drafters(matches),
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,

@@ -25,6 +25,7 @@ from .failures import PageQuestion
 from .fetches import PairFetch, fetch_questions
 from .files import FileReader
 from .live import add_run
+from .local_pairs import look_ahead
 from .offer import offer_of, presets_of
 from .public import RECORDINGS
 from .questions import question_functions
@@ -167,6 +168,7 @@ def build_page(
         programs=endpoints.described(),
     )
     runs.start(pair)
+    look_ahead()
     return page
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..base.console import escaped
@@ -79,8 +80,14 @@ def named_pair(options: argparse.Namespace) -> Pair:
     return checked_pair(raced(options))
 
 
-def list_pairs(_: argparse.Namespace) -> None:
-    """Print the named pairs by what fits this machine."""
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `pairs` to a parser."""
+    every = "list all drafts on this machine for each target, not only the best"
+    parser.add_argument("--all", action="store_true", help=every)
+
+
+def list_pairs(options: argparse.Namespace) -> None:
+    """Print the named pairs by what fits this machine, and those of models that lie here."""
     from ..files.memory import device_memory
 
     devices = device_memory()
@@ -94,6 +101,33 @@ def list_pairs(_: argparse.Namespace) -> None:
         for pair in pairs:
             print(f"  {pair.name:{width}} {_row(pair, cpu=cpu)}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
+    _list_local_pairs(free, cpu=cpu, lists_all=options.all)
+
+
+def _list_local_pairs(free: int, *, cpu: bool, lists_all: bool) -> None:
+    """Print which models of this machine can draft for which, each as `--pair` takes it."""
+    from .matches import find_local_pairs
+
+    local = find_local_pairs(free, cpu=cpu)
+    if not local.models:
+        print("\nThe hub's cache, Ollama, LM Studio and llama.cpp have no models here to race.")
+    else:
+        print(f"\non this machine ({len(local.models)} models), best first:")
+    listed = local.matches if lists_all else local.best
+    for match in listed:
+        name = escaped(shlex.quote(match.name))
+        size = f"{shown_bytes(match.bytes):>9}"
+        unfit = "" if match.fits else ", too large here"
+        small = "" if match.pays else ", which may not pay"
+        print(f"  --pair {name}\n  {size}  draft {match.ratio:.1f} times smaller{small}{unfit}")
+    left = len(local.matches) - len(listed)
+    if left:
+        print(f"{left} more with other drafts: python -m specviz pairs --all")
+    if local.alone:
+        names = ", ".join(escaped(shlex.quote(f"{model.name}+none")) for model in local.alone)
+        print(f"No other model here can draft for: {names}.")
+    if local.skipped:
+        print(local.skipped)
 
 
 def _row(pair: NamedPair, *, cpu: bool) -> str:

@@ -20,11 +20,11 @@ from ..files.findings import (
 from ..files.gguf.keys import checked_gguf
 from ..files.gguf.layout import can_stay_packed
 from ..files.hub import hub_files
-from ..files.local_paths import local_file, local_path
+from ..files.local_paths import local_file
 from ..files.memory import Device, PlannedLoad
 from ..files.metadata import ModelMetadata, read_metadata
 from ..files.packed import packed_metadata
-from ..files.source import ModelSource
+from ..files.source import named_source
 from ..files.unpack import header_metadata
 from ..files.weights import DTYPES, LoadOptions, checked_options
 from ..sides.heads.loading import examined_head, head_findings, is_head
@@ -50,7 +50,7 @@ def examined_models(
         metadata = _read(name, reads, findings)
         if metadata is not None:
             models.append(metadata)
-    shown = [ModelSource(name, local_path(name)).shown for name in names]
+    shown = [named_source(name).shown for name in names]
     if len(models) == len(names) and not has_head:
         shown = [metadata.source.shown for metadata in models]
     head = None

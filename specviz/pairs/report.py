@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from ..files.findings import Finding, Level
-from ..files.local_paths import local_path
-from ..files.source import ModelSource
+from ..files.source import named_source
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -65,4 +64,4 @@ class Report:
 
 def shown_model(name: str) -> str:
     """A model's name as a report tells it."""
-    return ModelSource(name, local_path(name)).shown
+    return named_source(name).shown

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ..base.environment import BUILTIN, SERVED
 from ..base.errors import PairError
 from ..base.variables import REMOTE, REMOTE_KEY
+from ..files.local_models import is_stored
 from ..files.local_paths import HUB_ID, local_path
 
 NO_DRAFT = "none"
@@ -52,8 +53,8 @@ class NamedSpec:
 class ModelsSpec:
     """Models of the hub or of this machine.
 
-    target: a hub id, a folder or a GGUF file. draft: the same, or a head, or `OWN_LAYERS`; None if
-    there is none. Raises `PairError` if one of them is an address.
+    target: a hub id, a folder, a GGUF file or a name of `local_models`. draft: the same, or a
+    head, or `OWN_LAYERS`; None if there is none. Raises `PairError` if one of them is an address.
     """
 
     target: str
@@ -168,11 +169,12 @@ def parse_pair(name: str) -> PairSpec:
     )
 
 
-def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
+def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) -> VisitorSpec:
     """The pair that a visitor of a page, or a program that asks it, has named.
 
-    any_model: whether the operator lets visitors name models that are not in the table. Whether a
-    row of the table is offered is for the caller to say. Raises `PairError`.
+    any_model: whether the operator lets visitors name models that are not in the table.
+    stored_models: whether this one may name those that other programs keep on this machine. Whether
+    a row of the table is offered is for the caller to say. Raises `PairError`.
     """
     if not isinstance(name, str) or len(name) > MOST_NAME:
         raise PairError(UNREADABLE)
@@ -190,7 +192,7 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
     if isinstance(spec, OperatorSpec) and REMOTE.read() is None:
         raise PairError(NOT_OFFERED)
     if isinstance(spec, ModelsSpec):
-        if not any_model:
+        if not any_model and not (stored_models and _is_of_stores(spec)):
             raise PairError(NOT_OFFERED)
         for model in filter(None, (spec.target, spec.draft)):
             if not HUB_ID.fullmatch(model) and local_path(model) is None:
@@ -199,6 +201,11 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
                     "hub, such as owner/model, or a folder or GGUF file of the server's machine."
                 )
     return spec
+
+
+def _is_of_stores(spec: ModelsSpec) -> bool:
+    """Whether all of its models lie in stores of this machine: then nothing is fetched."""
+    return is_stored(spec.target) and (spec.draft is None or is_stored(spec.draft))
 
 
 def operator_spec() -> ServerSpec:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..base.environment import BUILTIN
 from ..base.errors import NoGpuError, PairError, SettingsError, SpecvizError
-from ..base.variables import ANY_MODEL, PAIR, PAIRS
+from ..base.variables import ANY_MODEL, LOCAL_MODELS, PAIR, PAIRS
 from ..core.model_facts import parameter_bytes
 from ..core.registry import drafter_kind
 from ..pairs.opening import first_pair
@@ -280,6 +280,7 @@ def load_pairs() -> ZeroGpuWorker:
     pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys(names)}
     os.environ[PAIRS.name] = ",".join(pairs)
     os.environ.pop(ANY_MODEL.name, None)
+    os.environ[LOCAL_MODELS.name] = "0"
     return ZeroGpuWorker(LoadedModels(pairs, race), spaces.GPU)
 
 

@@ -384,7 +384,7 @@ MUTANTS = [
     Mutant("gguf", "unpacked_config", "[_factors(header, FREQUENCIES, width)] * 2", "[[1.0] * width] * 2", GGUF),
     Mutant("gguf", "_less_one", "numbers - 1", "numbers", GGUF),
     Mutant("gguf", "_row", "numbers[row]", "numbers[0]", GGUF),
-    Mutant("gguf", "_Reader.header", "if name in tensors:", "if False:", GGUF),
+    Mutant("gguf", "HeaderReader.header", "if name in tensors:", "if False:", GGUF),
     Mutant("gguf", "unused_weights", "return sorted(", "return [] and sorted(", "unused_weights"),
     Mutant("gguf", "split_of", "return SPLITS[name]", "return SPLITS[DEFAULT]", TOKENIZERS),
     Mutant("gguf", "_cased", "{_SIGNS_WITH_SLASH}", "{_SIGNS}", TOKENIZERS),

@@ -78,7 +78,7 @@ export class Controls {
 
   /**
    * Offer these choices, and choose one of them.
-   * @type {(name: string, choices: [string, string][], value: string) => void}
+   * @type {(name: string, choices: ListedChoice[], value: string) => void}
    */
   offer(name, choices, value) {
     const field = this.#fields.get(name);
@@ -139,7 +139,7 @@ export class Controls {
  * @property {HTMLElement} node
  * @property {() => Value} read
  * @property {(value: Value) => void} write
- * @property {(choices: [label: string, value: string][]) => void} [offer]
+ * @property {(choices: ListedChoice[]) => void} [offer]
  */
 
 /** @typedef {(name: string) => void} Heard  called when a hand has changed a field */
@@ -172,9 +172,9 @@ function list(control, usual, heard) {
     node: block(control, label, select),
     read: () => select.value,
     write: (/** @type {Value} */ value) => { select.value = String(value); },
-    offer: (/** @type {[string, string][]} */ choices) => {
+    offer: (/** @type {ListedChoice[]} */ choices) => {
       const { value } = select;
-      select.replaceChildren(...choices.map(([text, one]) => element("option", "", { value: one }, text)));
+      select.replaceChildren(...optionsOf(choices));
       select.value = value;
     },
   };
@@ -182,6 +182,26 @@ function list(control, usual, heard) {
   field.write(usual);
   select.addEventListener("change", () => heard(name));
   return field;
+}
+
+/** The options of a list. Choices of one group stand together under its name. */
+/** @type {(choices: ListedChoice[]) => HTMLElement[]} */
+function optionsOf(choices) {
+  const groups = /** @type {Map<string, HTMLElement>} */ (new Map());
+  const options = [];
+  for (const [text, value, group] of choices) {
+    const option = element("option", "", { value }, text);
+    if (group === undefined) {
+      options.push(option);
+      continue;
+    }
+    const known = groups.get(group);
+    const heading = known ?? element("optgroup", "", { label: group });
+    heading.append(option);
+    groups.set(group, heading);
+    if (!known) options.push(heading);
+  }
+  return options;
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
@@ -199,7 +219,7 @@ function choice(control, usual, heard) {
     write: (/** @type {Value} */ value) => {
       for (const input of inputs()) input.checked = input.value === value;
     },
-    offer: (/** @type {[string, string][]} */ choices) => {
+    offer: (/** @type {ListedChoice[]} */ choices) => {
       const value = field.read();
       options.replaceChildren(...choices.map(([text, one]) => element("label", "",
         element("input", "", { type: "radio", name: group, value: one }), element("span", "", text))));

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from ...base.errors import PairError
+from ..local_models import blob_name
 
 MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
 MOST_DIMENSIONS = 4
@@ -54,6 +55,11 @@ class GgufTensor(NamedTuple):
         return prod(self.shape)
 
 
+def file_label(path: Path) -> str:
+    """What a file is called: by its name, or as Ollama calls it, whose files have no names."""
+    return blob_name(path) or path.stem
+
+
 @dataclass(frozen=True)
 class GgufHeader:
     """What a GGUF file says of itself. values: numbers, texts and lists by key. tensors: by name.
@@ -86,14 +92,19 @@ class GgufHeader:
 
     @property
     def name(self) -> str:
-        """What the model is called: by itself, or else by its file; without the names of formats
-        in which its weights were kept."""
+        """What the model is called: by itself, or else by its file."""
+        return self.named or file_label(self.path)
+
+    @property
+    def named(self) -> str | None:
+        """What the model calls itself, without the names of formats in which its weights were kept;
+        None if the file says nothing."""
         keys = ("basename", "size_label", "finetune")
         parts = [self.text(f"general.{key}") for key in keys]
         name = "-".join(part for part in parts if part)
         if parts[0] is None or parts[1] is None:
-            name = self.text("general.name") or self.path.stem
-        return FORMATS.sub("", name).strip(" -_") or self.path.stem
+            name = self.text("general.name") or ""
+        return FORMATS.sub("", name).strip(" -_") or None
 
     @property
     def tied(self) -> bool:
@@ -123,12 +134,13 @@ class GgufHeader:
         return numbers.most_common(1)[0][0]
 
 
-def read_gguf(path: Path) -> GgufHeader:
-    """The header of a file. Raises `PairError` if it is no whole GGUF file of one model."""
+def read_gguf(path: Path, reader: type[HeaderReader] | None = None) -> GgufHeader:
+    """The header of a file. reader: another way to read long lists. Raises `PairError` if it is no
+    whole GGUF file of one model."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            header = _Reader(file, path).header()
+            header = (reader or HeaderReader)(file, path).header()
     except (EOFError, KeyError) as error:  # the latter of a kind of value that is not known
         raise PairError(f"{path.name} is cut off or damaged: download it again.") from error
     except OSError as error:
@@ -166,7 +178,7 @@ _long_lists: deque[_LongList] = deque(maxlen=2)
 second."""
 
 
-class _Reader:
+class HeaderReader:
     """Reads on from where it is, and never more than `MOST_HEADER` bytes in all."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -249,13 +261,16 @@ class _Reader:
             return self.number(_NUMBERS[kind])
         kind = self.number("I")
         count = self.number("Q")
-        if kind != _STRING:
-            code = _NUMBERS[kind]
-            data = self.bytes(count * struct.calcsize(code))
-            return list(struct.unpack(f"<{count}{code}", data))
-        return self.strings(count)
+        if kind == _STRING:
+            return self.strings(count)
+        code = _NUMBERS[kind]
+        return self.numbers(code, self.bytes(count * struct.calcsize(code)))
 
-    def strings(self, count: int) -> list[str]:
+    def numbers(self, code: str, data: bytes) -> Any:
+        """The numbers of a list. code: of each, in `struct`."""
+        return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
+
+    def strings(self, count: int) -> Any:
         """So many texts. Long lists are parsed once for two files that have the same."""
         if count < LONG:
             return self.parsed_strings(count)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...base.environment import ASSETS
 from ...base.errors import PairError
+from ...files.local_models import GGUF, stored_model
 from ...files.local_paths import local_file, local_path
 from ...files.model_files import ModelFile
 from ...pairs.spec import ModelsSpec, NamedSpec, parse_pair
@@ -47,7 +48,11 @@ def _of_the_hub(model: Facts, file: ModelFile) -> Place:
 
 def _typed(typed: str, name: str) -> Place:
     """The place of a model that somebody typed: its folder or file as it was typed, or its name in
-    the header."""
+    the header. Where another program keeps it is not told: results are passed on."""
+    stored = stored_model(typed)
+    if stored is not None:
+        is_named = stored.path.suffix.lower() == GGUF
+        return Place(stored.id or name, stored.path.name if is_named else None)
     if local_file(typed) is not None:
         return Place(typed, typed)
     if local_path(typed) is not None:

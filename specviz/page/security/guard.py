@@ -35,7 +35,7 @@ from .addresses import (
 from .answers import END, LOST_BY_CLIENT, LOST_BY_PROGRAM, NOTHING, Answer
 from .fields import check_fields
 from .listener import Listener
-from .owner import MAY_FETCH, may_fetch
+from .owner import MAY_FETCH, SEES_MODELS, may_fetch, sees_models
 from .password import WRONG, Password
 from .requests import NOT_OURS, Bodies, Refused, check, client_of, note, with_id
 
@@ -91,6 +91,7 @@ class Guard:
         scope = with_id(scope)
         note(scope)
         MAY_FETCH.set(may_fetch(scope))
+        SEES_MODELS.set(sees_models(scope))
         answer = Answer(scope, send, self._policy)
         try:
             await self._answer(scope, receive, answer)

@@ -1,10 +1,11 @@
-"""Who may have the page fetch a pair: whoever opened it on this machine, and never a stranger.
+"""Who may have the page fetch a pair, and who sees the models that lie on its machine: whoever
+opened it there, and never a stranger.
 
 A page that runs on somebody's own machine is opened by that person, from an address of the machine
 itself. Behind a proxy or a tunnel of this machine every stranger has such an address too, so a
 request must also name the page by a loopback name, and carry no header that a proxy adds; and where
 the operator has set the page up for others, nobody counts as its own user. The operator decides
-with SPECVIZ_FETCH.
+with SPECVIZ_FETCH and SPECVIZ_LOCAL_MODELS.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from ...base.variables import AUTH, FETCH, ORIGINS
+from ...base.variables import AUTH, FETCH, LOCAL_MODELS, ORIGINS
 from .addresses import HOST
 
 BY_PROXY = (
@@ -35,6 +36,22 @@ BY_PROXY = (
 
 MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
 """Whether the request that is being answered may have the page fetch a pair."""
+
+
+SEES_MODELS: ContextVar[bool] = ContextVar("sees_models", default=False)
+"""Whether the request that is being answered may name models that other programs keep here."""
+
+
+def sees_models(scope: Scope) -> bool:
+    """Whether a request comes from somebody who may see which models lie on this machine."""
+    allowed = LOCAL_MODELS.read()
+    return _is_own_user(scope) if allowed is None else allowed
+
+
+def may_show_models() -> bool:
+    """Whether there may be somebody who sees them."""
+    allowed = LOCAL_MODELS.read()
+    return not _is_public() if allowed is None else allowed
 
 
 def may_fetch(scope: Scope) -> bool:

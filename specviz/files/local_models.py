@@ -1,0 +1,421 @@
+"""The models that the hub's client, Ollama, LM Studio and llama.cpp keep on this machine, by the
+names that those programs give them. This module reads folders and manifests, never a model.
+
+A name begins with its store, as in "ollama:qwen2.5:0.5b", and stands for a file or a folder of the
+store (`stored_path`). Links that lead out of a store are never followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+Reason: TypeAlias = Literal["broken", "link", "kind", "name"]
+"""Why a model is not listed: it is damaged or not all here; a link leads out of its store; it is
+none of the language models that are read here; it has a name that cannot be written as a pair's."""
+
+_SKIPPED: dict[Reason, str] = {
+    "broken": "{} damaged or not all here",
+    "link": "{} behind a link that leads out of its folder",
+    "kind": "{} of a kind that is not read here",
+    "name": "{} with a name that cannot be typed",
+}
+
+GGUF = ".gguf"
+SAFETENSORS = ".safetensors"
+MAX_NAME = 140  # characters: two such names still make a pair's
+MAX_MODELS = 1000  # of one store
+MAX_ENTRIES = 20_000  # files and folders of one store that are looked at
+MAX_DEPTH = 5  # folders below a store
+MAX_JSON = 1_000_000  # bytes of a manifest
+OLLAMA = "ollama"
+OLLAMA_HOST = "registry.ollama.ai"
+OLLAMA_OWNER = "library"
+OLLAMA_MODEL = "application/vnd.ollama.image.model"
+OLLAMA_ADAPTER = "application/vnd.ollama.image.adapter"
+HUB_PREFIX = "models--"
+
+_BLOB = re.compile(r"sha256-[0-9a-f]{64}")
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model of a store. name: as a pair's name holds it. path: its GGUF file, or the folder with
+    its safetensors. id: of the hub, if it lies in the hub's cache as safetensors."""
+
+    name: str
+    path: Path
+    id: str | None = None
+
+
+@dataclass
+class Listing:
+    """The models of all stores, and how many were left out, by the reason."""
+
+    models: list[StoredModel] = field(default_factory=list)
+    skipped: Counter[Reason] = field(default_factory=Counter)
+
+    @property
+    def sentence(self) -> str:
+        """What was left out; empty if nothing was."""
+        parts = [
+            _SKIPPED[reason].format(self.skipped[reason])
+            for reason in get_args(Reason)
+            if self.skipped[reason]
+        ]
+        return f"Not listed: {', '.join(parts)}." if parts else ""
+
+
+class _LeavesStore(Exception):
+    """A link leads out of its store."""
+
+
+class _Broken(Exception):
+    """A file is damaged, or not here."""
+
+
+class _OtherKind(Exception):
+    """What lies there is no language model that is read here."""
+
+
+Candidate: TypeAlias = tuple[str, Callable[[], StoredModel]]
+"""The name of a model in its store, and what finds its files, or raises one of the three above."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where a program keeps models. prefix: begins their names. label: what people call it. roots:
+    its folders, which need not exist. candidates: what lies in one of them."""
+
+    prefix: str
+    label: str
+    roots: Callable[[], list[Path]]
+    candidates: Callable[[Path], Iterator[Candidate]]
+
+
+def list_models() -> Listing:
+    """List the models of all stores, each file once."""
+    listing = Listing()
+    known: set[Path] = set()
+    for store in STORES:
+        count = 0
+        for name, find in _all_candidates(store):
+            model = _found(store, name, find, listing.skipped)
+            if model is None:
+                continue
+            file = model.path.resolve()
+            if file in known or count == MAX_MODELS:
+                continue
+            known.add(file)
+            count += 1
+            listing.models.append(model)
+    return listing
+
+
+def is_stored(name: str) -> bool:
+    """Whether a name is one of a store, whatever lies there."""
+    return store_of(name) is not None
+
+
+def store_of(name: str) -> Store | None:
+    """The store that a name begins with."""
+    return next((store for store in STORES if name.startswith(f"{store.prefix}:")), None)
+
+
+def short_name(name: str) -> str:
+    """A model's name without its store."""
+    store = store_of(name)
+    return name.removeprefix(f"{store.prefix}:") if store is not None else name
+
+
+def stored_model(name: str) -> StoredModel | None:
+    """The model with this name, if its store has it."""
+    store = store_of(name)
+    if store is None:
+        return None
+    for candidate, find in _all_candidates(store):
+        if f"{store.prefix}:{candidate}" == name:
+            return _found(store, candidate, find, Counter())
+    return None
+
+
+def stored_path(name: str) -> Path | None:
+    """The file or the folder of the model with this name, if its store has it."""
+    model = stored_model(name)
+    return model.path if model is not None else None
+
+
+def _all_candidates(store: Store) -> Iterator[Candidate]:
+    # There may be no home, and folders that this user may not read.
+    with suppress(RuntimeError, OSError):
+        for root in store.roots():
+            if os.path.isdir(root):
+                yield from store.candidates(root)
+
+
+def _found(
+    store: Store, name: str, find: Callable[[], StoredModel], skipped: Counter[Reason]
+) -> StoredModel | None:
+    """The model of a candidate; None if it is left out, which is counted."""
+    if not _can_be_typed(name):
+        skipped["name"] += 1
+        return None
+    try:
+        model = find()
+    except _LeavesStore:
+        skipped["link"] += 1
+    except _OtherKind:
+        skipped["kind"] += 1
+    except (_Broken, OSError, ValueError, RecursionError):
+        skipped["broken"] += 1
+    else:
+        return StoredModel(f"{store.prefix}:{name}", model.path, model.id)
+    return None
+
+
+def _can_be_typed(name: str) -> bool:
+    """Whether a pair's name can hold this one."""
+    is_plain = name.isprintable() and name == name.strip() and "://" not in name
+    return is_plain and 0 < len(name) <= MAX_NAME
+
+
+def inside(path: Path, root: Path) -> Path:
+    """`path` itself, if it is a plain file or folder that lies in `root` behind all links. Raises
+    `_LeavesStore`, and `_Broken` if nothing lies there, or neither a file nor a folder."""
+    try:
+        real = path.resolve(strict=True)
+        mode = real.stat().st_mode
+    except (OSError, RuntimeError) as error:  # the latter of links in a circle
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            raise _LeavesStore from error
+        raise _Broken from error
+    if not real.is_relative_to(root.resolve()):
+        raise _LeavesStore
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise _Broken
+    return path
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each folder from `folder` on with the names of its files. Linked folders are not entered."""
+    entries = 0
+    for path, folders, files in os.walk(folder, followlinks=False):
+        here = Path(path)
+        entries += len(folders) + len(files)
+        if entries > MAX_ENTRIES:
+            return
+        if len(here.relative_to(folder).parts) >= MAX_DEPTH:
+            folders.clear()
+        folders.sort()
+        yield here, sorted(files)
+
+
+def _read_json(path: Path, root: Path) -> Any:
+    """The values of a small JSON file of a store. Raises as `inside` does, or `ValueError`."""
+    path = inside(path, root)
+    if path.stat().st_size > MAX_JSON:
+        raise _Broken
+    return json.loads(path.read_text("utf-8"))
+
+
+# Ollama: manifests/HOST/OWNER/MODEL/TAG name the layers of a model, and blobs/sha256-... are these.
+
+
+def _ollama_roots() -> list[Path]:
+    """OLLAMA_MODELS, else the user's folder and that of the service on Linux."""
+    given = os.environ.get("OLLAMA_MODELS")
+    if given:
+        return [Path(given).expanduser()]
+    return [Path.home() / ".ollama/models", Path("/usr/share/ollama/.ollama/models")]
+
+
+def _ollama_candidates(root: Path) -> Iterator[Candidate]:
+    manifests = root / "manifests"
+    names: list[tuple[bool, str, Path]] = []
+    for folder, files in _walk(manifests):
+        parts = folder.relative_to(manifests).parts
+        if len(parts) < 3:  # a host, an owner and a model
+            continue
+        for tag in files:
+            name = f"{_ollama_name(parts)}:{tag}"
+            names.append((tag == "latest", name, folder / tag))
+    # Of two names of one file the one that says more comes first.
+    for _, name, manifest in sorted(names):
+        yield name, partial(_ollama_model, manifest, root)
+
+
+def _ollama_name(parts: tuple[str, ...]) -> str:
+    """How Ollama calls the model of a manifest's folder."""
+    host, *owners, model = parts
+    if host != OLLAMA_HOST:
+        return "/".join(parts)
+    return model if owners == [OLLAMA_OWNER] else "/".join([*owners, model])
+
+
+def _ollama_model(manifest: Path, root: Path) -> StoredModel:
+    values = _read_json(manifest, root)
+    if not isinstance(values, dict) or not isinstance(values.get("layers"), list):
+        raise _Broken
+    layers = [layer for layer in values["layers"] if isinstance(layer, dict)]
+    kinds = [layer.get("mediaType") for layer in layers]
+    # An adapter changes the model of the file, and a model in the cloud has no file.
+    if kinds.count(OLLAMA_MODEL) != 1 or OLLAMA_ADAPTER in kinds:
+        raise _OtherKind
+    layer = layers[kinds.index(OLLAMA_MODEL)]
+    digest = _DIGEST.fullmatch(str(layer.get("digest")))
+    if digest is None:
+        raise _Broken
+    blob = inside(root / "blobs" / f"sha256-{digest[1]}", root)
+    size = layer.get("size")
+    if isinstance(size, int) and blob.stat().st_size != size:
+        raise _Broken
+    return StoredModel("", blob)
+
+
+def blob_name(path: Path) -> str | None:
+    """How Ollama calls the model of one of its files; None of another file."""
+    if path.parent.name != "blobs" or not _BLOB.fullmatch(path.name):
+        return None
+    root = path.parent.parent
+    with suppress(OSError):
+        for name, find in _ollama_candidates(root):
+            model = _found(STORES[0], name, find, Counter())
+            if model is not None and model.path.name == path.name:
+                return name
+    return None
+
+
+# LM Studio: PUBLISHER/REPOSITORY/FILE.gguf, or a repository's folder of safetensors.
+
+
+def _lm_studio_roots() -> list[Path]:
+    return [Path.home() / ".lmstudio/models", Path.home() / ".cache/lm-studio/models"]
+
+
+def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
+    for folder, files in _walk(root):
+        name = folder.relative_to(root).as_posix()
+        for file in files:
+            if _is_gguf_model(file):
+                yield f"{name}/{file}" if name != "." else file, partial(_file, folder / file, root)
+        if "config.json" in files and any(file.endswith(SAFETENSORS) for file in files):
+            yield name, partial(_folder, folder, root)
+
+
+# llama.cpp: OWNER_REPOSITORY_FILE.gguf, and manifest=OWNER=REPOSITORY=TAG.json beside it.
+
+
+def _llama_cpp_roots() -> list[Path]:
+    given = os.environ.get("LLAMA_CACHE")
+    if given:
+        return [Path(given).expanduser()]
+    if sys.platform == "darwin":
+        return [Path.home() / "Library/Caches/llama.cpp"]
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return [Path(base) / "llama.cpp"]
+
+
+def _llama_cpp_candidates(root: Path) -> Iterator[Candidate]:
+    files = sorted(entry.name for entry in os.scandir(root))[:MAX_ENTRIES]
+    named: set[str] = set()
+    for manifest in files:
+        head, *parts = manifest.removesuffix(".json").split("=")
+        if head != "manifest" or len(parts) != 3:
+            continue
+        owner, repository, tag = parts
+        file = _llama_cpp_file(root / manifest, root, f"{owner}_{repository}")
+        if file is not None and file in files and file not in named:
+            named.add(file)
+            name = f"{owner}/{repository}"
+            yield name if tag == "latest" else f"{name}:{tag}", partial(_file, root / file, root)
+    for file in files:
+        if file not in named and _is_gguf_model(file):
+            yield file, partial(_file, root / file, root)
+
+
+def _llama_cpp_file(manifest: Path, root: Path, prefix: str) -> str | None:
+    """The name of the file that a manifest describes; None if it cannot be read."""
+    try:
+        values = _read_json(manifest, root)
+        file = values["ggufFile"]["rfilename"]
+    except (_Broken, _LeavesStore, OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return f"{prefix}_{file}".replace("/", "_")
+
+
+# The hub's cache: models--OWNER--MODEL/snapshots/COMMIT/ holds links into blobs/ beside it.
+
+
+def _hub_roots() -> list[Path]:
+    from huggingface_hub import constants
+
+    return [Path(constants.HF_HUB_CACHE)]
+
+
+def _hub_candidates(root: Path) -> Iterator[Candidate]:
+    names = sorted(entry.name for entry in os.scandir(root) if not entry.is_symlink())
+    for folder_name in names:
+        if not folder_name.startswith(HUB_PREFIX):
+            continue
+        model_id = folder_name.removeprefix(HUB_PREFIX).replace("--", "/", 1)
+        snapshot = _hub_snapshot(root / folder_name, root)
+        if snapshot is None:
+            continue  # nothing of it was fetched but what the hub says of it
+        files = [
+            (folder / file).relative_to(snapshot).as_posix()
+            for folder, files in _walk(snapshot)
+            for file in files
+        ]
+        packed = [file for file in files if _is_gguf_model(file.rpartition("/")[2])]
+        for file in packed:
+            yield f"{model_id}/{file}", partial(_file, snapshot / file, root)
+        if "config.json" in files and not packed:
+            yield model_id, partial(_folder, snapshot, root, model_id)
+
+
+def _hub_snapshot(folder: Path, root: Path) -> Path | None:
+    """The folder of the revision that the hub calls main, as the cache has it."""
+    try:
+        reference = inside(folder / "refs/main", root)
+        commit = reference.read_text("ascii").strip() if reference.stat().st_size < 100 else ""
+        snapshot = inside(folder / "snapshots" / commit, root)
+    except (_Broken, _LeavesStore, OSError, ValueError):
+        return None
+    return snapshot if _COMMIT.fullmatch(commit) else None
+
+
+def _is_gguf_model(file: str) -> bool:
+    """Whether a file is called like a model, and not like the part that sees pictures."""
+    return file.lower().endswith(GGUF) and not file.lower().startswith("mmproj")
+
+
+def _file(path: Path, root: Path) -> StoredModel:
+    return StoredModel("", inside(path, root))
+
+
+def _folder(path: Path, root: Path, model_id: str | None = None) -> StoredModel:
+    """The model of a folder all of whose files lie in its store."""
+    for entry in path.iterdir():
+        inside(entry, root)
+    return StoredModel("", inside(path, root), model_id)
+
+
+STORES = (
+    Store(OLLAMA, "Ollama", _ollama_roots, _ollama_candidates),
+    Store("lmstudio", "LM Studio", _lm_studio_roots, _lm_studio_candidates),
+    Store("llama.cpp", "llama.cpp", _llama_cpp_roots, _llama_cpp_candidates),
+    Store("hub", "the hub's cache", _hub_roots, _hub_candidates),
+)
+"""All stores, in the order in which their models are listed."""

@@ -1,0 +1,97 @@
+"""Pairs of models that other programs keep on this machine, which the page lists for those who may
+see them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..base.environment import may_have_gpu
+from ..core.registry import drafters_for
+from ..files.memory import free_ram
+from ..pairs.matches import Match, find_local_pairs
+from ..worker.tasks import Host
+from .security.owner import SEES_MODELS, may_show_models
+
+log = logging.getLogger(__name__)
+
+GROUP = "On this machine"
+MAX_LISTED = 60  # pairs
+LIFETIME = 10.0  # seconds for which a look at the machine is reused
+
+
+class _Look(NamedTuple):
+    """What a look found. time: by the monotonic clock. cpu: whether it was for a processor."""
+
+    time: float
+    cpu: bool
+    matches: Sequence[Match]
+
+
+_lock = threading.Lock()
+_last: list[_Look] = []
+
+
+def listed_matches(machine: Host | None) -> Sequence[Match]:
+    """The pairs of models on this machine, the best first; none for who may not see them. machine:
+    None while it is not known."""
+    if not SEES_MODELS.get():
+        return ()
+    return _looked(machine)
+
+
+def look_ahead() -> None:
+    """Read the headers of all models in a thread, so that no visitor waits for that."""
+    if may_show_models():
+        threading.Thread(target=_looked, args=(None,), name="local models", daemon=True).start()
+
+
+def _looked(machine: Host | None) -> Sequence[Match]:
+    cpu = not may_have_gpu() if machine is None else machine.cpu
+    with _lock:
+        is_fresh = bool(_last) and time.monotonic() - _last[0].time < LIFETIME
+        if not is_fresh or _last[0].cpu != cpu:
+            _last[:] = [_Look(time.monotonic(), cpu, _found(machine, cpu=cpu))]
+        return _last[0].matches
+
+
+def _found(machine: Host | None, *, cpu: bool) -> Sequence[Match]:
+    free = free_ram() if machine is None else machine.free
+    try:
+        return find_local_pairs(free, cpu=cpu).best[:MAX_LISTED]
+    except Exception:  # what other programs have written must not keep the page from opening
+        log.exception("the models on this machine could not be listed")
+        return ()
+
+
+def local_choices(matches: Sequence[Match]) -> list[tuple[str, str, str]]:
+    """The choices of the control, as (label, value, group)."""
+    return [(f"{match.shown} · {match.remark}", match.name, GROUP) for match in matches]
+
+
+def local_models(matches: Sequence[Match]) -> dict[str, dict[str, Any]]:
+    """Of each pair its models, as `choices.pair_models` has them."""
+    models = {}
+    for match in matches:
+        target = match.target.called.rpartition("/")[2]
+        draft = match.draft.called.rpartition("/")[2]
+        models[match.name] = {
+            "target": (target, None),
+            "draft": (draft, None),
+            "chat": match.target.is_chat,
+        }
+    return models
+
+
+def local_titles(matches: Sequence[Match]) -> dict[str, str]:
+    """Of each pair what it is called."""
+    return {match.name: match.title for match in matches}
+
+
+def local_drafters(matches: Sequence[Match]) -> dict[str, tuple[str, ...]]:
+    """Of each pair the drafters that it offers."""
+    drafters = drafters_for(["layers", "draft"])
+    return {match.name: drafters for match in matches}

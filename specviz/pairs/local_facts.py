@@ -1,0 +1,375 @@
+"""Facts of a model on this machine from the headers of its files: size, vocabulary, memory. No
+weights are read, and no torch is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..base.errors import PairError
+from ..core.ends import CHATML_END, is_tuned_for
+from ..files.gguf.header import GgufHeader
+from ..files.gguf.keys import READ, check_keys, head_sizes
+from ..files.gguf.layout import can_stay_packed, integer_bytes
+from ..files.gguf.outline import LongTexts, read_outline
+from ..files.gguf.tokenizer import (
+    BYTE_LEVEL,
+    MODEL,
+    PADDING,
+    SENTENCE_PIECE,
+    SUPPRESSED,
+    TEMPLATE,
+    UNUSED,
+    split_of,
+)
+from ..files.local_models import OLLAMA, SAFETENSORS, StoredModel, short_name, store_of
+from ..files.memory import STORED, TYPICAL_CONTEXT, LayerCache, MemoryNeed
+from ..sides.heads.configs import is_head_config
+
+MAX_HEADER = 100_000_000  # bytes of a safetensors header or of a tokenizer, as safetensors has it
+MAX_VOCAB = 2_000_000  # pieces
+MAX_LAYERS = 10_000
+LLAMA_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+"""Models that a processor reads in 16 bits where their files have 16; others become fp32."""
+
+_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf", re.IGNORECASE)
+_TENSOR = re.compile(
+    r"(token_embd|output|output_norm|rope_freqs|rope_factors_\w+|position_embd)\..*"
+)
+_TEXT = "ForCausalLM"
+_OLDER_TEXT = "LMHeadModel"
+
+
+class NotRead(Exception):
+    """A model is none of the language models that are read here."""
+
+
+class Damaged(Exception):
+    """A model's files are damaged, or not all here."""
+
+
+class Head(Exception):
+    """A folder holds a head, which belongs to its own target alone."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The pieces of a tokenizer in the order of their ids, as a GGUF file holds them. used: how
+    many there are without padding at the end."""
+
+    texts: LongTexts
+    used: int
+
+    def begins_with(self, other: Vocabulary, count: int) -> bool:
+        """Whether the first `count` pieces of `other` are the first ones here too."""
+        if count > min(self.used, other.used):
+            return False
+        if self.texts is other.texts:
+            return True
+        end = other.texts.ends[count - 1] if count else 0
+        return self.texts.data[:end] == other.texts.data[:end]
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model on this machine. name: as a pair's name holds it. called: as the header of a run has
+    it. size: bytes of its weights' files. width: how many logits it gives. precision: in which a
+    processor has it. vocabulary: None if its tokenizer is of a form that is not compared here."""
+
+    name: str
+    called: str
+    size: int
+    parameters: int
+    width: int
+    is_chat: bool
+    need: MemoryNeed
+    precision: str
+    vocabulary: Vocabulary | None
+
+    def memory(self, copies: int, *, cpu: bool) -> int:
+        """Bytes of its weights, and of so many caches of a usual length."""
+        need = replace(self.need, copies=copies)
+        return need.bytes(self.precision if cpu else "bfloat16", TYPICAL_CONTEXT)
+
+
+def read_facts(model: StoredModel) -> LocalModel:
+    """Read what the files of a model say of it. Raises `Damaged`, `NotRead` or `Head`."""
+    try:
+        return _folder_facts(model) if model.path.is_dir() else _file_facts(model)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged from error  # files of strangers hold anything
+    except (ZeroDivisionError, OverflowError) as error:
+        raise Damaged from error
+
+
+def encoded(pieces: Iterable[str]) -> LongTexts:
+    """Texts as a GGUF file holds them."""
+    parts = []
+    ends = array("Q")
+    position = 0
+    for piece in pieces:
+        text = piece.encode("utf-8", "surrogatepass")
+        parts.append(len(text).to_bytes(8, "little"))
+        parts.append(text)
+        position += 8 + len(text)
+        ends.append(position)
+    return LongTexts(b"".join(parts), ends)
+
+
+def _file_facts(model: StoredModel) -> LocalModel:
+    if _PART.search(model.path.name):
+        raise NotRead
+    try:
+        header = read_outline(model.path)
+    except PairError as error:
+        raise Damaged from error
+    try:
+        _check_understood(header)
+    except PairError as error:
+        raise NotRead from error
+    sizes = head_sizes(header)
+    layers = header.number("block_count")
+    table = header.tensors.get("token_embd.weight")
+    if sizes is None or table is None or not isinstance(layers, int):
+        raise Damaged
+    if not 0 < layers <= min(MAX_LAYERS, len(header.tensors)):
+        raise Damaged
+    stays = can_stay_packed(header)
+    precision = "bfloat16" if header.architecture in LLAMA_TYPES else "float32"
+    context = header.number("context_length")
+    vocabulary = _file_vocabulary(header)
+    need = MemoryNeed(
+        parameters=header.parameters,
+        quantizable=0,
+        layers=[LayerCache(2 * sizes.key_heads * sizes.width)] * layers,
+        context=int(context) if context else None,
+        stored=integer_bytes(header) if stays else None,
+    )
+    return LocalModel(
+        name=model.name,
+        called=header.named or _file_name(model),
+        size=header.stored,
+        parameters=header.parameters,
+        width=table.shape[0],
+        is_chat=_is_file_tuned(header, vocabulary),
+        need=need,
+        precision=STORED if stays else precision,
+        vocabulary=vocabulary,
+    )
+
+
+def _file_name(model: StoredModel) -> str:
+    """What a file that says nothing of it is called, as `GgufHeader.name` has it."""
+    store = store_of(model.name)
+    is_blob = store is not None and store.prefix == OLLAMA
+    return short_name(model.name) if is_blob else model.path.stem
+
+
+def _check_understood(header: GgufHeader) -> None:
+    """Raise `NotRead`, or `PairError`, for a file that loading would refuse."""
+    if header.architecture not in READ:
+        raise NotRead
+    check_keys(header)
+    if not all(name.startswith("blk.") or _TENSOR.fullmatch(name) for name in header.tensors):
+        raise NotRead  # parts that see pictures, for example
+    if header.text(MODEL) not in (BYTE_LEVEL, SENTENCE_PIECE) or header.values.get(SUPPRESSED):
+        raise NotRead
+    if header.text(MODEL) == BYTE_LEVEL:
+        split_of(header)
+
+
+def _file_vocabulary(header: GgufHeader) -> Vocabulary:
+    pieces = header.values["tokenizer.ggml.tokens"]
+    texts = pieces if isinstance(pieces, LongTexts) else encoded(pieces)
+    kinds = header.values.get("tokenizer.ggml.token_type")
+    used = len(texts)
+    if kinds is not None:
+        if len(kinds) < used:
+            raise Damaged
+        while used and kinds[used - 1] == UNUSED and PADDING.fullmatch(texts.text(used - 1)):
+            used -= 1
+    if not used:
+        raise Damaged
+    return Vocabulary(texts, used)
+
+
+def _is_file_tuned(header: GgufHeader, vocabulary: Vocabulary) -> bool:
+    end_id = header.values.get("tokenizer.ggml.eos_token_id")
+    end = None
+    if isinstance(end_id, int) and 0 <= end_id < vocabulary.used:
+        end = vocabulary.texts.text(end_id)
+    return _is_tuned(header.text(TEMPLATE), end)
+
+
+def _is_tuned(template: object, end: str | None) -> bool:
+    """Whether a model was tuned for chat. end: its own end of text."""
+    named = {} if end is None else {0: end}
+    return is_tuned_for(template, named, named, lambda: {CHATML_END: -1})
+
+
+def _folder_facts(model: StoredModel) -> LocalModel:
+    folder = model.path
+    config = _read_json(folder / "config.json")
+    if is_head_config(config):
+        raise Head
+    _check_language_model(config)
+    text = config.get("text_config", config)
+    weights = _weight_files(folder)
+    shapes: dict[str, Sequence[int]] = {}
+    dtypes = set()
+    for path in weights:
+        for name, tensor in _tensors(path).items():
+            shapes[name] = tensor["shape"]
+            dtypes.add(tensor["dtype"])
+    if text.get("tie_word_embeddings", config.get("tie_word_embeddings")):
+        shapes.pop("lm_head.weight", None)
+    parameters = sum(prod(shape) for shape in shapes.values())
+    layers = int(text.get("num_hidden_layers", text.get("n_layer", 0)))
+    heads = int(text.get("num_attention_heads", text.get("n_head", 0)))
+    width = int(text.get("hidden_size", text.get("n_embd", 0)))
+    if not 0 < layers <= MAX_LAYERS or heads < 1 or width < 1 or parameters < 1:
+        raise NotRead
+    key_heads = int(text.get("num_key_value_heads") or heads)
+    head_width = int(text.get("head_dim") or width // heads)
+    context = text.get("max_position_embeddings")
+    need = MemoryNeed(
+        parameters=parameters,
+        quantizable=0,
+        layers=[LayerCache(2 * key_heads * head_width)] * layers,
+        context=context if isinstance(context, int) and context > 0 else None,
+    )
+    is_small = config["model_type"] in LLAMA_TYPES and dtypes <= {"BF16", "F16"}
+    return LocalModel(
+        name=model.name,
+        called=model.id or folder.name,
+        size=sum(path.stat().st_size for path in weights),
+        parameters=parameters,
+        width=int(text["vocab_size"]),
+        is_chat=_is_folder_tuned(folder),
+        need=need,
+        precision="bfloat16" if is_small else "float32",
+        vocabulary=_folder_vocabulary(folder),
+    )
+
+
+def _check_language_model(config: dict[str, Any]) -> None:
+    """Raise `NotRead` for what is no causal language model that transformers itself knows, and for
+    weights of few bits, which are read from GGUF files alone."""
+    kinds = [str(name) for name in config.get("architectures") or []]
+    if not any(name.endswith((_TEXT, _OLDER_TEXT)) for name in kinds):
+        raise NotRead
+    if "quantization_config" in config or "quantization" in config:
+        raise NotRead
+    kind = str(config["model_type"]).replace("-", "_").removesuffix("_text")
+    if not kind.isidentifier() or not _knows(kind):
+        raise NotRead
+
+
+def _knows(kind: str) -> bool:
+    """Whether transformers has models of this type. It is not imported for that."""
+    package = find_spec("transformers")
+    if package is None or package.origin is None:
+        return False
+    return (Path(package.origin).parent / "models" / kind).is_dir()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights of a model. Raises `Damaged` if some are missing, `NotRead`
+    if there are others alone."""
+    index = folder / f"model{SAFETENSORS}.index.json"
+    whole = folder / f"model{SAFETENSORS}"
+    if whole.is_file():
+        return [whole]
+    if index.is_file():
+        names = sorted(set(_read_json(index)["weight_map"].values()))
+        if any(Path(name).name != name for name in names):
+            raise Damaged
+        return [folder / name for name in names]
+    if any(folder.glob("*.bin")) or any(folder.glob(f"*{SAFETENSORS}")):
+        raise NotRead
+    raise Damaged
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file as its header has them. Raises `Damaged` if the file is not
+    as long as that says."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length <= min(MAX_HEADER, size - 8):
+            raise Damaged
+        tensors: dict[str, Any] = orjson.loads(file.read(length))
+    tensors.pop("__metadata__", None)
+    end = max(tensor["data_offsets"][1] for tensor in tensors.values())
+    if 8 + length + end != size:
+        raise Damaged
+    return tensors
+
+
+_known_tokenizers: list[tuple[bytes, Vocabulary]] = []
+"""Of the tokenizers that were read last, their files: models of one family have the same."""
+
+
+def _folder_vocabulary(folder: Path) -> Vocabulary | None:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return None
+    if path.stat().st_size > MAX_HEADER:
+        raise Damaged
+    data = path.read_bytes()
+    for known, vocabulary in _known_tokenizers:
+        if known == data:
+            return vocabulary
+    read = _vocabulary_of(orjson.loads(data))
+    if read is not None:
+        _known_tokenizers.append((data, read))
+        del _known_tokenizers[:-8]
+    return read
+
+
+def _vocabulary_of(tokenizer: dict[str, Any]) -> Vocabulary | None:
+    """The vocabulary of a tokenizer of `tokenizers`; None of a form without ids by piece."""
+    vocab = tokenizer["model"].get("vocab")
+    if not isinstance(vocab, dict):
+        return None
+    pieces = {int(token_id): piece for piece, token_id in vocab.items()}
+    for token in tokenizer.get("added_tokens") or []:
+        pieces[int(token["id"])] = token["content"]
+    size = max(pieces) + 1
+    if min(pieces) < 0 or size > MAX_VOCAB:
+        raise Damaged
+    # An id without a piece has one here that no other vocabulary has.
+    return Vocabulary(encoded(pieces.get(i, f"\x00{i}") for i in range(size)), size)
+
+
+def _is_folder_tuned(folder: Path) -> bool:
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return False
+    values = _read_json(path)
+    template = values.get("chat_template")
+    beside = folder / "chat_template.jinja"
+    if template is None and beside.is_file() and beside.stat().st_size < MAX_HEADER:
+        template = beside.read_text("utf-8")
+    end = values.get("eos_token")
+    if isinstance(end, dict):
+        end = end.get("content")
+    return _is_tuned(template, end if isinstance(end, str) else None)
+
+
+def _read_json(path: Path) -> Any:
+    if path.stat().st_size > MAX_HEADER:
+        raise Damaged
+    values = json.loads(path.read_text("utf-8"))
+    if not isinstance(values, dict):
+        raise Damaged
+    return values

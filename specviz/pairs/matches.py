@@ -1,0 +1,203 @@
+"""Which models of this machine can draft for which, the best first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property, lru_cache
+from math import log
+from pathlib import Path
+from typing import TypeAlias
+
+from ..files.findings import GOOD_RATIO, POOR_RATIO
+from ..files.gguf.outline import sharing_lists
+from ..files.local_models import Listing, StoredModel, list_models, short_name, store_of
+from ..files.memory import DRAFTING_LANES, LANES, shown_bytes
+from .local_facts import Damaged, Head, LocalModel, NotRead, read_facts
+
+MIN_RATIO = 1.8  # parameters of the target / of the draft, below which nothing can be gained
+MAX_DRAFTS = 3  # of a target, where the best are listed
+
+# What makes a draft worse, in the unit of a ratio that is e times off.
+TUNED_OTHERWISE = 1.0
+OTHER_NAME = 0.7
+
+
+@dataclass(frozen=True)
+class Match:
+    """A target and a draft with its tokenizer. ratio: the target's parameters / the draft's. bytes:
+    that both need, with caches in all lanes. fits: whether so many are free."""
+
+    target: LocalModel
+    draft: LocalModel
+    bytes: int
+    fits: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the pair."""
+        return f"{self.target.name}+{self.draft.name}"
+
+    @property
+    def ratio(self) -> float:
+        return self.target.parameters / self.draft.parameters
+
+    @property
+    def pays(self) -> bool:
+        """Whether the draft is so much smaller that it may save more than it costs."""
+        return self.ratio >= POOR_RATIO
+
+    @cached_property
+    def penalty(self) -> float:
+        """How far the draft is from a good one: of a tenth of the target's size, of its name but
+        for the size, and tuned for chat if the target is."""
+        penalty = abs(log(self.ratio / GOOD_RATIO))
+        if self.target.is_chat != self.draft.is_chat:
+            penalty += TUNED_OTHERWISE
+        return penalty + OTHER_NAME * (1 - _likeness(_family(self.target), _family(self.draft)))
+
+    @property
+    def title(self) -> str:
+        """Both models as their owner calls them."""
+        return f"{short_name(self.target.name)} + {short_name(self.draft.name)}"
+
+    @property
+    def stores(self) -> str:
+        """The programs that keep them, that of the target first."""
+        stores = [store_of(model.name) for model in (self.target, self.draft)]
+        return " + ".join(dict.fromkeys(store.label for store in stores if store is not None))
+
+    @property
+    def shown(self) -> str:
+        """Both models, and the programs that keep them."""
+        return f"{self.title} · {self.stores}"
+
+    @property
+    def remark(self) -> str:
+        """The memory that it takes, and what speaks against it."""
+        size = shown_bytes(self.bytes)
+        words = f"fits, {size}" if self.fits else f"{size}: too large here"
+        return words if self.pays else f"{words}, draft hardly smaller"
+
+
+@dataclass(frozen=True)
+class LocalPairs:
+    """The models of this machine, which of them can draft for which, and what was left out.
+
+    matches: of each target its drafts, the best first; targets whose best draft is better come
+    first, and what does not fit last.
+    """
+
+    models: tuple[LocalModel, ...]
+    matches: tuple[Match, ...]
+    skipped: str
+
+    @cached_property
+    def best(self) -> tuple[Match, ...]:
+        """The first `MAX_DRAFTS` drafts of each target."""
+        counts: Counter[str] = Counter()
+        best = []
+        for match in self.matches:
+            counts[match.target.name] += 1
+            if counts[match.target.name] <= MAX_DRAFTS:
+                best.append(match)
+        return tuple(best)
+
+    @cached_property
+    def alone(self) -> tuple[LocalModel, ...]:
+        """The models for which no other here can draft."""
+        targets = {match.target.name for match in self.matches}
+        return tuple(model for model in self.models if model.name not in targets)
+
+
+def find_local_pairs(free: int, *, cpu: bool) -> LocalPairs:
+    """Look through the models of this machine. free: free bytes of the device, or of all GPUs
+    together. cpu: whether the device is a processor."""
+    listing = list_models()
+    models = _described(listing)
+    matches = matched(models, free, cpu=cpu)
+    return LocalPairs(tuple(models), matches, listing.sentence)
+
+
+_Stamp: TypeAlias = tuple[str, int, int]
+_known_facts: dict[_Stamp, LocalModel] = {}
+"""What was read of models that have not changed since."""
+
+
+def _described(listing: Listing) -> list[LocalModel]:
+    """The facts of all models; those that cannot be read are counted as left out."""
+    models = []
+    stamps = set()
+    with sharing_lists():
+        for model in listing.models:
+            try:
+                stamp = _stamp(model)
+                facts = _known_facts.get(stamp) or read_facts(model)
+            except Head:
+                continue
+            except NotRead:
+                listing.skipped["kind"] += 1
+            except (Damaged, OSError):
+                listing.skipped["broken"] += 1
+            else:
+                stamps.add(stamp)
+                _known_facts[stamp] = facts
+                models.append(facts)
+    for stamp in _known_facts.keys() - stamps:
+        _known_facts.pop(stamp, None)  # of what is gone
+    return models
+
+
+def _stamp(model: StoredModel) -> _Stamp:
+    """What changes with the files of a model."""
+    path: Path = model.path / "config.json" if model.path.is_dir() else model.path
+    status = path.stat()
+    return model.name, status.st_size, status.st_mtime_ns
+
+
+def matched(models: Sequence[LocalModel], free: int, *, cpu: bool) -> tuple[Match, ...]:
+    """The pairs of these models that have one tokenizer and a smaller draft, in the order of
+    `LocalPairs.matches`."""
+    by_target: list[list[Match]] = []
+    for target in models:
+        drafts = [
+            _match(target, draft, free, cpu=cpu)
+            for draft in models
+            if target.parameters >= MIN_RATIO * draft.parameters and can_draft(draft, target)
+        ]
+        if drafts:
+            by_target.append(sorted(drafts, key=_rank))
+    by_target.sort(key=lambda drafts: _rank(drafts[0]))
+    return tuple(match for drafts in by_target for match in drafts)
+
+
+def can_draft(draft: LocalModel, target: LocalModel) -> bool:
+    """Whether both have one tokenizer, as `Pair` sees it: all tokens that the target can give are
+    the draft's too, under the same ids."""
+    if draft.vocabulary is None or target.vocabulary is None:
+        return False
+    count = min(target.vocabulary.used, target.width)
+    return draft.width >= count and draft.vocabulary.begins_with(target.vocabulary, count)
+
+
+def _match(target: LocalModel, draft: LocalModel, free: int, *, cpu: bool) -> Match:
+    need = target.memory(LANES, cpu=cpu) + draft.memory(DRAFTING_LANES, cpu=cpu)
+    return Match(target, draft, need, need <= free)
+
+
+def _rank(match: Match) -> tuple[bool, bool, float, str]:
+    return not match.fits, not match.pays, match.penalty, match.name
+
+
+@lru_cache(maxsize=10_000)
+def _likeness(first: str, second: str) -> float:
+    """How alike two names are, from 0 to 1."""
+    return SequenceMatcher(None, first, second).ratio()
+
+
+def _family(model: LocalModel) -> str:
+    """What a model is called, without numbers of parameters and bits."""
+    words = model.called.rpartition("/")[2].lower().replace("_", "-").split("-")
+    return "-".join(word for word in words if not word.rstrip("bmk").replace(".", "").isdigit())
