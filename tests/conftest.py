@@ -22,6 +22,8 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = os.devnull
 # Pages that tests start as programs open at once, also where a larger pair is installed.
 os.environ.setdefault("SPECVIZ_PAIR", "builtin")
+# What other programs keep on this machine is no matter of tests.
+os.environ.setdefault("SPECVIZ_LOCAL_MODELS", "0")
 # Nor does it matter whether a pair was fetched: those that want one ask `fetched_pair`.
 os.environ.setdefault(fetched_pair.OWN, str(fetched_pair.own_folder()))
 os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)

@@ -33,6 +33,7 @@ ALLOWED = [
     (variables.MODELS, "/srv/models", Path("/srv/models")),
     (variables.FETCH, "0", False),
     (variables.FETCH, "1", True),
+    (variables.LOCAL_MODELS, "0", False),
     (variables.MCP, "0", False),
     (variables.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (

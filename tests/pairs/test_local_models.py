@@ -300,9 +300,7 @@ def test_damaged_and_hostile_files_are_left_out_counted_and_said(home: Path, fil
     keep_in_lm_studio(home, files.small, "me/good/bell\a.gguf")
     keep_in_lm_studio(home, files.small, "me/good/small.gguf")
     found = find_local_pairs(PLENTY, cpu=True)
-    assert [match.name for match in found.matches] == [
-        "ollama:tiny:7b+lmstudio:me/good/small.gguf"
-    ]
+    assert [match.name for match in found.matches] == ["ollama:tiny:7b+lmstudio:me/good/small.gguf"]
     assert found.skipped == (
         f"Not listed: {len(damaged)} damaged or not all here, 1 with a name that cannot be typed."
     )
