@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import prod
@@ -20,7 +21,7 @@ from ..core.ends import CHATML_END, is_tuned_for
 from ..files.gguf.header import GgufHeader
 from ..files.gguf.keys import READ, check_keys, head_sizes
 from ..files.gguf.layout import can_stay_packed, integer_bytes
-from ..files.gguf.outline import LongTexts, read_outline
+from ..files.gguf.outline import LongTexts, read_outline, sharing_lists
 from ..files.gguf.tokenizer import (
     BYTE_LEVEL,
     MODEL,
@@ -71,8 +72,6 @@ class Vocabulary:
 
     def begins_with(self, other: Vocabulary, count: int) -> bool:
         """Whether the first `count` pieces of `other` are the first ones here too."""
-        if count > min(self.used, other.used):
-            return False
         if self.texts is other.texts:
             return True
         end = other.texts.ends[count - 1] if count else 0
@@ -99,6 +98,17 @@ class LocalModel:
         """Bytes of its weights, and of so many caches of a usual length."""
         need = replace(self.need, copies=copies)
         return need.bytes(self.precision if cpu else "bfloat16", TYPICAL_CONTEXT)
+
+
+@contextmanager
+def sharing_vocabularies() -> Iterator[None]:
+    """Inside the block, what several models have in common is read once; behind it the files that
+    were compared are forgotten."""
+    try:
+        with sharing_lists():
+            yield
+    finally:
+        _known_tokenizers.clear()
 
 
 def read_facts(model: StoredModel) -> LocalModel:
@@ -316,7 +326,7 @@ def _tensors(path: Path) -> dict[str, Any]:
 
 
 _known_tokenizers: list[tuple[bytes, Vocabulary]] = []
-"""Of the tokenizers that were read last, their files: models of one family have the same."""
+"""The files of the tokenizers that were read last: models of one family have the same."""
 
 
 def _folder_vocabulary(folder: Path) -> Vocabulary | None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..files.findings import GOOD_RATIO, POOR_RATIO
-from ..files.gguf.outline import sharing_lists
 from ..files.local_models import Listing, StoredModel, list_models, short_name, store_of
 from ..files.memory import DRAFTING_LANES, LANES, shown_bytes
-from .local_facts import Damaged, Head, LocalModel, NotRead, read_facts
+from .local_facts import Damaged, Head, LocalModel, NotRead, read_facts, sharing_vocabularies
 
 MIN_RATIO = 1.8  # parameters of the target / of the draft, below which nothing can be gained
 MAX_DRAFTS = 3  # of a target, where the best are listed
@@ -130,7 +129,7 @@ def _described(listing: Listing) -> list[LocalModel]:
     """The facts of all models; those that cannot be read are counted as left out."""
     models = []
     stamps = set()
-    with sharing_lists():
+    with sharing_vocabularies():
         for model in listing.models:
             try:
                 stamp = _stamp(model)

@@ -12,7 +12,9 @@ import pytest
 from filed import emitted, legend_counts, settings
 from forked_page import forked_page
 from model_families import saved_family
+from model_stores import keep_in_ollama
 from playwright.sync_api import Locator, expect
+from tiny_files import tiny_file
 from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
@@ -31,9 +33,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def open_page() -> Iterator[str]:
-    """The real page, whose operator lets visitors name any model."""
-    with forked_page(SERVE, SPECVIZ_ANY_MODEL="1") as address:
+def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The real page, whose operator lets visitors name any model, and see those of Ollama here."""
+    home = tmp_path_factory.mktemp("home")
+    for name, layers in (("tiny:7b", 9), ("tiny:0.5b", 1)):
+        file = tiny_file(home, "Q8_0", "qwen2", name="model", num_hidden_layers=layers)
+        keep_in_ollama(home, file.path, name)
+    ollama = str(home / ".ollama/models")
+    with forked_page(
+        SERVE, SPECVIZ_ANY_MODEL="1", SPECVIZ_LOCAL_MODELS="1", OLLAMA_MODELS=ollama
+    ) as address:
         yield address
 
 
@@ -170,6 +179,28 @@ def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
     expect(report(visitor).locator("p.good")).to_be_attached(timeout=PATIENCE)
     visitor.drawn()
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "false")
+
+
+def test_models_of_this_machine_stand_in_a_group_race_and_make_an_address(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = opened(visit, open_page, "?length=8")
+    visitor.settings()
+    group = visitor.page.locator("optgroup[label='On this machine'] option")
+    expect(group.filter(has_text="tiny:7b + tiny:0.5b · Ollama · fits")).to_have_count(1)
+    expect(visitor.page.locator("#panel select option").last).to_have_text("Another pair…")
+    choose(visitor, "tiny:7b + tiny:0.5b")
+    expect(report(visitor).locator("p").first).to_contain_text("tiny:7b", timeout=PATIENCE)
+    header = visitor.run()["header"]
+    assert header["target"]["name"] == "tiny:7b"
+    assert header["drafts"]["speculative"]["name"] == "tiny:0.5b"
+    named = "pair=ollama%3Atiny%3A7b%2Bollama%3Atiny%3A0.5b"
+    visitor.page.wait_for_url(re.compile(re.escape(named)))
+    again = visit(address=open_page, query=f"?{named}")
+    again.settings()
+    expect(again.page.get_by_label("Pair", exact=True)).to_have_value(
+        "ollama:tiny:7b+ollama:tiny:0.5b"
+    )
 
 
 def test_four_lanes_race_on_one_page_and_their_recording_opens_again(

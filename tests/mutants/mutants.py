@@ -33,6 +33,24 @@ TOKENIZERS = "gguf_tokenizers"
 EDITED = "malformed_recordings recording rerun real_runs trace"
 
 MUTANTS = [
+    # Models that other programs keep on this machine
+    Mutant("local", "inside", "if not real.is_relative_to(root.resolve()):", "if False:", "local_models"),
+    Mutant("local", "_ollama_model", "blob.stat().st_size != size", "False", "local_models"),
+    Mutant("local", "_ollama_model", 'kinds.count(OLLAMA_MODEL) != 1', "False", "local_models"),
+    Mutant("local", "list_models", "if file in known or count == MAX_MODELS:", "if False:", "local_models"),
+    Mutant("local", "_can_be_typed", "name.isprintable() and ", "", "local_models"),
+    Mutant("local", "Vocabulary.begins_with", "self.texts.data[:end] == other.texts.data[:end]", "True", "local_models"),
+    Mutant("local", "_file_vocabulary", "while used and kinds", "while False and kinds", "local_models"),
+    Mutant("local", "can_draft", "draft.width >= count and ", "", "local_models"),
+    Mutant("local", "_rank", "not match.fits, ", "", "local_models"),
+    Mutant("local", "OutlineReader.strings", " and self.goes_on_with(texts.data)", "", "local_models"),
+    Mutant("local", "hub_options", "isinstance(source, CachedSource)", "False", "local_models"),
+    Mutant("local", "_offered", "stored_models=SEES_MODELS.get()", "stored_models=True", "local_pairs"),
+    Mutant("local", "listed_matches", "if not SEES_MODELS.get():", "if False:", "local_pairs"),
+    Mutant("local", "sees_models", "_is_own_user(scope) if allowed is None else allowed", "True", "local_pairs"),
+    Mutant("local", "_is_of_stores", "is_stored(spec.target) and", "", "local_pairs"),
+    Mutant("local", "_is_of_stores", "or is_stored(spec.draft)", "or True", "local_pairs"),
+    Mutant("local", "_note", "sees_models(request.request.scope)", "False", "local_pairs"),
     # From logits to distributions, and draws from them
     Mutant("sampling", "probabilities", "logits / temperature", "logits", DRAWS),
     Mutant("sampling", "probabilities", "settings.top_p < 1.0", "settings.top_p < 0.5", DRAWS),

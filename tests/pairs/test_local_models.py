@@ -36,7 +36,7 @@ from specviz.files.gguf.header import read_gguf
 from specviz.files.gguf.outline import LongTexts, read_outline
 from specviz.files.local_models import list_models, stored_path
 from specviz.pairs import matches
-from specviz.pairs.matches import Match, find_local_pairs
+from specviz.pairs.matches import Match, can_draft, find_local_pairs
 from specviz.runs.trace import event_dict
 
 PLENTY = 10**12  # bytes
@@ -198,6 +198,13 @@ def test_a_draft_that_is_tuned_for_chat_as_its_target_comes_before_a_larger_one(
     assert replace(first, draft=other).penalty > first.penalty
     tuned = replace(first, target=replace(first.target, is_chat=True), draft=other)
     assert tuned.penalty < first.penalty
+
+
+def test_a_draft_must_have_logits_for_all_tokens_of_the_target(stores: Path) -> None:
+    match = pairs_here()[0]
+    vocabulary = match.target.vocabulary
+    assert vocabulary is not None and can_draft(match.draft, match.target)
+    assert not can_draft(replace(match.draft, width=vocabulary.used - 1), match.target)
 
 
 @pytest.mark.parametrize("more", [0, 1])
