@@ -17,7 +17,7 @@ from ..pairs.table import named_pair
 from ..runs.vocabulary import COMPARED as COMPARED_WORDS
 from ..runs.vocabulary import POLICIES
 from ..worker.tasks import Host
-from .choices import OTHER, listed_drafters, pair_choices
+from .choices import listed_drafters, pair_choices
 from .local_pairs import local_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
@@ -195,9 +195,8 @@ def controls_of(
     Each has a name, a label, a kind and what its kind needs. pair: that the page was started with.
     machine: None while it is not known yet. matches: pairs of models that lie on it.
     """
-    pairs: list[tuple[str, ...]] = [*pair_choices(pair, machine)]
-    others = [choice for choice in pairs if choice[1] == OTHER]
-    listed_pairs = [choice for choice in pairs if choice[1] != OTHER]
+    # What lies here comes first: all else may have to be fetched.
+    pairs = [*local_choices(matches), *pair_choices(pair, machine)]
     listed = listed_drafters(pair)
     settings = [_control(name, setting) for name, setting in OFFERED.items()]
     if listed is not None:
@@ -220,7 +219,7 @@ def controls_of(
             "kind": "list",
             "label": "Pair",
             "info": "A target and a draft. Run loads them.",
-            "choices": [*listed_pairs, *local_choices(matches), *others],
+            "choices": pairs,
         },
         _model("target", "Target", "owner/model, a folder or a .gguf file"),
         _model("draft", "Draft", "the same, or empty for none"),
