@@ -9,7 +9,7 @@ and of its arithmetic, counted as the bytes that could be read in the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from .drafter import Drafter
     from .pair import Pair
     from .protocols import Engine, LanguageModel
+    from .running_states import RunningStates
     from .states import DraftHead
+
+EAGER = "eager"  # the name of the engine that runs transformers' own modules
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware
 # that waits for its memory processes several tokens in the same time. Measured on an H100.
@@ -48,10 +51,40 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     return read + _call_cost([model], torch.device(model.device), engine)
 
 
-def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> tuple[float, float]:
-    """c and the cost of a further token in a target pass, in one-token passes of the `target`."""
-    target_cost = pass_cost(pair.target, target.name)
-    return drafter.step_cost() / target_cost, extra_token_cost(pair.target, target.name)
+class DraftCosts(NamedTuple):
+    """What drafting costs, in one-token passes of the target.
+
+    c: a draft step. extra_token: one more token in a target pass. reads_again: whether the tokens
+    that a round keeps are in the next target pass again if the round rejected a draft.
+    """
+
+    c: float
+    extra_token: float
+    reads_again: bool = False
+
+
+def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> DraftCosts:
+    """What this drafter costs beside this target."""
+    return DraftCosts(
+        c=drafter.step_cost() / pass_cost(pair.target, target.name),
+        extra_token=extra_token_cost(pair.target, target.name),
+        reads_again=reads_again(pair.target, target.name),
+    )
+
+
+def reads_again(target: LanguageModel, engine: str) -> bool:
+    """Whether kept tokens are read again after a rejection. engine: the name of the target's."""
+    states = _states(target, engine)
+    return states is not None and not states.one_by_one
+
+
+def _states(model: LanguageModel, engine: str) -> RunningStates | None:
+    """How the model's running states are dealt with: only its plainest form may have some."""
+    if engine != EAGER:
+        return None
+    from .running_states import running_states  # which needs transformers
+
+    return running_states(model)
 
 
 def head_step_cost(head: DraftHead, engine: str) -> float:
@@ -74,6 +107,9 @@ def extra_token_cost(target: LanguageModel, engine: str) -> float:
 
     engine: the name of the one that runs it.
     """
+    states = _states(target, engine)
+    if states is not None and states.one_by_one:
+        return 1.0
     if isinstance(target, ModelElsewhere) or logits_device(target).type != "cpu":
         return EXTRA_TOKEN_ELSEWHERE
     kind = engine_kind(engine)

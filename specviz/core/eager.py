@@ -118,9 +118,7 @@ class EagerEngine(OwnEngine):
         crossed = sum(border < len(self._ids) for border in self._borders)
         if crossed != self._crossed and self.length:
             whole = self.length - self._shallow_tokens  # tokens that all layers have read
-            self._cache = _empty_cache(self._model)
-            self.length = 0
-            self._shallow_tokens = 0
+            self._clear()
             # The last token settles by which factors the pass rotates, so it is read with the rest.
             self._pass(self._ids, 1, None)
             self.rollback(whole)
@@ -128,13 +126,27 @@ class EagerEngine(OwnEngine):
         self._crossed = crossed
         return self._pass(ids, keep, layers)
 
+    def _clear(self) -> None:
+        """Begin again with an empty cache."""
+        self._cache = _empty_cache(self._model)
+        self.length = 0
+        self._shallow_tokens = 0
+
     def _pass(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
-        model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options: dict[str, Any] = {self._cache_argument: self._cache}
+        logits = self._call(ids, keep, layers)
+        if layers is not None:
+            self._shallow_layers = layers
+            self._shallow_tokens += len(ids)
+        self.length += len(ids)
+        return logits
+
+    def _call(self, ids: Tensor, keep: int, layers: int | None, **options: Any) -> Tensor:
+        """Call the model, or its first `layers`: `_pass` without the accounts of the cache."""
+        model = self._model if layers is None else self._cut_off(layers)
+        options[self._cache_argument] = self._cache
         if self._trims_logits:
             options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
         output = model(input_ids=ids.unsqueeze(0), use_cache=True, **options)
-        self.length += ids.shape[0]
         logits: Tensor = output.logits[0, -keep:, : self._vocab]
         return logits
 
@@ -161,12 +173,10 @@ class EagerEngine(OwnEngine):
         self._cache.crop(length - self.length)
         self.length = length
 
-    def _cut_off(self, layers: int, tokens: int) -> Any:
-        """The model's first `layers`, which are about to be fed `tokens` tokens."""
+    def _cut_off(self, layers: int) -> Any:
+        """The model's first `layers`."""
         if layers not in self._truncated:
             self._truncated[layers] = truncated_model(self._model, layers)
-        self._shallow_layers = layers
-        self._shallow_tokens += tokens
         return self._truncated[layers]
 
 

@@ -21,6 +21,7 @@ class OwnEngine:
     """What engines of this machine have in common; see `protocols.Engine`."""
 
     top_logprobs_only = False
+    catch_up_due = False
 
     def path(self, run: RunContext) -> DecodingPath:
         """Call by call, in the host's memory if all of it lies there."""

@@ -169,6 +169,8 @@ class LaneRun:
 
     def gamma(self) -> int:
         """The most tokens to draft now: none that could not be kept."""
+        if self.target.catch_up_due:
+            return 0
         due = self.policy.gamma if self.policy else self.settings.gamma
         room = min(due, self.most - len(self.ids) - 1, self.drafter.room(len(self.ids)))
         # A pass across a border would be two, and a refusal would have the text cross it again.

@@ -22,12 +22,15 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
 
 
 def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
-    """An `EagerEngine`."""
+    """An `EagerEngine`, which knows how to put back the model's running states if it has some."""
     from .eager import EagerEngine
     from .model_facts import complete
+    from .running_engine import RunningEngine
+    from .running_states import running_states
 
     complete(model)
-    return EagerEngine(model, vocab)
+    states = running_states(model)
+    return EagerEngine(model, vocab) if states is None else RunningEngine(model, vocab, states)
 
 
 TOKEN_RULE = VerdictKind(

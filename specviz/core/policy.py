@@ -15,9 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from .registry import drafter_kind
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .cost import DraftCosts
 
 MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 
@@ -74,17 +78,20 @@ class OptimalGamma(Policy):
     """The number from 0 to `most` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it judges, both in one-token target passes. What is known of alpha are the verdicts of
+    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. What is known of alpha are the verdicts of
     recent rounds, with a prior, and hopefully at first: short texts would end before a careful
     estimate has come to the number that pays. If no draft would pay, the number is 0. The estimate
     then returns slowly to the prior, and after `PROBE` rounds without drafts one token is drafted
     anyway: the text may have become easier.
     """
 
-    def __init__(self, most: int, c: float, extra_token: float) -> None:
+    def __init__(
+        self, most: int, c: float, extra_token: float, reads_again: bool = False
+    ) -> None:
         self._most = most
         self._c = c
         self._extra_token = extra_token
+        self._reads_again = reads_again
         # Over recent rounds, the older ones with less weight.
         self._accepted = FIRST_ACCEPTED
         self._judged = FIRST_ACCEPTED
@@ -111,7 +118,8 @@ class OptimalGamma(Policy):
         accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
         rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
         tau = partial(expected_tau, accepted, rejected)
-        return _fastest(tau, self._c, self._extra_token, range(self._most + 1))[0]
+        gammas = range(self._most + 1)
+        return _fastest(tau, self._c, self._extra_token, gammas, self._reads_again)[0]
 
 
 class Calibration:
@@ -148,9 +156,12 @@ class ConfidenceGamma(OptimalGamma):
     (Huang et al. 2024, arXiv 2405.19715, "SpecDec++").
     """
 
-    def __init__(self, most: int, c: float, extra_token: float) -> None:
-        super().__init__(most, c, extra_token)
+    def __init__(
+        self, most: int, c: float, extra_token: float, reads_again: bool = False
+    ) -> None:
+        super().__init__(most, c, extra_token, reads_again)
         self._price = c + extra_token
+        self._unread = 0  # kept tokens that the next target pass reads again
         self._written = PRIOR_ROUNDS * PRIOR_SPEED  # tokens
         self._spent = PRIOR_ROUNDS  # one-token target passes
         self._calibration = Calibration()
@@ -159,7 +170,9 @@ class ConfidenceGamma(OptimalGamma):
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         super().observe(drafted, accepted)
         self._written += accepted + 1
-        self._spent += 1 + drafted * self._price
+        self._spent += 1 + drafted * self._price + self._unread * self._extra_token
+        if self._reads_again:
+            self._unread = self._unread + accepted + 1 if accepted < drafted else 0
         self._calibration.observe(confidences[: accepted + 1], accepted)
         self.least_chance = self._least_chance()
 
@@ -172,8 +185,8 @@ class ConfidenceGamma(OptimalGamma):
         return self._most if super()._best() else 0
 
 
-def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) -> Policy:
-    """The policy that the settings name; `costs` returns `OptimalGamma`'s c and extra_token."""
+def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
+    """The policy that the settings name."""
     if settings.gamma and settings.gamma_policy == "heuristic":
         return HeuristicGamma(settings.gamma)
     if settings.gamma and settings.gamma_policy == "optimal":
@@ -223,20 +236,51 @@ def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float
 
 
 def best_gamma(
-    alpha: float, c: float, extra_token: float = 0.0, *, least: int = 0, most: int = MOST_GAMMA
+    alpha: float,
+    c: float,
+    extra_token: float = 0.0,
+    *,
+    least: int = 0,
+    most: int = MOST_GAMMA,
+    reads_again: bool = False,
 ) -> tuple[int, float]:
     """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up.
 
     It is tau(gamma) / (gamma c + 1 + gamma extra_token): theorem 3.8, but with a target pass whose
-    cost grows by `extra_token` for each drafted token that it judges.
+    cost grows by `extra_token` for each drafted token that it judges, and with `reads_again` for
+    each token of `tokens_read_again`.
     """
-    return _fastest(partial(predicted_tau, alpha), c, extra_token, range(least, most + 1))
+    tau = partial(predicted_tau, alpha)
+    return _fastest(tau, c, extra_token, range(least, most + 1), reads_again)
 
 
 def _fastest(
-    tau: Callable[[int], float], c: float, extra_token: float, gammas: range
+    tau: Callable[[int], float], c: float, extra_token: float, gammas: range, reads_again: bool
 ) -> tuple[int, float]:
     """The gamma with the highest speed-up, and that speed-up. tau: tokens per round, by gamma."""
-    speeds = {gamma: tau(gamma) / (gamma * c + (1 + gamma * extra_token)) for gamma in gammas}
+    speeds = {}
+    for gamma in gammas:
+        rows: float = gamma
+        if reads_again:
+            rows += tokens_read_again(tau, gamma, extra_token)
+        speeds[gamma] = tau(gamma) / (gamma * c + (1 + rows * extra_token))
     best = max(speeds, key=speeds.__getitem__)
     return best, speeds[best]
+
+
+def tokens_read_again(tau: Callable[[int], float], gamma: int, extra_token: float) -> float:
+    """The mean number of tokens that a target with running states reads again in a round.
+
+    A round that rejects a draft leaves the tokens that it keeps to the next pass, and to all that
+    follow up to a round that keeps all its drafts, whose probability is tau(gamma) - tau(gamma -
+    1). A round without drafts also ends it, and comes once the tokens read again have cost as much
+    as a pass (`running_engine`). With t tokens a round that is after sqrt(2 / (t extra_token))
+    rounds, and sqrt(t / (2 extra_token)) tokens a round until then.
+    """
+    if gamma == 0:
+        return 0.0
+    tokens = tau(gamma)
+    all_kept = tokens - tau(gamma - 1)
+    after_rejections = tokens - (gamma + 1) * all_kept
+    most = math.sqrt(tokens / (2 * extra_token)) if extra_token else math.inf
+    return min(after_rejections / all_kept, most) if all_kept else most

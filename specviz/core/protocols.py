@@ -65,13 +65,17 @@ class Engine(Protocol):
 
     name: of the implementation, for headers and the page. length: cached tokens.
     top_logprobs_only: whether logits are log-probabilities of the likeliest tokens only, with -inf
-    for all others.
+    for all others. catch_up_due: whether the next round had better draft nothing, so that the
+    engine need not read again what it has read before (`running_engine`).
     """
 
     device: torch.device
 
     @property
     def top_logprobs_only(self) -> bool: ...
+
+    @property
+    def catch_up_due(self) -> bool: ...
 
     @property
     def name(self) -> str: ...

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from ...core.cost import extra_token_cost, pass_cost
+from ...core.cost import DraftCosts, extra_token_cost, pass_cost, reads_again
 from ...core.drafting import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
 from ...core.lanes import SPECULATIVE
@@ -238,7 +238,11 @@ class DraftsAlong:
         self._drafter = make_drafter(pair, context, path)
         self.room = self._drafter.room
         c = self._drafter.step_cost() / pass_cost(pair.target, engine.name)
-        self.costs = (c, extra_token_cost(pair.target, engine.name))
+        self.costs = DraftCosts(
+            c=c,
+            extra_token=extra_token_cost(pair.target, engine.name),
+            reads_again=reads_again(pair.target, engine.name),
+        )
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another: entry

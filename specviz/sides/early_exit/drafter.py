@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...base.errors import PairError
-from ...core.cost import extra_token_cost, pass_cost
+from ...core.cost import extra_token_cost, pass_cost, reads_again
 from ...core.drafter import UNLIMITED, Drafter
 from ...core.engine_choice import make_engine
 from ...core.header import described
@@ -106,13 +106,14 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
     ids = _own_text(model, vocab)
     whole_pass = pass_cost(model, engine)
     extra_token = extra_token_cost(model, engine)
+    again = reads_again(model, engine)
     p = _softmax(model, vocab, ids)
     exits = []
     for depth in _depths(layers):
         q = _softmax(model, vocab, ids, depth)
         beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
         c = pass_cost(model, engine, depth) / whole_pass
-        _, speedup = best_gamma(beta, c, extra_token, least=1)
+        _, speedup = best_gamma(beta, c, extra_token, least=1, reads_again=again)
         exits.append(EarlyExit(depth, beta, c, speedup))
     return exits
 

@@ -1,0 +1,217 @@
+"""Models whose layers keep a running state, and how such a state is put back.
+
+A layer of linear attention or of a state space model keeps no keys of single tokens, so that no
+token can be removed from it. It can only be put back as it stood before a pass. transformers keeps
+these states in its cache: this module looks at the layers of that cache, and at no model's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, cache_utils
+
+from ..base.errors import ModelError, is_memory_error
+from .model_facts import cache_argument, context_length, logit_width, text_config
+
+TRIAL = 8  # tokens: half of them are read first, and then the others in two ways
+# By how much of the largest logit two ways of reading the same tokens may differ.
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 2e-5}
+HALF_TOLERANCE = 0.05  # bf16 and fp16
+
+
+@dataclass(frozen=True)
+class RunningStates:
+    """How a model with running states is read.
+
+    one_by_one: whether a pass reads one token, once the states hold any. transformers' passes over
+    several tokens give other logits for some models: they begin from an empty state, or bound
+    the time steps in another way.
+    """
+
+    one_by_one: bool
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """A layer of a cache as it stood: its running states, and the keys and values of a window.
+
+    The running states are copies, since passes write to them. Keys and values are the layer's own
+    tensors: passes replace them.
+    """
+
+    convolutions: dict[int, Tensor | None]
+    recurrent: dict[int, Tensor | None]
+    has_previous: dict[int, bool]
+    window: tuple[Tensor, Tensor, int] | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A cache as it stood when it held `length` tokens."""
+
+    length: int
+    layers: list[LayerState]
+
+
+_by_model: WeakKeyDictionary[Any, RunningStates | None] = WeakKeyDictionary()
+
+
+def running_states(model: Any) -> RunningStates | None:
+    """How the running states of a model are dealt with; None if it has none.
+
+    A model that has some is tried out on a few tokens once. Raises `ModelError` if it keeps its
+    past elsewhere than in layers of transformers' cache that are known.
+    """
+    if model not in _by_model:
+        _by_model[model] = _examined(model)
+    return _by_model[model]
+
+
+def has_running_states(cache: Any) -> bool:
+    """Whether some layers of a cache are made for convolution states or recurrent ones."""
+    return any(_is_linear(layer) for layer in cache.layers)
+
+
+def unknown_past(model: Any, cache: Any) -> str | None:
+    """Why nobody can put back what the model keeps of its past; None if it may be known.
+
+    cache: for the model, before or after a pass.
+    """
+    for layer in cache.layers:
+        if type(layer).__module__ != cache_utils.__name__:
+            return f"keep their past in a cache of their own ({type(layer).__name__})"
+    keeps_state = getattr(type(model), "_is_stateful", False)
+    if keeps_state and not has_running_states(cache):
+        return "keep a running state outside of transformers' cache"
+    return None
+
+
+def state_bytes(cache: Any) -> int:
+    """Bytes of the running states of a cache, as its last pass left them."""
+    tensors = []
+    for layer in cache.layers:
+        if _is_linear(layer):
+            tensors += [*layer.conv_states.values(), *layer.recurrent_states.values()]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def refusal_sentence(model: Any, reason: str) -> str:
+    """The sentence that such a model cannot race. reason: as `unknown_past` gives it."""
+    return (
+        f"models of type {text_config(model).model_type} {reason}, which cannot be rolled back, so "
+        "rejected drafts could not be undone: choose another model."
+    )
+
+
+def positions_from(model: Any, begin: int, count: int) -> dict[str, Tensor]:
+    """The argument that tells a pass over `count` tokens their positions, if the model takes one.
+
+    Some models count from 0 in every pass without it.
+    """
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        return {}
+    positions = torch.arange(begin, begin + count, device=model.device)
+    return {"position_ids": positions.unsqueeze(0)}
+
+
+def save(cache: Any, length: int) -> Checkpoint:
+    """The cache as it stands, with `length` tokens."""
+    return Checkpoint(length, [_saved(layer) for layer in cache.layers])
+
+
+def put_back(cache: Any, checkpoint: Checkpoint) -> None:
+    """Let the cache stand as it did. The checkpoint's tensors become the cache's own."""
+    for layer, state in zip(cache.layers, checkpoint.layers, strict=True):
+        if _is_linear(layer):
+            layer.conv_states.update(state.convolutions)
+            layer.recurrent_states.update(state.recurrent)
+            layer.has_previous_state.update(state.has_previous)
+        if state.window is not None:
+            layer.keys, layer.values, layer.cumulative_length = state.window
+        elif isinstance(layer, cache_utils.DynamicLayer) and layer.is_initialized:
+            surplus = layer.get_seq_length() - checkpoint.length
+            if surplus > 0:
+                # The other half of a layer of two kinds would refuse it.
+                crop = cache_utils.DynamicLayer.crop if _is_linear(layer) else type(layer).crop
+                crop(layer, -surplus)
+
+
+def _is_linear(layer: Any) -> bool:
+    return isinstance(layer, cache_utils.LinearAttentionCacheLayerMixin)
+
+
+def _saved(layer: Any) -> LayerState:
+    window = None
+    if isinstance(layer, cache_utils.DynamicSlidingWindowLayer):
+        window = layer.keys, layer.values, layer.cumulative_length
+    if not _is_linear(layer):
+        return LayerState({}, {}, {}, window)
+    return LayerState(
+        convolutions=_copied(layer.conv_states),
+        recurrent=_copied(layer.recurrent_states),
+        has_previous=dict(layer.has_previous_state),
+        window=window,
+    )
+
+
+def _copied(states: dict[int, Tensor | None]) -> dict[int, Tensor | None]:
+    return {index: None if state is None else state.clone() for index, state in states.items()}
+
+
+@torch.inference_mode()
+def _examined(model: Any) -> RunningStates | None:
+    cache = DynamicCache(config=model.config)
+    if reason := unknown_past(model, cache):
+        raise ModelError(refusal_sentence(model, reason))
+    if not has_running_states(cache):
+        return None
+    count = min(TRIAL, context_length(model) or TRIAL)
+    half = count // 2
+    ids = (torch.arange(count, device=model.device) * 7 + 1) % logit_width(model)
+    try:
+        _pass(model, cache, ids[:half], 0)
+    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
+        if is_memory_error(error):
+            raise
+        reason = "do not run over transformers' own cache"
+        raise ModelError(refusal_sentence(model, reason)) from error
+    if cache.is_croppable:
+        return None  # convolutions alone, whose inputs can be kept
+    if state_bytes(cache) == 0:
+        reason = "keep a running state outside of transformers' cache"
+        raise ModelError(refusal_sentence(model, reason))
+    return RunningStates(one_by_one=not _reads_several(model, cache, ids, half))
+
+
+def _reads_several(model: Any, cache: Any, ids: Tensor, half: int) -> bool:
+    """Whether a pass over several tokens gives the logits of passes over one token each; warns if
+    it does not. cache: after the first `half` of `ids`."""
+    together = _pass(model, cache, ids[half:], half)
+    other = DynamicCache(config=model.config)
+    _pass(model, other, ids[:half], 0)
+    singly = [_pass(model, other, ids[n : n + 1], n) for n in range(half, len(ids))]
+    apart = (together - torch.cat(singly)).abs().max()
+    largest = together.abs().max().clamp(min=1.0)
+    if apart <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
+        return True
+    warnings.warn(
+        f"transformers' passes over several tokens of {text_config(model).model_type} models give "
+        f"other logits than passes over one (by up to {apart:.2g} of {largest:.2g}), so each token "
+        "is read in a pass of its own: drafts cannot make such a target faster.",
+        stacklevel=5,
+    )
+    return False
+
+
+def _pass(model: Any, cache: Any, ids: Tensor, begin: int) -> Tensor:
+    """The logits [n, vocab] after each of `ids` [n], which are appended to the cache."""
+    options = positions_from(model, begin, len(ids)) | {cache_argument(model): cache}
+    logits: Tensor = model(input_ids=ids.unsqueeze(0), use_cache=True, **options).logits[0]
+    return logits.float()
