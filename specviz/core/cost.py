@@ -80,7 +80,7 @@ def reads_again(target: LanguageModel, engine: str) -> bool:
 
 def _states(model: LanguageModel, engine: str) -> RunningStates | None:
     """How the model's running states are dealt with: only its plainest form may have some."""
-    if engine != EAGER:
+    if engine != EAGER or isinstance(model, ModelElsewhere):
         return None
     from .running_states import running_states  # which needs transformers
 

@@ -15,9 +15,14 @@ from transformers import DynamicCache
 
 from .cost import extra_token_cost
 from .eager import EagerEngine
-from .running_states import Checkpoint, RunningStates, positions_from, put_back, save
-
-MAX_CHECKPOINTS = 8  # of one round: a draft model, which drafts in as many passes, has several
+from .running_states import (
+    MAX_CHECKPOINTS,
+    Checkpoint,
+    RunningStates,
+    positions_from,
+    put_back,
+    save,
+)
 
 
 class RunningEngine(EagerEngine):

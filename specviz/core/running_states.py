@@ -20,7 +20,10 @@ from transformers import DynamicCache, cache_utils
 from ..base.errors import ModelError, is_memory_error
 from .model_facts import cache_argument, context_length, logit_width, text_config
 
+# Of one round: a target makes one, and a draft one before each of its passes.
+MAX_CHECKPOINTS = 8
 TRIAL = 8  # tokens: half of them are read first, and then the others in two ways
+STATE_ELSEWHERE = "keep a running state outside of transformers' cache"
 # By how much of the largest logit two ways of reading the same tokens may differ.
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 2e-5}
 HALF_TOLERANCE = 0.05  # bf16 and fp16
@@ -89,7 +92,7 @@ def unknown_past(model: Any, cache: Any) -> str | None:
             return f"keep their past in a cache of their own ({type(layer).__name__})"
     keeps_state = getattr(type(model), "_is_stateful", False)
     if keeps_state and not has_running_states(cache):
-        return "keep a running state outside of transformers' cache"
+        return STATE_ELSEWHERE
     return None
 
 
@@ -100,6 +103,31 @@ def state_bytes(cache: Any) -> int:
         if _is_linear(layer):
             tensors += [*layer.conv_states.values(), *layer.recurrent_states.values()]
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def pass_reads_states(model: Any, cache: Any, ids: Tensor, begin: int) -> bool:
+    """Whether a pass over `ids` [n], after the `begin` tokens of the cache, reads the recurrent
+    states that it finds there: some models then begin anew.
+
+    It is told from the graph of autograd, so that the model may be on torch's `meta` device.
+    """
+    leaves = []
+    for layer in filter(_is_linear, cache.layers):
+        for index, state in layer.recurrent_states.items():
+            if state is not None:
+                leaves.append(state.detach().requires_grad_())
+                layer.recurrent_states[index] = leaves[-1] * 1  # passes write to it
+    with torch.enable_grad():
+        logits = _pass(model, cache, ids, begin)
+    seen = set()
+    unseen = [logits.grad_fn]
+    while unseen:
+        node = unseen.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            unseen += [parent for parent, _ in node.next_functions]
+    variables = {id(getattr(node, "variable", None)) for node in seen}
+    return all(id(leaf) in variables for leaf in leaves)
 
 
 def refusal_sentence(model: Any, reason: str) -> str:
@@ -185,8 +213,7 @@ def _examined(model: Any) -> RunningStates | None:
     if cache.is_croppable:
         return None  # convolutions alone, whose inputs can be kept
     if state_bytes(cache) == 0:
-        reason = "keep a running state outside of transformers' cache"
-        raise ModelError(refusal_sentence(model, reason))
+        raise ModelError(refusal_sentence(model, STATE_ELSEWHERE))
     return RunningStates(one_by_one=not _reads_several(model, cache, ids, half))
 
 

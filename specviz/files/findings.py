@@ -138,17 +138,34 @@ def _file_of(header: GgufHeader) -> str:
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
-    """Whether rejected tokens can be removed from the caches of this model."""
+    """Whether rejected tokens can be removed from the caches of this model, or what it costs to put
+    its running states back."""
+    from ..core.running_states import MAX_CHECKPOINTS, refusal_sentence  # which needs transformers
+
     shown = metadata.source.shown
-    if not metadata.caches.rolls_back:
-        kind = text_config(metadata.model).model_type
-        yield stop(
+    caches = metadata.caches
+    if caches.refusal is not None:
+        sentence = refusal_sentence(metadata.model, caches.refusal)
+        yield stop("rollback", f"{shown} cannot race: {sentence}")
+        return
+    if caches.rolls_back:
+        yield good("rollback", f"{shown}'s caches can be rolled back.")
+        return
+    size = f" of {shown_bytes(caches.state_bytes)}" if caches.state_bytes else ""
+    keeps = f"{shown} keeps a running state{size}"
+    if not caches.reads_states:
+        yield warning(
             "rollback",
-            f"{shown} is of type {kind}, which keeps a running state that cannot be rolled back, "
-            "so rejected drafts could not be undone: choose an attention-only model.",
+            f"{keeps}, which transformers' passes over several tokens do not read, so each token "
+            "is read in a pass of its own: it can draft, but drafts cannot make it faster.",
         )
         return
-    yield good("rollback", f"{shown}'s caches can be rolled back.")
+    yield good(
+        "rollback",
+        f"{keeps}. Where drafts are rejected it is put back, and the next pass reads the kept "
+        "tokens again, a few rows more and no pass more; for that a target keeps one copy of it, "
+        f"and a draft up to {MAX_CHECKPOINTS}.",
+    )
 
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:

@@ -20,6 +20,13 @@ from ..core.ends import named_end_ids
 from ..core.llama_family import is_llama_family
 from ..core.model_facts import cache_argument, context_length, parameter_count, text_config
 from ..core.pair import Pair
+from ..core.running_states import (
+    STATE_ELSEWHERE,
+    has_running_states,
+    pass_reads_states,
+    state_bytes,
+    unknown_past,
+)
 from .hub import cached_weights, failure_sentence, find_source, folder_weights
 from .memory import LayerCache, MemoryNeed
 from .source import ModelSource
@@ -39,11 +46,19 @@ STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv",
 
 
 class Caches(NamedTuple):
-    """The caches of a model. layers: those whose cache grows with the text. rolls_back: whether
-    tokens can be removed."""
+    """The caches of a model.
+
+    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed; else
+    they have running states, which are put back. state_bytes: of those, 0 if it is not known.
+    reads_states: whether passes over several tokens read them, as far as it is known. refusal: why
+    they cannot even be put back, as in `running_states.unknown_past`.
+    """
 
     layers: tuple[LayerCache, ...]
     rolls_back: bool
+    state_bytes: int = 0
+    reads_states: bool = True
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,8 +233,11 @@ def probed_caches(model: Any) -> Caches:
     """The caches of a `meta_model`, found by running a pass, or from its config if that fails."""
     config = text_config(model)
     cache = DynamicCache(config=model.config)
+    refusal = unknown_past(model, cache)
+    if refusal is not None:
+        return configured_caches(config)._replace(rolls_back=False, refusal=refusal)
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             ids = torch.zeros(1, PROBED, dtype=torch.long, device="meta")
             cached = {cache_argument(model): cache}
             model(input_ids=ids, use_cache=True, **cached)
@@ -236,7 +254,22 @@ def probed_caches(model: Any) -> Caches:
         rolls_back = bool(cache.is_croppable) and cache.get_seq_length() == PROBED
     except ValueError:  # no layer counts its tokens
         rolls_back = False
+    if not rolls_back and has_running_states(cache):
+        return _with_states(model, cache, tuple(layers), ids[0])
     return Caches(tuple(layers), rolls_back)
+
+
+def _with_states(
+    model: Any, cache: DynamicCache, layers: tuple[LayerCache, ...], ids: torch.Tensor
+) -> Caches:
+    """The caches of a model with running states. cache: after a pass over `ids`."""
+    state = state_bytes(cache)
+    if state == 0:
+        return Caches(layers, rolls_back=False, refusal=STATE_ELSEWHERE)
+    reads_states = True
+    with contextlib.suppress(Exception):  # the trial of the loaded model will say so
+        reads_states = pass_reads_states(model, cache, ids, len(ids))
+    return Caches(layers, rolls_back=False, state_bytes=state, reads_states=reads_states)
 
 
 def configured_caches(config: Any) -> Caches:

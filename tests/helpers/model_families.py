@@ -107,42 +107,158 @@ VARIANTS: dict[str, Kind] = {
     "lfm 2, convolutions": ("Lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}),
 }  # fmt: skip
 
+LINEAR = dict(
+    layer_types=["linear_attention", "full_attention"],
+    linear_num_value_heads=2,
+    linear_num_key_heads=2,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+)
+EXPERTS = dict(
+    num_experts=2,
+    num_experts_per_tok=1,
+    moe_intermediate_size=16,
+    shared_expert_intermediate_size=16,
+)
+MAMBA_2 = dict(
+    mamba_d_state=8,
+    mamba_n_heads=4,
+    mamba_d_head=16,
+    mamba_n_groups=1,
+    mamba_expand=2,
+    mamba_chunk_size=8,
+)
+LATENT = dict(
+    layer_types=["linear_attention", "full_attention"],
+    mlp_layer_types=["dense", "dense"],
+    linear_head_dim=8,
+    linear_num_heads=2,
+    num_key_value_heads=2,
+    kv_lora_rank=16,
+    qk_rope_head_dim=8,
+    qk_nope_head_dim=8,
+    v_head_dim=16,
+    num_experts=2,
+    num_local_experts=2,
+    num_experts_per_tok=1,
+    moe_intermediate_size=16,
+)
+
 # Layers that keep one state for all the past: no part of it can be taken back.
-RECURRENT: dict[str, Kind] = {
-    "mamba": ("Mamba", {**SIZES, "state_size": 4}),
+RUNNING: dict[str, Kind] = {
     "mamba 2": (
         "Mamba2",
         {**SIZES, "state_size": 4, "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8},
     ),
-    "falcon-h1": (
-        "FalconH1",
-        dict(
+    "bamba": ("Bamba", {**SIZES, **MAMBA_2, "attn_layer_indices": [1]}),
+    "granite 4": (
+        "GraniteMoeHybrid",
+        {
             **SIZES,
-            mamba_d_ssm=32,
-            mamba_n_heads=2,
-            mamba_d_head=16,
-            mamba_n_groups=1,
-            mamba_d_state=8,
-        ),
+            **MAMBA_2,
+            "layer_types": ["mamba", "attention"],
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "shared_intermediate_size": 32,
+        },
     ),
-    "qwen3-next": (
-        "Qwen3Next",
+    "falcon-h1": ("FalconH1", {**SIZES, **MAMBA_2, "mamba_d_ssm": 32, "mamba_n_heads": 2}),
+    "qwen3-next": ("Qwen3Next", {**SIZES, **LINEAR, **EXPERTS}),
+    "qwen 3.5": ("Qwen3_5Text", {**SIZES, **LINEAR}),
+    "qwen 3.5 moe": ("Qwen3_5MoeText", {**SIZES, **LINEAR, **EXPERTS}),
+    "olmo hybrid": ("OlmoHybrid", {**SIZES, **LINEAR}),
+    "kimi linear": ("KimiLinear", {**SIZES, **LATENT}),
+    "bailing hybrid": ("BailingHybrid", {**SIZES, **LATENT}),
+    "zaya, sliding": (
+        "Zaya",
+        {**SIZES, "layer_types": ["hybrid_sliding", "hybrid"], "sliding_window": WINDOW},
+    ),
+}  # fmt: skip
+
+# Of these transformers' passes over several tokens give other logits than passes over one.
+ONE_BY_ONE: dict[str, Kind] = {
+    "mamba": ("Mamba", {**SIZES, "state_size": 4}),
+    "falcon mamba": ("FalconMamba", {**SIZES, "state_size": 4}),
+    "jamba": (
+        "Jamba",
         dict(
             **SIZES,
-            layer_types=["linear_attention", "full_attention"],
-            linear_num_value_heads=2,
-            linear_num_key_heads=2,
-            linear_key_head_dim=8,
-            linear_value_head_dim=8,
+            mamba_d_state=4,
+            mamba_dt_rank=4,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            expert_layer_period=2,
+            expert_layer_offset=1,
             num_experts=2,
             num_experts_per_tok=1,
-            moe_intermediate_size=16,
-            shared_expert_intermediate_size=16,
         ),
     ),
+    "zamba": (
+        "Zamba",
+        {
+            **SIZES,
+            "num_hidden_layers": 4,
+            "mamba_d_state": 4,
+            "mamba_dt_rank": 4,
+            "n_mamba_heads": 2,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "attention_head_dim": 32,
+            "attention_hidden_size": 64,
+        },
+    ),
+    "zamba 2": (
+        "Zamba2",
+        {
+            **SIZES,
+            "num_hidden_layers": 2,
+            "layers_block_type": ["linear_attention", "hybrid"],
+            "hybrid_layer_ids": [1],
+            "num_mem_blocks": 1,
+            "mamba_d_state": 8,
+            "n_mamba_heads": 4,
+            "mamba_headdim": 16,
+            "mamba_ngroups": 1,
+            "chunk_size": 8,
+            "attention_head_dim": 32,
+            "attention_hidden_size": 64,
+        },
+    ),
+    "nemotron-h": (
+        "NemotronH",
+        {
+            **SIZES,
+            "num_hidden_layers": 3,
+            "layers_block_type": ["mamba", "attention", "mlp"],
+            "mamba_num_heads": 4,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 8,
+            "n_groups": 1,
+            "chunk_size": 8,
+        },
+    ),
+}  # fmt: skip
+
+# Their past is in modules, in other arguments, or in caches of their own.
+PAST_ELSEWHERE: dict[str, Kind] = {
+    "recurrent gemma": (
+        "RecurrentGemma",
+        {
+            **SIZES,
+            "lru_width": 32,
+            "attention_window_size": WINDOW,
+            "block_types": ["recurrent", "attention"],
+        },
+    ),
+    "rwkv": ("Rwkv", {**SIZES, "attention_hidden_size": 32}),
+    "minimax": (
+        "MiniMax",
+        {**SIZES, **LINEAR, "num_local_experts": 2, "num_experts_per_tok": 1, "block_size": 4},
+    ),
+    "deepseek 4": ("DeepseekV4", SIZES),
 }
 
-KINDS = {**FAMILIES, **VARIANTS, **RECURRENT}
+KINDS = {**FAMILIES, **VARIANTS, **RUNNING, **ONE_BY_ONE, **PAST_ELSEWHERE}
 
 # Id 0: the token for begin, end and padding, which a text may also contain. It has this name
 # because transformers adds a token of this name to every Qwen 2 tokenizer without one.

@@ -144,6 +144,8 @@ def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in twin.parameters():
+            if weight.numel() == 1:
+                continue  # it has no deviation
             weight += noise * weight.std() * torch.randn(weight.shape, generator=generator)
     return twin
 

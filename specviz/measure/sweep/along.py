@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from ...core.cost import DraftCosts, extra_token_cost, pass_cost, reads_again
+from ...core.cost import EAGER, DraftCosts, extra_token_cost, pass_cost, reads_again
 from ...core.drafting import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
 from ...core.lanes import SPECULATIVE
@@ -121,6 +121,8 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
     whose verdicts at different places are independent given the text, and a drafter whose q along
     the text is known. Of heads only those of EAGLE-3 read nothing but the target's states. How sure
     a draft is of tokens that the text does not hold is not known."""
+    if reads_again(pair.target, EAGER):
+        return False  # nobody has measured passes that read kept tokens again
     kind = drafter_kind(settings.drafter)
     if settings.gamma_policy == "confidence" and kind.has_model:
         return False
