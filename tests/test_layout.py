@@ -19,7 +19,8 @@ PACKAGE = ROOT / "specviz"
 # Only these know the caches of transformers: the engines roll them back, the metadata asks whether
 # that can be, training writes text.
 CACHE_ROOMS = {
-    *("core.eager", "sides.fast_gpu.cache", "sides.fast_gpu.engine", "sides.fast_gpu.llama_pass"),
+    *("core.eager", "core.running_engine", "core.running_states"),
+    *("sides.fast_gpu.cache", "sides.fast_gpu.engine", "sides.fast_gpu.llama_pass"),
     *("sides.heads.eagle", "sides.heads.mtp", "measure.bench.batch", "files.metadata", "train"),
 }
 

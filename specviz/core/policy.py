@@ -78,16 +78,14 @@ class OptimalGamma(Policy):
     """The number from 0 to `most` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. What is known of alpha are the verdicts of
-    recent rounds, with a prior, and hopefully at first: short texts would end before a careful
-    estimate has come to the number that pays. If no draft would pay, the number is 0. The estimate
-    then returns slowly to the prior, and after `PROBE` rounds without drafts one token is drafted
-    anyway: the text may have become easier.
+    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. What is
+    known of alpha are the verdicts of recent rounds, with a prior, and hopefully at first: short
+    texts would end before a careful estimate has come to the number that pays. If no draft would
+    pay, the number is 0. The estimate then returns slowly to the prior, and after `PROBE` rounds
+    without drafts one token is drafted anyway: the text may have become easier.
     """
 
-    def __init__(
-        self, most: int, c: float, extra_token: float, reads_again: bool = False
-    ) -> None:
+    def __init__(self, most: int, c: float, extra_token: float, reads_again: bool = False) -> None:
         self._most = most
         self._c = c
         self._extra_token = extra_token
@@ -156,9 +154,7 @@ class ConfidenceGamma(OptimalGamma):
     (Huang et al. 2024, arXiv 2405.19715, "SpecDec++").
     """
 
-    def __init__(
-        self, most: int, c: float, extra_token: float, reads_again: bool = False
-    ) -> None:
+    def __init__(self, most: int, c: float, extra_token: float, reads_again: bool = False) -> None:
         super().__init__(most, c, extra_token, reads_again)
         self._price = c + extra_token
         self._unread = 0  # kept tokens that the next target pass reads again

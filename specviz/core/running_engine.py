@@ -64,7 +64,7 @@ class RunningEngine(EagerEngine):
         self._text = torch.cat([self._text[: self.length], ids])
         self.length += len(ids)
         unread = self._text[begin:]
-        # From an empty state all models read several tokens as they should, so a prompt is one pass.
+        # All models read several tokens as they should from an empty state: a prompt is one pass.
         is_prompt = begin == 0 and keep == 1
         singly = self._one_by_one and not is_prompt
         logits = []

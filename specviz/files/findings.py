@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_
 
 from ..base.errors import PairError, SpecvizError
 from ..core.ends import named_end_ids
-from ..core.model_facts import logit_width, text_config
+from ..core.model_facts import logit_width
 from ..core.pair import Pair, tokenizer_size
 from .gguf.header import GgufHeader
 from .local_models import blob_name
