@@ -27,6 +27,7 @@ from specviz.core.policy import (
     best_gamma,
     expected_tau,
     predicted_tau,
+    tokens_read_again,
 )
 from specviz.core.registry import drafter_names
 from specviz.core.settings import GAMMA_POLICIES
@@ -64,6 +65,46 @@ def kept(r: Round) -> int:
 
 
 # The rules
+
+
+def rows_read_again(alpha: float, gamma: int, extra_token: float, rounds: int) -> float:
+    """The mean number of tokens that a round with drafts reads again, in a long run of a target
+    with running states: what `running_engine` does, with acceptances that are independent."""
+    dice = random.Random(0)
+    unread = 0
+    rent = 0.0
+    rows = []
+    while len(rows) < rounds:
+        rent = rent + unread * extra_token if unread else 0.0
+        rows.append(unread)
+        accepted = 0
+        while accepted < gamma and dice.random() < alpha:
+            accepted += 1
+        unread = 0 if accepted == gamma else unread + accepted + 1
+        if unread and rent >= 1.0:
+            unread = 0  # a round without drafts
+    return sum(rows) / len(rows)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma", "extra_token", "tolerance"),
+    [(0.9, 2, 0.001, 0.05), (0.7, 3, 0.001, 0.05), (0.7, 8, 0.02, 0.3), (0.5, 5, 0.14, 0.3)],
+)
+def test_tokens_read_again_are_those_of_a_long_run(
+    alpha: float, gamma: int, extra_token: float, tolerance: float
+):
+    predicted = tokens_read_again(lambda g: predicted_tau(alpha, g), gamma, extra_token)
+    seen = rows_read_again(alpha, gamma, extra_token, 20_000)
+    assert predicted == pytest.approx(seen, rel=tolerance)
+    assert tokens_read_again(lambda g: predicted_tau(alpha, g), 0, extra_token) == 0.0
+
+
+def test_a_target_that_reads_tokens_again_drafts_fewer():
+    for alpha in (0.5, 0.7, 0.9):
+        usual, speedup = best_gamma(alpha, 0.05, 0.1)
+        again, slower = best_gamma(alpha, 0.05, 0.1, reads_again=True)
+        assert again <= usual and 1.0 < slower < speedup
+    assert OptimalGamma(8, 0.05, 0.1, True).gamma <= OptimalGamma(8, 0.05, 0.1).gamma
 
 
 def test_the_heuristic_adds_two_and_takes_one():

@@ -151,8 +151,14 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
     if caches.rolls_back:
         yield good("rollback", f"{shown}'s caches can be rolled back.")
         return
-    size = f" of {shown_bytes(caches.state_bytes)}" if caches.state_bytes else ""
-    keeps = f"{shown} keeps a running state{size}"
+    if caches.state_bytes == 0:
+        yield warning(
+            "rollback",
+            f"{shown} keeps a running state, and whether it can be put back is tried when it is "
+            "loaded.",
+        )
+        return
+    keeps = f"{shown} keeps a running state of about {shown_bytes(caches.state_bytes)}"
     if not caches.reads_states:
         yield warning(
             "rollback",

@@ -10,6 +10,7 @@ import pytest
 import torch
 from model_families import ONE_BY_ONE, PAST_ELSEWHERE, RUNNING, WINDOW, build
 from reference_distribution import text_p_value
+from torch import Tensor
 from toy_heads import random_head
 from toy_models import (
     emitted_ids,
@@ -20,7 +21,6 @@ from toy_models import (
     pair_of,
     relative,
 )
-from torch import Tensor
 
 from specviz import Pair, Settings, race, speculate
 from specviz.base.errors import ModelError

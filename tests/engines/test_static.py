@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_families import FAMILIES, RECURRENT, VARIANTS, build
+from model_families import FAMILIES, ONE_BY_ONE, RUNNING, VARIANTS, build
 from reference_distribution import text_p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
@@ -310,7 +310,7 @@ def test_a_family_that_falls_back_runs():
     check_text(build("mistral, sliding"), 16)
 
 
-@pytest.mark.parametrize("kind", RECURRENT)
+@pytest.mark.parametrize("kind", [*RUNNING, *ONE_BY_ONE])
 def test_models_with_a_running_state_have_no_static_form(kind: str):
     assert static_reason(build(kind), VOCAB) is not None
 

@@ -10,7 +10,7 @@ import pytest
 from doctor_reports import sentence_about
 from model_families import (
     FAMILIES,
-    RECURRENT,
+    PAST_ELSEWHERE,
     build,
     saved,
     saved_family,
@@ -21,9 +21,10 @@ from safetensors.torch import load_file
 from toy_models import tokenizer_of, words
 
 from specviz.__main__ import main
-from specviz.files.findings import size_findings
+from specviz.files.findings import rollback_findings, size_findings
 from specviz.files.memory import shown_bytes
-from specviz.files.metadata import read_metadata
+from specviz.files.metadata import ModelMetadata, meta_model, read_metadata
+from specviz.files.source import ModelSource
 from specviz.pairs.doctor import examine
 
 
@@ -142,14 +143,38 @@ def test_families_that_race_are_not_stopped(tmp_path: Path, kind: str):
     assert ("8-bit" in str(report.findings)) == (kind == "mixtral")
 
 
-@pytest.mark.parametrize("kind", sorted(RECURRENT))
-@pytest.mark.parametrize("role", ["target", "draft"])
-def test_models_that_cannot_roll_back_are_stopped(tmp_path: Path, kind: str, role: str):
+@pytest.mark.parametrize("kind", sorted(PAST_ELSEWHERE.keys() - {"minimax"}))
+def test_models_that_cannot_roll_back_are_stopped(tmp_path: Path, kind: str):
     bad = saved(tmp_path / "bad", build(kind, vocab_size=288), small_tokenizer())
-    other = saved_llama(tmp_path / "other", vocab=288, tokenizer=small_tokenizer())
-    names = [bad, other] if role == "target" else [other, bad]
-    sentence = sentence_about(examine(*map(str, names)), "rollback", "stop")
-    assert sentence.startswith("bad is of type") and "cannot be rolled back" in sentence
+    sentence = sentence_about(examine(str(bad)), "rollback", "stop")
+    assert sentence.startswith("bad cannot race") and "cannot be rolled back" in sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "state"),
+    [("bamba", 4 * 16 + 2 * 8, 4 * 16 * 8), ("qwen 3.5", 48, 2 * 8 * 8)],
+)
+def test_the_price_of_running_states_is_said(kind: str, channels: int, state: int):
+    """Of one layer: four inputs of a convolution in 16 bits, and the state in fp32."""
+    (finding,) = rollback_findings(metadata_of(kind))
+    size = shown_bytes(4 * channels * 2 + state * 4)
+    assert finding.level == "good" and f"about {size}. Where drafts" in finding.sentence
+    assert "reads the kept tokens again" in finding.sentence
+
+
+@pytest.mark.parametrize("kind", ["mamba", "falcon mamba", "jamba", "zamba"])
+def test_states_that_longer_passes_do_not_read_are_told_without_weights(kind: str):
+    (finding,) = rollback_findings(metadata_of(kind))
+    assert finding.level == "warning" and "drafts cannot make it faster" in finding.sentence
+
+
+def test_what_cannot_be_tried_without_weights_says_so():
+    (finding,) = rollback_findings(metadata_of("minimax"))
+    assert finding.level == "warning" and "tried when it is loaded" in finding.sentence
+
+
+def metadata_of(kind: str) -> ModelMetadata:
+    return ModelMetadata(ModelSource("a model", None), meta_model(build(kind).config), None)
 
 
 def test_a_base_draft_for_a_tuned_target_is_mentioned(tmp_path: Path):

@@ -11,7 +11,7 @@ import torch
 from all_pairs import all_pairs
 from model_families import (
     FAMILIES,
-    RECURRENT,
+    PAST_ELSEWHERE,
     SPECIAL,
     WINDOW,
     build,
@@ -190,9 +190,20 @@ def test_families_race_each_other(tmp_path: Path):
     assert end.identical
 
 
-@pytest.mark.parametrize("kind", RECURRENT)
 @pytest.mark.parametrize("role", ["target", "draft"])
-def test_models_with_a_running_state_are_rejected(tmp_path: Path, kind: str, role: str):
+def test_a_model_with_running_states_races_another_family(tmp_path: Path, role: str):
+    """Its text is that of `generate`, whichever it is; `test_running_states` has all of them."""
+    running, _ = saved_family(tmp_path / "running", "qwen3-next", noise=0.0)
+    plain, _ = saved_family(tmp_path / "plain", "qwen 3", noise=0.0)
+    names = (running, plain) if role == "target" else (plain, running)
+    pair = load_pair(f"{names[0]}+{names[1]}")
+    *_, end = race(pair, PROMPT, greedy(3, "model", SHORT // 2))
+    assert end.identical
+
+
+@pytest.mark.parametrize("kind", PAST_ELSEWHERE)
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_models_whose_past_is_elsewhere_are_rejected(tmp_path: Path, kind: str, role: str):
     """Their rejected drafts could not be undone."""
     tokenizer = small_tokenizer()
     state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
