@@ -21,7 +21,11 @@ class OwnEngine:
     """What engines of this machine have in common; see `protocols.Engine`."""
 
     top_logprobs_only = False
-    catch_up_due = False
+
+    @property
+    def catch_up_due(self) -> bool:
+        """Never: few engines read anything twice."""
+        return False
 
     def path(self, run: RunContext) -> DecodingPath:
         """Call by call, in the host's memory if all of it lies there."""

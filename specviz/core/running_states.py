@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from .model_facts import cache_argument, context_length, logit_width, text_confi
 
 # Of one round: a target makes one, and a draft one before each of its passes.
 MAX_CHECKPOINTS = 8
-TRIAL = 8  # tokens: half of them are read first, and then the others in two ways
+TRIAL = 8  # tokens: half of them are read first, and then the others three times, in two ways
 STATE_ELSEWHERE = "keep a running state outside of transformers' cache"
 # By how much of the largest logit two ways of reading the same tokens may differ.
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 2e-5}
@@ -52,7 +53,7 @@ class LayerState:
     convolutions: dict[int, Tensor | None]
     recurrent: dict[int, Tensor | None]
     has_previous: dict[int, bool]
-    window: tuple[Tensor, Tensor, int] | None
+    window: tuple[Tensor | None, Tensor | None, int] | None
 
 
 @dataclass(frozen=True)
@@ -214,27 +215,36 @@ def _examined(model: Any) -> RunningStates | None:
         return None  # convolutions alone, whose inputs can be kept
     if state_bytes(cache) == 0:
         raise ModelError(refusal_sentence(model, STATE_ELSEWHERE))
-    return RunningStates(one_by_one=not _reads_several(model, cache, ids, half))
-
-
-def _reads_several(model: Any, cache: Any, ids: Tensor, half: int) -> bool:
-    """Whether a pass over several tokens gives the logits of passes over one token each; warns if
-    it does not. cache: after the first `half` of `ids`."""
-    together = _pass(model, cache, ids[half:], half)
-    other = DynamicCache(config=model.config)
-    _pass(model, other, ids[:half], 0)
-    singly = [_pass(model, other, ids[n : n + 1], n) for n in range(half, len(ids))]
-    apart = (together - torch.cat(singly)).abs().max()
-    largest = together.abs().max().clamp(min=1.0)
-    if apart <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
-        return True
-    warnings.warn(
-        f"transformers' passes over several tokens of {text_config(model).model_type} models give "
-        f"other logits than passes over one (by up to {apart:.2g} of {largest:.2g}), so each token "
-        "is read in a pass of its own: drafts cannot make such a target faster.",
-        stacklevel=5,
+    together, again, singly = (
+        _read_and_put_back(model, cache, pieces, half)
+        for pieces in ([ids[half:]], [ids[half:]], ids[half:].split(1))
     )
-    return False
+    tolerance = TOLERANCE.get(model.dtype, HALF_TOLERANCE) * together.abs().max().clamp(min=1.0)
+    if not (together - again).abs().max() <= tolerance:
+        raise ModelError(refusal_sentence(model, STATE_ELSEWHERE))
+    apart = (together - singly).abs().max()
+    one_by_one = not bool(apart <= tolerance)
+    if one_by_one:
+        warnings.warn(
+            f"transformers' passes over several tokens of {text_config(model).model_type} models "
+            f"give other logits than passes over one (by up to {apart:.2g}, and rounding explains "
+            f"{tolerance:.2g}), so each token is read in a pass of its own: drafts cannot make "
+            "such a target faster.",
+            stacklevel=4,
+        )
+    return RunningStates(one_by_one)
+
+
+def _read_and_put_back(model: Any, cache: Any, pieces: Sequence[Tensor], begin: int) -> Tensor:
+    """The logits [n, vocab] after each token of `pieces`, which are read one after another; the
+    cache is left as it was, after `begin` tokens."""
+    checkpoint = save(cache, begin)
+    logits = []
+    for piece in pieces:
+        logits.append(_pass(model, cache, piece, begin))
+        begin += len(piece)
+    put_back(cache, checkpoint)
+    return torch.cat(logits)
 
 
 def _pass(model: Any, cache: Any, ids: Tensor, begin: int) -> Tensor:

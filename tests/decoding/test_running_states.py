@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from specviz import Pair, Settings, race, speculate
 from specviz.base.errors import ModelError
 from specviz.core.cost import DraftCosts, draft_costs, extra_token_cost
 from specviz.core.eager import EagerEngine
-from specviz.core.engine_choice import make_engine
+from specviz.core.engine_choice import make_engine, make_state_engine
 from specviz.core.loop import start_lane
 from specviz.core.running_states import running_states
 
@@ -93,6 +94,23 @@ def test_rejected_tokens_leave_no_trace(kind: str, singly: bool):
         committed += kept + 1
         engine.rollback(committed)
         assert engine.length == committed
+
+
+@pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
+def test_hidden_states_are_those_of_the_tokens_of_a_pass(kind: str):
+    """A head reads them: what is read again has been given to it."""
+    model = model_of(kind)
+    engine = make_state_engine(model, 40)
+    engine.keep_states([1])
+    engine.forward(torch.tensor(PROMPT), keep=1)
+    engine.rollback(len(PROMPT))
+    engine.forward(torch.tensor([5, 6, 7]), keep=3)
+    engine.rollback(len(PROMPT) + 2)
+    engine.forward(torch.tensor([8, 9]), keep=2)
+    ids = torch.tensor([[*PROMPT, 5, 6, 8, 9]])
+    with torch.inference_mode():
+        wanted = model(input_ids=ids, output_hidden_states=True).hidden_states[1][0, -2:]
+    assert_close(engine.states, wanted)
 
 
 @pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
@@ -247,5 +265,23 @@ def costs_of(pair: Pair) -> DraftCosts:
 
 @pytest.mark.parametrize("kind", PAST_ELSEWHERE)
 def test_a_past_that_nobody_can_put_back_is_refused(kind: str):
-    with pytest.raises(ModelError, match="cannot be rolled back"):
+    reason = "in a cache of their own" if kind == "deepseek 4" else "cache"
+    with pytest.raises(ModelError, match=f"{reason}.*cannot be rolled back"):
         make_engine(model_of(kind), 40)
+
+
+def test_a_state_that_is_not_in_the_cache_is_found_out(monkeypatch: pytest.MonkeyPatch):
+    """Whatever a model keeps elsewhere is not put back with its cache."""
+    model = model_of("mamba 2")
+    forward = model.forward
+    calls: list[Tensor] = []
+
+    def keeps_count(**options: Any) -> Any:
+        output = forward(**options)
+        calls.append(output.logits)
+        output.logits = output.logits + len(calls)
+        return output
+
+    monkeypatch.setattr(model, "forward", wraps(forward)(keeps_count))
+    with pytest.raises(ModelError, match="outside of transformers' cache"):
+        running_states(model)
