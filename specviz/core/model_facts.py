@@ -76,7 +76,8 @@ def before_border(borders: Sequence[int], length: int, due: int) -> int:
 def cache_argument(model: Any) -> str:
     """The name under which a model of transformers takes its cache, which changed in 5.24."""
     parameters = inspect.signature(model.forward).parameters
-    return "cache" if "cache" in parameters else "past_key_values"
+    names = ("cache", "past_key_values", "cache_params")
+    return next((name for name in names if name in parameters), "past_key_values")
 
 
 def complete(model: LanguageModel) -> None:
