@@ -14,6 +14,7 @@ import pytest
 import torch
 from all_pairs import all_pairs
 from bare_rounds import bare_rounds
+from model_families import build
 from reference_distribution import chain_p_value
 from stand_in_device import (
     DEVICE,
@@ -142,6 +143,23 @@ def test_a_greedy_race_writes_what_generate_writes(pair: Pair, on_host: Pair, fo
         assert (ours.id, ours.outcome, ours.text) == (other.id, other.outcome, other.text)
         assert ours.soft_q == pytest.approx(other.soft_q, abs=1e-4)
         assert [c.id for c in ours.top_p] == [c.id for c in other.top_p]
+
+
+@pytest.mark.parametrize("kind", ["mamba 2", "zaya, sliding"])
+def test_running_states_are_put_back_where_they_are(kind: str):
+    """The wait for the verdict is the only one of a round, also where states are put back."""
+    target = build(kind)
+    models = target, relative(target, noise=0.05)
+    wanted = generated(target, PROMPT, 16)
+    rounds = speculate(
+        pair_of(*map(on_device, models)), PROMPT, Settings(gamma=3, max_new_tokens=16)
+    )
+    first = next(rounds)
+    with host_waits() as waits:
+        rest = list(rounds)
+    assert emitted_ids([first, *rest]) == wanted
+    assert any(token.outcome == "rejected" for r in rest for token in r.drafted)
+    assert waits == ["tolist", "_to_copy"] * len(rest)
 
 
 @pytest.mark.parametrize("sampler", ["greedy", "both"])
