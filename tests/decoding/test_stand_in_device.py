@@ -145,11 +145,11 @@ def test_a_greedy_race_writes_what_generate_writes(pair: Pair, on_host: Pair, fo
         assert [c.id for c in ours.top_p] == [c.id for c in other.top_p]
 
 
-@pytest.mark.parametrize("kind", ["mamba 2", "zaya, sliding"])
+@pytest.mark.parametrize("kind", ["mamba 2", "falcon-h1"])
 def test_running_states_are_put_back_where_they_are(kind: str):
     """The wait for the verdict is the only one of a round, also where states are put back."""
     target = build(kind)
-    models = target, relative(target, noise=0.05)
+    models = target, relative(target, noise=0.2)
     wanted = generated(target, PROMPT, 16)
     rounds = speculate(
         pair_of(*map(on_device, models)), PROMPT, Settings(gamma=3, max_new_tokens=16)

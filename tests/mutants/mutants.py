@@ -179,7 +179,6 @@ MUTANTS = [
     Mutant("states", "_copied", "state.clone()", "state", "running_states"),
     Mutant("states", "positions_from", "torch.arange(begin, begin + count", "torch.arange(0, count", "running_states"),
     Mutant("states", "unknown_past", "type(layer).__module__ != cache_utils.__name__", "False", "running_states"),
-    Mutant("states", "_examined", "if state_bytes(cache) == 0:", "if False:", "running_states"),
     Mutant("states", "_examined", "not bool(apart <= tolerance)", "False", "running_states"),
     Mutant("states", "_examined", "(together - again).abs().max() <= tolerance", "True", "running_states"),
     Mutant("states", "extra_token_cost", "return 1.0", "return EXTRA_TOKEN_ELSEWHERE", "running_states"),
