@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ CONVOLUTIONS = "lfm 2, convolutions"
 
 def main(arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(HELPERS))
-    import model_families  # which is no part of the package
-
+    model_families: Any = import_module("model_families")  # which is no part of the package
     kinds = [*model_families.RUNNING, CONVOLUTIONS, *model_families.ONE_BY_ONE]
     print(f"transformers {transformers.__version__}\n")
     print("| Models | Several tokens a pass | One token a pass | Largest logit | Read |")
