@@ -155,9 +155,10 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "mixtral": of_kind("mixtral"),
     "gemma 3 with vision": of_kind("gemma 3, sliding"),
     "dynamic rope": of_kind("llama, dynamic rope"),
+    "running states": of_kind("falcon-h1"),
     "other tokenizer": lambda root: saved_llama(root / "bad", tokenizer=words(7)),
     "too few logits": lambda root: saved_llama(root / "bad", vocab=6),
-    "recurrent": of_kind("falcon-h1"),
+    "past elsewhere": of_kind("rwkv"),
     "encoder and decoder": t5,
     "encoder": bert,
     "pickled": damaged(pickle_weights),
@@ -184,8 +185,8 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "an end in an object": ends_with({"id": 1}),
     **{kind: write(*written) for kind, written in WRITTEN.items()},
 }  # fmt: skip
-LOADABLE = set(list(FOLDERS)[:9])
-REFUSED = {"recurrent", "encoder and decoder", "encoder", "pickled", "own code"}
+LOADABLE = set(list(FOLDERS)[:10])
+REFUSED = {"past elsewhere", "encoder and decoder", "encoder", "pickled", "own code"}
 
 
 @pytest.fixture(scope="module")
