@@ -14,6 +14,8 @@ from .core.settings import Settings
 from .kinds import fill_registry
 
 if TYPE_CHECKING:
+    from .audit.auditing import audit_server
+    from .audit.report import AuditReport
     from .core.drafter import Drafter
     from .core.pair import Pair
     from .core.plugins import register
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .runs.trace import Trace
 
 __all__ = [
+    "AuditReport",
     "Choice",
     "Draft",
     "Drafter",
@@ -41,6 +44,7 @@ __all__ = [
     "Trace",
     "VerdictKind",
     "__version__",
+    "audit_server",
     "baseline",
     "compute_metrics",
     "generate",
@@ -53,12 +57,14 @@ __all__ = [
 fill_registry()
 
 _MODULES = {
+    "AuditReport": "audit.report",
     "Draft": "core.types",
     "Drafter": "core.drafting",
     "Metrics": "runs.metrics",
     "Pair": "core.pair",
     "Result": "runs.result",
     "Trace": "runs.trace",
+    "audit_server": "audit.auditing",
     "baseline": "runs.result",
     "compute_metrics": "runs.metrics",
     "generate": "runs.result",

@@ -106,6 +106,12 @@ def _prove() -> Command:
     return Command(main, add_arguments)
 
 
+def _audit() -> Command:
+    from .audit.cli import add_arguments, main
+
+    return Command(main, add_arguments)
+
+
 def _train() -> Command:
     from .train.cli import add_arguments, main
 
@@ -136,6 +142,7 @@ VERBS = {
     "doctor": Verb("check if two models can race, before any download", _doctor),
     "guess": Verb("what a draft would get right of a closed model's text", _guess),
     "prove": Verb("test if a drafter or a verdict keeps the target's distribution", _prove),
+    "audit": Verb("say if a server speculates, if that pays, and if it is lossless", _audit),
     "train": Verb("train a pair on books, or a better draft for a target", _train),
     "variables": Verb("list the environment variables that it reads", _variables),
 }

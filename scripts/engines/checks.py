@@ -24,8 +24,8 @@ from specviz import (
     speculate,
 )
 from specviz.base.errors import ServerError
-from specviz.inspect.equivalence import tail
-from specviz.inspect.prove import chi_square, draw_continuations
+from specviz.inspect.equivalence import chi_square, tail
+from specviz.inspect.prove import draw_continuations
 from specviz.runs.identities import check_trace
 from specviz.sides.served.adapters import Completions
 

@@ -7,13 +7,15 @@ how often each continuation was drawn.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 Outcome: TypeAlias = tuple[int, ...]
 
 FEWEST = 10  # the fewest draws of both lanes together in a cell, so that 5 are expected in each
+LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
+EXPECTED = 5.0  # the fewest expected draws of a cell
 SHARE_LISTED = 0.5  # the least share of draws whose outcomes have a cell of their own
 
 
@@ -99,6 +101,21 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
     if rare.draws or not cells:
         cells.append(rare)
     return tuple(cells)
+
+
+def chi_square(
+    drawn: Mapping[Outcome, int], law: Mapping[Outcome, float], runs: int
+) -> tuple[float, int]:
+    """Pearson's statistic and its degrees of freedom; texts that are expected less than `EXPECTED`
+    times share one cell."""
+    counts: Counter[Outcome] = Counter()
+    expected: dict[Outcome, float] = defaultdict(float)
+    for text, probability in law.items():
+        cell = text if runs * probability >= EXPECTED else ()
+        counts[cell] += drawn.get(text, 0)
+        expected[cell] += runs * probability
+    statistic = sum((counts[cell] - mean) ** 2 / mean for cell, mean in expected.items())
+    return statistic, len(expected) - 1
 
 
 def tail(statistic: float, degrees: int) -> float | None:

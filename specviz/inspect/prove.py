@@ -4,8 +4,8 @@ that the probability of every text is known; and texts of any pair, drawn many t
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from ..core.registry import drafter_names, verdict_names
 from ..core.settings import RANGES, Settings
 from ..runs.result import baseline, speculate
 from ..sides.heads.untrained import new_head
-from .equivalence import Continuation, Outcome, tail
+from .equivalence import LUCK, Continuation, Outcome, chi_square, tail
 from .random_models import numbers, random_model
 from .shapes import Size
 
@@ -28,8 +28,6 @@ LENGTH = 3  # tokens of a text, so that there are 64 of them
 SIZE = Size(WORDS, 32, 32, 2, 2, 1, False)
 PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that something is found in it
 RUNS = 3000
-LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
-FEWEST = 5.0  # expected texts of a cell
 
 
 class Proof(NamedTuple):
@@ -126,21 +124,6 @@ def law_of(pair: Pair) -> dict[Outcome, float]:
     of_tokens = log_probabilities.gather(-1, torch.tensor(texts).unsqueeze(-1))
     probabilities = of_tokens.sum((1, 2)).exp()  # [texts]
     return dict(zip(texts, probabilities.tolist(), strict=True))
-
-
-def chi_square(
-    drawn: Mapping[Outcome, int], law: Mapping[Outcome, float], runs: int
-) -> tuple[float, int]:
-    """Pearson's statistic and its degrees of freedom; texts that are expected less than `FEWEST`
-    times share one cell."""
-    counts: Counter[Outcome] = Counter()
-    expected: dict[Outcome, float] = defaultdict(float)
-    for text, probability in law.items():
-        cell = text if runs * probability >= FEWEST else ()
-        counts[cell] += drawn.get(text, 0)
-        expected[cell] += runs * probability
-    statistic = sum((counts[cell] - mean) ** 2 / mean for cell, mean in expected.items())
-    return statistic, len(expected) - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,11 @@ from ..base.errors import PairError, ServerError
 from .wire import Server
 
 LLAMA_CPP, VLLM, UNKNOWN = "llama.cpp", "vLLM", "a server of OpenAI's protocol"
+SGLANG = "SGLang"
+OLLAMA = "Ollama"
+LM_STUDIO = "LM Studio"
+OWNERS = {"sglang": SGLANG, "library": OLLAMA, "organization_owner": LM_STUDIO}
+"""Engines that are known by what they write as the owner of a model."""
 ROUTER = "router"  # what llama.cpp's server calls itself that starts others, one for each model
 MOST_SHOWN = 40  # characters of a version
 
@@ -23,15 +28,22 @@ LINE = re.compile(
     r"(\{[^}]*\})? ([0-9.e+]+)$",
     re.MULTILINE,
 )
+POSITION_LINE = re.compile(
+    r"^(?:vllm:|llamacpp:)spec_decode_num_accepted_tokens_per_pos_total"
+    r"(\{[^}]*\}) ([0-9.e+]+)$",
+    re.MULTILINE,
+)
+POSITION = re.compile(r'position="(\d+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What is known of a server without a question to its model.
 
-    engine: LLAMA_CPP, VLLM or UNKNOWN. software: the same with its version. context: the most
-    tokens that it sees, if it tells. parameters: of the model, 0 if unknown. counted: what it has
-    counted of its own speculation since it began; None if it counts none, as vLLM without it.
+    engine: LLAMA_CPP, VLLM, one of `OWNERS` or UNKNOWN. software: the same with its version.
+    context: the most tokens that it sees, if it tells. parameters: of the model, 0 if unknown.
+    counted: what it has counted of its own speculation since it began; None if it counts none, as
+    vLLM without it.
     """
 
     engine: str
@@ -69,6 +81,8 @@ def identity_of(server: Server, model: str) -> Identity:
         if context is None and isinstance(defaults, dict):
             context = positive(defaults.get("n_ctx"))
         software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MOST_SHOWN]}"
+    elif entry.get("owned_by") in OWNERS:
+        engine = software = OWNERS[str(entry["owned_by"])]
     elif version := _told(server, "/version").get("version"):
         engine = VLLM
         software = f"{VLLM} {str(version)[:MOST_SHOWN]}"
@@ -94,18 +108,41 @@ def served_models(server: Server) -> dict[str, dict[str, Any]]:
 
 def counters(server: Server, model: str) -> Counted | None:
     """What a server has counted of its own speculation for a model; None if it tells nothing."""
-    text = None
+    text = counters_text(server, model)
+    return None if text is None else counted_in(text, model)
+
+
+def counters_text(server: Server, model: str) -> str | None:
+    """The text of a server's /metrics; None if it has none."""
     for query in (None, {"model": model}):  # a router of llama.cpp wants to know of which model
         with suppress(PairError, ServerError):
-            text = server.text("/metrics", query)
-            break
-    if text is None:
-        return None
+            return server.text("/metrics", query)
+    return None
+
+
+def counted_in(text: str, model: str) -> Counted | None:
+    """The counters of a model's speculation in the text of /metrics; None if some are missing."""
     found: Counted = {}
     for name, labels, value in LINE.findall(text):
-        if "model_name=" not in labels or f'model_name="{model}"' in labels:
+        if _is_of_model(labels, model):
             found[NAMES[name]] = found.get(NAMES[name], 0) + int(float(value))
     return found if len(found) == len(NAMES) else None
+
+
+def accepted_by_position(text: str, model: str) -> dict[int, int]:
+    """How many drafts were accepted at each position of a step, from 0, in the text of /metrics;
+    empty if it is not told."""
+    found: dict[int, int] = {}
+    for labels, value in POSITION_LINE.findall(text):
+        position = POSITION.search(labels)
+        if position is not None and _is_of_model(labels, model):
+            index = int(position.group(1))
+            found[index] = found.get(index, 0) + int(float(value))
+    return found
+
+
+def _is_of_model(labels: str, model: str) -> bool:
+    return "model_name=" not in labels or f'model_name="{model}"' in labels
 
 
 def moved(before: Counted | None, after: Counted | None) -> Counted | None:

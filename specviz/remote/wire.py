@@ -50,21 +50,30 @@ class Server:
     """A server that speaks OpenAI's protocol, over connections that are kept.
 
     where: its address with the key for it, or an address that takes none. transport: for tests.
+    on_request: called before each request that is sent; what it raises prevents the request.
+    answer_seconds: the longest silence of the server.
     Raises `ServerError` for what is no address.
     """
 
     def __init__(
-        self, where: ServerAddress | str, transport: httpx.BaseTransport | None = None
+        self,
+        where: ServerAddress | str,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        on_request: Callable[[], None] | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
         self._url, self._key = self.address.url, self.address.key
         self.shown = self.address.shown  # host and port, for sentences
+        self._on_request = on_request
+        self._answer_seconds = answer_seconds
         self._client = httpx.Client(
             headers={
                 "content-type": "application/json",
                 **({"authorization": f"Bearer {self._key}"} if self._key else {}),
             },
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
         )
@@ -177,9 +186,14 @@ class Server:
         """The answer once it begins. A server may end a kept connection while a request is on its
         way: the request is then sent again, once, on a new one."""
         try:
-            return self._client.send(request, stream=True)
+            return self._send_once(request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            return self._client.send(request, stream=True)
+            return self._send_once(request)
+
+    def _send_once(self, request: httpx.Request) -> httpx.Response:
+        if self._on_request is not None:
+            self._on_request()
+        return self._client.send(request, stream=True)
 
     def _read(self, response: httpx.Response) -> bytes:
         raw = bytearray()
@@ -204,10 +218,10 @@ class Server:
     def _fault(self, error: Exception) -> str:
         if isinstance(error, httpx.TimeoutException):
             connecting = isinstance(error, httpx.ConnectTimeout)
+            seconds = CONNECT_SECONDS if connecting else self._answer_seconds
             return (
-                f"{self.shown} did not answer within "
-                f"{CONNECT_SECONDS if connecting else ANSWER_SECONDS:g} s: see whether the server "
-                "is up and has loaded its model."
+                f"{self.shown} did not answer within {seconds:g} s: see whether the server is up "
+                "and has loaded its model."
             )
         if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
             return (

@@ -2,7 +2,7 @@
 
 The wheel `xllamacpp` holds it. It runs in a process of its own, which may be killed:
 
-    python llama_server.py TARGET.gguf [DRAFT.gguf]    prints its address; ends with its input
+    python llama_server.py TARGET.gguf [DRAFT.gguf [unused]]    prints its address; ends with its input
 """
 
 from __future__ import annotations
@@ -39,14 +39,19 @@ class LlamaServer:
 
 
 @contextmanager
-def llama_server(target: Path, draft: Path | None = None) -> Iterator[LlamaServer]:
+def llama_server(
+    target: Path, draft: Path | None = None, *, unused: bool = False
+) -> Iterator[LlamaServer]:
     """A server of one GGUF file, alone or speculating with the draft in another one.
 
-    Weights and cache are what the files hold, so fp32 files make an fp32 engine.
+    Weights and cache are what the files hold, so fp32 files make an fp32 engine. unused: the draft
+    is loaded, and its settings let it never draft.
     """
-    files = [str(one) for one in (target, draft) if one is not None]
+    arguments = [str(one) for one in (target, draft) if one is not None]
+    if unused:
+        arguments.append("unused")
     process = subprocess.Popen(
-        [sys.executable, __file__, *files],
+        [sys.executable, __file__, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -77,20 +82,25 @@ def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="session")
 def llama_cpp(gguf_pair: tuple[Path, Path]) -> Iterator[Callable[..., LlamaServer]]:
     """Call it for a server of the built-in target that lasts for the session; with
-    `draft=True` it speculates by itself, up to `GAMMA` tokens in a round."""
-    running: dict[bool, LlamaServer] = {}
+    `draft=True` it speculates by itself, up to `GAMMA` tokens in a round. `slow=True` lets the
+    target draft for itself, which costs more than it saves; `unused=True` loads a draft that never
+    drafts."""
+    running: dict[tuple[bool, bool, bool], LlamaServer] = {}
     with ExitStack() as stack:
 
-        def start(draft: bool = False) -> LlamaServer:
-            if draft not in running:
-                files = gguf_pair if draft else gguf_pair[:1]
-                running[draft] = stack.enter_context(llama_server(*files))
-            return running[draft]
+        def start(draft: bool = False, slow: bool = False, unused: bool = False) -> LlamaServer:
+            kind = (draft, slow, unused)
+            if kind not in running:
+                target, small = gguf_pair
+                drafting: Path | None = small if draft or unused else None
+                server = llama_server(target, target if slow else drafting, unused=unused)
+                running[kind] = stack.enter_context(server)
+            return running[kind]
 
         yield start
 
 
-def serve(target: str, draft: str | None = None) -> None:
+def serve(target: str, draft: str | None = None, use: str = "used") -> None:
     """Run a server in this process until its input ends."""
     import xllamacpp as engine
 
@@ -104,6 +114,8 @@ def serve(target: str, draft: str | None = None) -> None:
         speculation.types = [engine.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
         speculation.draft.mparams.path, speculation.draft.n_max = draft, GAMMA
         speculation.draft.cpuparams.n_threads = 1
+        if use == "unused":
+            speculation.draft.p_min = 2.0  # no token is that likely
         _in_fp32(speculation.draft)
     server = engine.Server(params)
     print(server.listening_address, flush=True)

@@ -30,7 +30,7 @@ from specviz.core.model_facts import weights_form
 from specviz.files import unpack
 from specviz.files.gguf.header import read_gguf
 from specviz.files.model_files import digest_of
-from specviz.inspect.prove import LUCK
+from specviz.inspect.equivalence import LUCK
 from specviz.pairs.doctor import examine
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.runs.cli import pair_named

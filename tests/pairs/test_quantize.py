@@ -28,8 +28,7 @@ from specviz.files.few_bits.unpacking import packed
 from specviz.files.memory import DRAFT_KINDS, KINDS
 from specviz.files.packed import PackedLinear
 from specviz.files.weights import LoadOptions
-from specviz.inspect.equivalence import tail
-from specviz.inspect.prove import LUCK, chi_square
+from specviz.inspect.equivalence import LUCK, chi_square, tail
 from specviz.pairs.models import with_draft_bits
 from specviz.pairs.quantize import quantize_on_processor
 from specviz.pairs.table import named_pair

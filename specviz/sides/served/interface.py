@@ -76,6 +76,18 @@ class TargetServer:
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
         return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
 
+    def listings(self, prefixes: Sequence[Sequence[int]], listed: int) -> list[dict[int, float]]:
+        """The `listed` likeliest next tokens after each prefix, each id with its log-probability at
+        temperature 1. Raises `ServerError`, and `PairError` if the server lists none."""
+        answer = self.server.ask(self.path, self._question(prefixes, listed))
+        try:
+            return [
+                dict(zip(ids, logprobs, strict=True))
+                for ids, logprobs in self._top_logprobs(answer, len(prefixes))
+            ]
+        except ANOTHER_FORM as error:
+            raise self._no_logprobs() from error
+
     def round_fields(self) -> dict[str, Any]:
         """What `logprobs` and `draws` have cost since the last call, as fields of a `Round`."""
         fields = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}

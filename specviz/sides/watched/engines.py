@@ -197,9 +197,12 @@ class VllmEngine(WatchedEngine):
     special_tokens_field = "add_special_tokens"
     reader = VllmReader
 
-    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+    def __init__(
+        self, server: Server, model: str, identity: Identity, *, with_texts: bool = True
+    ) -> None:
         super().__init__(server, model, identity)
-        self.texts = self._vocabulary()
+        if with_texts:
+            self.texts = self._vocabulary()
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
         return {

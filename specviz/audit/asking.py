@@ -1,0 +1,236 @@
+"""How an audit asks a server: streams, sampled texts, and lists of likely tokens, all counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import PairError, ServerError, SettingsError
+from ..remote.address import server_address
+from ..remote.identity import LLAMA_CPP, VLLM, Identity, counters_text, identity_of, served_models
+from ..remote.wire import ANOTHER_FORM, ANSWER_SECONDS, Server
+from ..settings import Settings
+from ..sides.served.adapters import Completions, LlamaTarget
+from ..sides.served.interface import TargetServer
+from ..sides.watched.engines import LlamaEngine, Prompt, VllmEngine, WatchedEngine
+from ..sides.watched.steps import Step, reconciled
+from .other_streams import TextEngine, TextReader
+
+Ids = tuple[int, ...]
+
+
+class SpentError(ServerError):
+    """The audit has sent as many requests as it said that it would."""
+
+
+class RequestBudget:
+    """Counts the requests of an audit, and lets no more pass than were announced."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Count one request. Raises `SpentError` if there is none left."""
+        with self._lock:
+            if self.used >= self.limit:
+                raise SpentError(
+                    f"the audit has sent the {self.limit} requests that it announced: give it "
+                    "more --minutes."
+                )
+            self.used += 1
+
+    @property
+    def left(self) -> int:
+        """Requests that may still be sent."""
+        return self.limit - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """One streamed text.
+
+    ids: empty if the server tells none. tokens: of the text. chunks: that brought text. first,
+    last: seconds from the request to the first and the last of them. first_tokens: in the first
+    chunk. steps: with what each drafted and accepted, where the server tells it. drafted, accepted:
+    of the whole text; None if they are not told.
+    """
+
+    ids: Ids
+    text: str
+    tokens: int
+    chunks: int
+    first: float
+    last: float
+    first_tokens: int
+    steps: tuple[Step, ...]
+    drafted: int | None
+    accepted: int | None
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second, without the first ones; None if everything came at once."""
+        if self.last <= self.first or self.tokens <= self.first_tokens:
+            return None
+        return (self.tokens - self.first_tokens) / (self.last - self.first)
+
+
+class AuditedModel:
+    """A model on a server.
+
+    address: "http://HOST:8000/v1#MODEL"; without "#MODEL" the server must have a single one.
+    budget: counts every request. Raises `ServerError` and `PairError`.
+    """
+
+    def __init__(
+        self, address: str, budget: RequestBudget, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        url, _, name = address.partition("#")
+        self.server = Server(
+            server_address(url), on_request=budget.take, answer_seconds=answer_seconds
+        )
+        self.name = name or self._only_model()
+        self.identity: Identity = identity_of(self.server, self.name)
+        self.engine = self._engine()
+        self._target = self._target_server()
+
+    @property
+    def shown(self) -> str:
+        """Host and port, for sentences."""
+        return self.server.shown
+
+    @property
+    def tells_drafts(self) -> bool:
+        """Whether its streams always tell what was drafted, so that silence means nothing was."""
+        return self.engine.tells_steps
+
+    def stream(self, prompt: Prompt, tokens: int) -> Streamed:
+        """One greedy text of so many tokens. Raises `ServerError`."""
+        settings = Settings(max_new_tokens=tokens, ignore_eos=True)
+        reader = self.engine.reader(self.engine, settings)
+        body = self.engine.question(prompt, settings)
+        steps: list[Step] = []
+        arrivals: list[float] = []
+        with closing(self.server.stream(self.engine.path, body)) as chunks:
+            for at, chunk in chunks:
+                steps_of_chunk = reader.read(chunk, at)
+                if steps_of_chunk:
+                    arrivals.append(at)
+                steps += steps_of_chunk
+        steps += reader.rest()
+        if not steps:
+            raise ServerError(f"{self.shown} streamed no text: see its log.")
+        if reader.counts is not None:
+            steps = reconciled(steps, reader.counts) or steps
+        return _streamed(steps, len(arrivals), reader)
+
+    def draw(self, prompt: Prompt, settings: Settings) -> tuple[Ids, str]:
+        """The ids and the text of one sampled text; no ids if the server tells none. Raises
+        `ServerError`."""
+        body = self.engine.question(prompt, settings)
+        body["stream"] = False
+        body.pop("stream_options", None)
+        answer = self.server.ask(self.engine.path, body)
+        try:
+            if self.identity.engine == LLAMA_CPP:
+                return tuple(int(token_id) for token_id in answer["tokens"]), answer["content"]
+            choice = answer["choices"][0]
+            ids = tuple(int(token_id) for token_id in choice.get("token_ids") or ())
+            return ids, str(choice["text"])
+        except ANOTHER_FORM as error:
+            raise ServerError(self.server.rubbish()) from error
+
+    def tokenize(self, text: str) -> Ids:
+        """The ids of a text; empty if the server does not tell."""
+        return tuple(self.engine.tokenize(text))
+
+    def listings(self, prefixes: Sequence[Ids], listed: int) -> list[dict[int, float]]:
+        """The likeliest next tokens after each prefix, with their log-probabilities. They come from
+        reading the prefix, not from a step with drafts. Raises `ServerError` and `PairError`."""
+        if self._target is None:
+            raise PairError(f"{self.shown} lists no log-probabilities by token id.")
+        return self._target.listings(prefixes, listed)
+
+    def text_of(self, token_id: int) -> str:
+        """The text of a token; its number if the server does not tell."""
+        if self._target is not None:
+            with suppress(PairError, ServerError):
+                return self._target.detokenize([token_id])
+        return str(token_id)
+
+    def counters(self) -> str | None:
+        """The text of its /metrics; None if it has none."""
+        return counters_text(self.server, self.name)
+
+    def says_loaded(self) -> bool | None:
+        """Whether it says that it has a draft to speculate with; None if it does not say."""
+        if self.identity.engine != LLAMA_CPP:
+            return None
+        with suppress(PairError, ServerError, *ANOTHER_FORM):
+            slots = self.server.ask("/slots", query={"model": self.name})
+            return any(bool(slot["speculative"]) for slot in slots)
+        return None
+
+    def _only_model(self) -> str:
+        models = sorted(served_models(self.server))
+        if len(models) != 1:
+            raise SettingsError(
+                f"{self.server.shown} has {len(models)} models: write #MODEL behind the address, "
+                f"with one of {', '.join(models[:5]) or 'its models'}."
+            )
+        return models[0]
+
+    def _engine(self) -> WatchedEngine:
+        if self.identity.engine == LLAMA_CPP:
+            return LlamaEngine(self.server, self.name, self.identity)
+        if self.identity.engine == VLLM:
+            return VllmEngine(self.server, self.name, self.identity, with_texts=False)
+        return TextEngine(self.server, self.name, self.identity)
+
+    def _target_server(self) -> TargetServer | None:
+        if self.identity.engine == LLAMA_CPP:
+            return LlamaTarget(self.server, self.name)
+        if self.identity.engine == VLLM:
+            return Completions(self.server, self.name)
+        return None
+
+
+def _streamed(steps: Sequence[Step], chunks: int, reader: Any) -> Streamed:
+    """The record of a stream's steps."""
+    tokens = [token for step in steps for token in step.tokens]
+    told = [step for step in steps if step.drafted is not None]
+    drafted: int | None = None
+    accepted: int | None = None
+    if len(told) == len(steps):
+        drafted = sum(step.drafted or 0 for step in steps)
+        accepted = sum(step.accepted or 0 for step in steps)
+    count = len(tokens)
+    ids: Ids = tuple(token.id for token in tokens)
+    if isinstance(reader, TextReader):
+        ids = ()
+        count = reader.count or len(tokens)
+        drafted = reader.drafted
+        accepted = reader.accepted
+    first = tokens[0].at
+    return Streamed(
+        ids=ids,
+        text="".join(token.text for token in tokens),
+        tokens=count,
+        chunks=chunks,
+        first=first,
+        last=tokens[-1].at,
+        first_tokens=sum(token.at == first for token in tokens),
+        steps=tuple(steps),
+        drafted=drafted,
+        accepted=accepted,
+    )
+
+
+def sampling_settings(temperature: float, top_k: int, length: int, seed: int) -> Settings:
+    """The settings of a sampled text of `length` tokens."""
+    plain = Settings(temperature=temperature, top_k=top_k, max_new_tokens=length)
+    return replace(plain, seed=seed)

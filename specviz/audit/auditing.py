@@ -1,0 +1,438 @@
+"""The audit itself: what is asked in which order, and the report of what has been measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from .._version import __version__
+from ..errors import PairError, ServerError, SettingsError
+from ..prompts import Question as PromptOfKind
+from ..prompts import builtin_prompts, in_turn, prompts_file
+from ..sides.watched.engines import Prompt
+from . import greedy, sampled
+from .advice import Findings, advice
+from .asking import AuditedModel, Ids, RequestBudget, Streamed
+from .greedy import GreedyText
+from .lossless import lossless_verdict
+from .paying import Turn, lengths, loads, paying_verdict, speeds_of, take_turns
+from .plan import (
+    CHECKED_TEXTS,
+    PREPARATION,
+    SHARE_OF_LENGTHS,
+    Agenda,
+    AuditOptions,
+    Pace,
+    agenda_of,
+    cut_to,
+    plan_of,
+)
+from .report import AuditReport, Drafting, Greedy, Length, Load, Plan, Sampled, Verdict
+from .sampled import ListedLaw
+from .speculating import Counters, counters_between, drafting_of, speculating_verdict
+
+WARM_TOKENS = 16
+CANDIDATES = 3  # prompts of which one is taken for sampled texts
+FAILURES = (PairError, ServerError)
+
+
+class Audit:
+    """An audit of one server. `run` measures; `report` tells what has been measured so far.
+
+    Raises `ServerError`, `PairError` and `SettingsError` for servers that cannot be asked at all.
+    """
+
+    def __init__(self, options: AuditOptions) -> None:
+        self.options = options
+        self._begin = time.monotonic()
+        self._budget = RequestBudget(PREPARATION)
+        self._ours = AuditedModel(options.server, self._budget, options.answer_seconds)
+        self._theirs = self._baseline()
+        self._questions = _prompts_of(options, self._ours.name)
+        self._prompts: list[tuple[PromptOfKind, Prompt]] = []
+        self._law: ListedLaw | None = None
+        self._law_fault = ""
+        self._agenda: Agenda | None = None
+        self._plan: Plan | None = None
+        self._is_loaded: bool | None = None
+        self._turns: list[Turn] = []
+        self._counters: Counters | None = None
+        self._loads: list[Load] = []
+        self._lengths: list[Length] = []
+        self._greedy: list[Greedy] = []
+        self._sampled: list[Sampled] = []
+        self._paying_note = ""
+        self._lossless_notes: list[str] = []
+        self._lossless_doubts: list[str] = []
+
+    def run(self) -> Iterator[str]:
+        """Measure; yields a sentence before each part. A failure of a server ends the part that it
+        happens in, and its sentence becomes the reason why something cannot be told."""
+        yield f"Asking what the server is: at most {PREPARATION} requests."
+        self._prepare()
+        assert self._plan is not None and self._agenda is not None
+        yield from self._plan.sentences
+        yield "Streaming texts by turns."
+        self._paying_note = self._attempt(self._take_turns)
+        if self._agenda.levels:
+            yield "Sending several requests at once."
+            self._note_paying(self._attempt(self._measure_loads))
+            yield "Streaming after long prompts."
+            self._note_paying(self._attempt(self._measure_lengths))
+        if self.options.asks("lossless"):
+            yield "Judging greedy texts."
+            self._note_lossless(self._attempt(self._judge_greedy))
+            if self._agenda.samples:
+                yield f"Drawing {self._agenda.samples} short texts from each server."
+                self._note_lossless(self._attempt(self._judge_samples))
+
+    def report(self, *, stopped: bool = False) -> AuditReport:
+        """The report on what has been measured. stopped: somebody ended the audit."""
+        drafting = self._drafting() if self._turns else None
+        speeds = speeds_of(self._turns)
+        verdicts = tuple(self._verdicts(drafting, stopped))
+        findings = Findings(
+            engine=self._ours.identity.engine,
+            model=self._ours.name,
+            draft=self.options.draft,
+            verdicts=verdicts,
+            drafting=drafting,
+            speeds=speeds,
+            loads=self._loads,
+            greedy=self._greedy,
+            sampled=self._sampled,
+            temperature=self.options.temperature,
+        )
+        theirs = self._theirs
+        return AuditReport(
+            server=self._ours.shown,
+            model=self._ours.name,
+            software=self._ours.identity.software,
+            baseline=None if theirs is None else theirs.shown,
+            baseline_software=None if theirs is None else theirs.identity.software,
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            version=__version__,
+            seconds=time.monotonic() - self._begin,
+            requests=self._budget.used,
+            stopped=stopped,
+            plan=self._plan,
+            verdicts=verdicts,
+            drafting=drafting,
+            speeds=speeds,
+            loads=tuple(self._loads),
+            lengths=tuple(self._lengths),
+            greedy=tuple(self._greedy),
+            sampled=tuple(self._sampled),
+            advice=tuple(advice(findings)),
+            notes=tuple(self._notes()),
+        )
+
+    def _baseline(self) -> AuditedModel | None:
+        if self.options.baseline is None:
+            return None
+        address = self.options.baseline
+        if "#" not in address:
+            address += f"#{self._ours.name}"
+        theirs = AuditedModel(address, self._budget, self.options.answer_seconds)
+        if theirs.identity.speculates:
+            raise PairError(
+                f"{theirs.shown} speculates too: a baseline is a server of the target alone, so "
+                "start it without speculation."
+            )
+        return theirs
+
+    def _prepare(self) -> None:
+        """Ask for one short text of each server, for lists, and make the plan."""
+        pace = self._measured_pace()
+        for question in self._questions[: self._most_prompts()]:
+            prompt: Prompt = self._ours.tokenize(question.text) or question.text
+            self._prompts.append((question, prompt))
+        self._is_loaded = self._ours.says_loaded()
+        needed = self._choose_law()
+        self._agenda = agenda_of(
+            self.options,
+            pace,
+            needed,
+            self._law is not None,
+            self._ours.identity.context,
+        )
+        self._plan = plan_of(self.options, self._agenda, pace)
+        self._budget.limit = self._budget.used + self._plan.requests
+
+    def _most_prompts(self) -> int:
+        """Prompts of which each kind has one, and no more than turns need."""
+        return min(len(self._questions), 8)
+
+    def _measured_pace(self) -> Pace:
+        first = 0.0
+        token = 0.0
+        for model in filter(None, (self._ours, self._theirs)):
+            model.stream("The", WARM_TOKENS)  # what is read or compiled once is not measured
+            text = model.stream("Once", WARM_TOKENS)
+            first += text.first
+            token += text.last / max(1, text.tokens)
+        return Pace(first, token)
+
+    def _choose_law(self) -> int | None:
+        """Take the prompt whose short texts show a wrong sampler soonest; returns the number of
+        texts that it needs, None if that is not known."""
+        if not self.options.asks("lossless"):
+            return None
+        best: tuple[float, int | None] | None = None
+        for _, prompt in self._prompts[:CANDIDATES]:
+            if isinstance(prompt, str):
+                self._law_fault = f"{self._ours.shown} tells no token ids"
+                return None
+            try:
+                law = sampled.listed_law(self._ours, tuple(prompt), self.options.temperature)
+            except FAILURES as error:
+                self._law_fault = _reason(error)
+                return None
+            needed, caught = sampled.samples_needed(law, self.options.temperature)
+            rank = (float(needed or sampled.SIZES[-1]) - caught, needed)
+            if best is None or rank[0] < best[0]:
+                best = rank
+                self._law = law
+        return None if best is None else best[1] or sampled.SIZES[-1]
+
+    def _attempt(self, part: Callable[[], None]) -> str:
+        """Measure one part; returns why it ended early, empty if it did not."""
+        try:
+            part()
+        except FAILURES as error:
+            return _reason(error)
+        return ""
+
+    def _take_turns(self) -> None:
+        assert self._agenda is not None
+        before = self._ours.counters()
+        try:
+            for turn in take_turns(
+                self._ours,
+                self._theirs,
+                self._prompts,
+                self._agenda.turns,
+                self.options.tokens,
+            ):
+                self._turns.append(turn)
+                if self._is_over():
+                    break
+        finally:
+            if before is not None and self._turns:
+                after = self._ours.counters()
+                self._counters = counters_between(before, after, self._ours.name)
+
+    def _measure_loads(self) -> None:
+        assert self._agenda is not None
+        prompts = [prompt for _, prompt in self._prompts]
+        for row in loads(
+            self._ours, self._theirs, prompts, self._agenda.levels, self.options.tokens
+        ):
+            self._loads.append(row)
+            if self._is_over():
+                break
+
+    def _measure_lengths(self) -> None:
+        assert self._agenda is not None
+        begin = time.monotonic()
+        limit = SHARE_OF_LENGTHS * 60.0 * self.options.minutes
+        for count in self._agenda.lengths:
+            prompt = self._long_prompt(count)
+            row = lengths(self._ours, self._theirs, [(count, prompt)], self.options.tokens)
+            self._lengths += row
+            if time.monotonic() - begin > limit:
+                break
+
+    def _long_prompt(self, count: int) -> Prompt:
+        """A prompt of about so many tokens that no other begins with."""
+        context = self._ours.identity.context
+        if context is not None:
+            count = min(count, context - self.options.tokens - 1)
+        _, first = self._prompts[count % len(self._prompts)]
+        if isinstance(first, str):
+            words = f"{count}. {first} "
+            return (words * (1 + 3 * count // len(words)))[: 3 * count]
+        return cut_to(first, count)
+
+    def _judge_greedy(self) -> None:
+        texts, their_texts = self._greedy_texts()
+        rounding = greedy.ROUNDING
+        if self._law is not None and self._theirs is not None and texts:
+            prefixes = [text.prompt for text in texts]
+            try:
+                rounding = greedy.measured_rounding(self._ours, self._theirs, prefixes)
+            except FAILURES as error:
+                self._lossless_doubts.append(f"Rounding was not measured: {_reason(error)}.")
+        if self._theirs is not None:
+            judge = self._ours if self._law is not None else None
+            if texts:
+                self._greedy.append(greedy.compare(texts, their_texts, judge, rounding))
+            else:
+                self._compare_plain_texts()
+        if self._law is not None:
+            checked = texts[:CHECKED_TEXTS]
+            self._greedy.append(greedy.check_own(self._ours, checked, rounding))
+        elif self._theirs is None:
+            raise PairError(f"{self._law_fault}, and no baseline was named")
+
+    def _greedy_texts(self) -> tuple[list[GreedyText], list[GreedyText]]:
+        """The texts of the turns after different prompts, with ids, of both servers."""
+        ours: dict[Ids, GreedyText] = {}
+        theirs: dict[Ids, GreedyText] = {}
+        for turn in self._turns:
+            if isinstance(turn.prompt, str) or not turn.ours.ids:
+                continue
+            prompt = tuple(turn.prompt)
+            ours[prompt] = GreedyText(prompt, greedy.known_ids(turn.ours.ids))
+            if turn.theirs is not None:
+                theirs[prompt] = GreedyText(prompt, greedy.known_ids(turn.theirs.ids))
+        return list(ours.values()), list(theirs.values())
+
+    def _compare_plain_texts(self) -> None:
+        """Compare texts whose ids nobody tells, character by character."""
+        by_prompt: dict[str, tuple[Streamed, Streamed]] = {}
+        for turn in self._turns:
+            if isinstance(turn.prompt, str) and turn.theirs is not None:
+                by_prompt[turn.prompt] = (turn.ours, turn.theirs)
+        ours = [GreedyText((), tuple(map(ord, one.text))) for one, _ in by_prompt.values()]
+        theirs = [GreedyText((), tuple(map(ord, one.text))) for _, one in by_prompt.values()]
+        if ours:
+            self._greedy.append(greedy.compare(ours, theirs, None, greedy.ROUNDING))
+
+    def _judge_samples(self) -> None:
+        assert self._agenda is not None
+        count = self._agenda.samples
+        prompt: Prompt = self._prompts[0][1] if self._law is None else self._law.prompt
+        temperature = self.options.temperature
+        before = self._ours.counters()
+        ours = list(self._drawn(self._ours, prompt, temperature, count, 0))
+        self._doubt_drafts(counters_between(before, self._ours.counters(), self._ours.name))
+        ids = [drawn_ids for drawn_ids, _ in ours]
+        if self._law is not None:
+            ended = sampled.ends_early(ids)
+            if ended >= sampled.MANY_ENDS:
+                raise PairError(
+                    f"{ended} of {len(ids)} sampled texts ended within {sampled.LENGTH} tokens: "
+                    "name other --prompts"
+                )
+            for length in (1, sampled.LENGTH):
+                self._sampled.append(sampled.fit(ids, self._law, temperature, length))
+        if self._theirs is not None:
+            self._compare_samples(self._theirs, prompt, ours)
+
+    def _compare_samples(
+        self, theirs: AuditedModel, prompt: Prompt, ours: list[tuple[Ids, str]]
+    ) -> None:
+        """Hold our sampled texts against those of the baseline."""
+        temperature = self.options.temperature
+        count = len(ours)
+        of_baseline = list(self._drawn(theirs, prompt, temperature, count, sampled.OTHER_SEEDS))
+        baseline_outcomes = [sampled.outcome_of(*drawn) for drawn in of_baseline]
+        if self._law is not None:
+            control = sampled.simulated_control(self._law, temperature, count)
+        else:
+            wrong = self._drawn(
+                theirs, prompt, sampled.COLDER * temperature, count, 2 * sampled.OTHER_SEEDS
+            )
+            wrong_outcomes = [sampled.outcome_of(*drawn) for drawn in wrong]
+            control = sampled.drawn_control(wrong_outcomes, baseline_outcomes, temperature)
+        our_outcomes = [sampled.outcome_of(*drawn) for drawn in ours]
+        self._sampled.append(sampled.compare_samples(our_outcomes, baseline_outcomes, control))
+
+    def _drawn(
+        self, model: AuditedModel, prompt: Prompt, temperature: float, count: int, seed: int
+    ) -> Iterator[tuple[Ids, str]]:
+        yield from sampled.draws(model, prompt, temperature, count, seed)
+
+    def _doubt_drafts(self, counters: Counters | None) -> None:
+        """Say so where sampled texts were written without drafts: they prove nothing then."""
+        if counters is not None and not counters.counted["drafted"]:
+            self._lossless_doubts.append(
+                "The server drafted nothing while it sampled, so its sampled texts say nothing of "
+                "its speculation."
+            )
+
+    def _is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() - self._begin > 60.0 * self.options.minutes
+
+    def _drafting(self) -> Drafting:
+        return drafting_of([turn.ours for turn in self._turns], self._counters, self._is_loaded)
+
+    def _verdicts(self, drafting: Drafting | None, stopped: bool) -> Iterator[Verdict]:
+        because = "the audit was stopped" if stopped else ""
+        if self.options.asks("speculating"):
+            if drafting is None:
+                reason = self._paying_note or because or "nothing was streamed"
+                sentence = f"It cannot be told, because {reason}."
+                yield Verdict("speculating", "cannot be told", sentence)
+            else:
+                yield speculating_verdict(self._ours, drafting, self._counters)
+        if self.options.asks("paying"):
+            yield paying_verdict(
+                speeds_of(self._turns), self._loads, self._lengths, self._paying_note or because
+            )
+        if self.options.asks("lossless"):
+            notes = [*self._lossless_notes, *([because] if because else [])]
+            yield lossless_verdict(
+                self._greedy, self._sampled, "; ".join(notes), " ".join(self._lossless_doubts)
+            )
+
+    def _notes(self) -> Iterator[str]:
+        yield (
+            "Times are those of requests: with the network, the server's queue and its other users."
+        )
+        if self._law_fault:
+            yield f"No list of log-probabilities was used: {self._law_fault}."
+        if any(isinstance(prompt, str) for _, prompt in self._prompts):
+            yield "The server tells no token ids, so texts are compared by their characters."
+
+    def _note_paying(self, reason: str) -> None:
+        self._paying_note = self._paying_note or reason
+
+    def _note_lossless(self, reason: str) -> None:
+        if reason:
+            self._lossless_notes.append(reason)
+
+
+def _reason(error: BaseException) -> str:
+    """An error's sentence, as the end of another one."""
+    return str(error).rstrip(".")
+
+
+def _prompts_of(options: AuditOptions, model: str) -> tuple[PromptOfKind, ...]:
+    """The prompts of a file, or those that suit the model, one of each kind first."""
+    if options.prompts is not None:
+        return in_turn(prompts_file(options.prompts))
+    return in_turn(builtin_prompts(model))
+
+
+def audit_server(
+    server: str,
+    *,
+    baseline: str | None = None,
+    on_progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> AuditReport:
+    """Audit a server that speculates: is it speculating, is it paying, is it lossless?
+
+    server, baseline: addresses as "http://HOST:8000/v1#MODEL"; the baseline serves the same target
+    without speculation. on_progress: called with a sentence before each part. options: fields of
+    `AuditOptions`. Ctrl-C ends it at once, with a report on what was measured until then. Raises
+    `SpecvizError` for options that are wrong and for servers that cannot be asked at all.
+    """
+    try:
+        asked = AuditOptions(server, baseline=baseline, **options)
+    except TypeError as error:
+        raise SettingsError(f"an audit has no such option: {error}.") from error
+    audit = Audit(asked)
+    stopped = False
+    try:
+        for sentence in audit.run():
+            if on_progress is not None:
+                on_progress(sentence)
+    except KeyboardInterrupt:
+        stopped = True
+    return audit.report(stopped=stopped)

@@ -1,0 +1,111 @@
+"""`python -m specviz audit`: three verdicts on a server, as text, JSON and one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..console import escaped, print_error
+from ..errors import SettingsError
+from ..options import check_writable, listed, real, whole
+from ..runs.trace import write_atomically
+from .html import audit_html
+from .report import QUESTIONS, AuditReport
+from .sampled import TEMPERATURE
+
+SUFFIXES = (".html", ".json")
+MARKS = {"yes": "✓", "no": "✗", "cannot be told": "?"}
+EPILOG = (
+    "Exit status: 0 if every answer is yes, 1 if one is no, 3 if none is no and one cannot be "
+    "told, 2 for a mistake or a server that cannot be asked, 130 after Ctrl-C."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `audit` to a parser."""
+    parser.epilog = EPILOG
+    add = parser.add_argument
+    add("server", metavar="URL#MODEL", help="a server that speculates: http://HOST:8000/v1#MODEL")
+    add("--baseline", metavar="URL#MODEL", help="the same target, served without speculation")
+    add("--draft", metavar="MODEL", help="a draft, for the commands that are recommended")
+    add("--prompts", type=Path, metavar="FILE", help="a prompt in each line, JSON, JSONL or CSV")
+    add("--minutes", type=real(0.05, 1440), default=5.0, help="of measuring; default %(default)g")
+    add(
+        "--only",
+        type=listed(str),
+        default=tuple(QUESTIONS),
+        metavar="QUESTIONS",
+        help=f"of {','.join(QUESTIONS)}; default all",
+    )
+    add("--at-once", type=whole(1, 1024), default=4, help="the most requests; default %(default)s")
+    add("--context", type=whole(8, 10**7), default=2048, help="the longest prompt, in tokens")
+    add("--tokens", type=whole(5, 4096), default=48, help="of each text; default %(default)s")
+    add("--temperature", type=real(0.1, 2), default=TEMPERATURE, help="default %(default)g")
+    add("--out", metavar="REPORT", help="also write REPORT.html and REPORT.json, or one of them")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Audit, print the report, write it to files; returns the exit status. Raises
+    `SpecvizError`."""
+    from .auditing import audit_server
+
+    paths = [] if options.out is None else checked_paths(options.out)
+    report = audit_server(
+        options.server,
+        baseline=options.baseline,
+        on_progress=lambda sentence: print(escaped(sentence), flush=True),
+        draft=options.draft,
+        prompts=options.prompts,
+        minutes=options.minutes,
+        questions=options.only,
+        at_once=options.at_once,
+        context=options.context,
+        tokens=options.tokens,
+        temperature=options.temperature,
+    )
+    print()
+    for line in report_lines(report):
+        print(escaped(line, lines=True))
+    for path in paths:
+        text = audit_html(report) if path.suffix == ".html" else report.to_json()
+        write_atomically(path, text.encode("utf-8"))
+        print_error(f"wrote {path}")
+    return report.exit_status
+
+
+def checked_paths(out: str) -> list[Path]:
+    """The files of --out. Raises `SpecvizError` if one could not be written."""
+    path = Path(out)
+    if path.suffix and path.suffix not in SUFFIXES:
+        raise SettingsError(f"--out is {out}: name a file in .html or .json, or without a suffix.")
+    paths = [path] if path.suffix else [path.with_suffix(suffix) for suffix in SUFFIXES]
+    for one in paths:
+        check_writable(one)
+    return paths
+
+
+def report_lines(report: AuditReport) -> Iterator[str]:
+    """The report as text."""
+    beside = "" if report.baseline is None else f", beside {report.baseline}"
+    yield f"{report.model} on {report.server}, {report.software}{beside}"
+    for verdict in report.verdicts:
+        yield ""
+        yield f"{MARKS[verdict.answer]} {QUESTIONS[verdict.question]} {verdict.sentence}"
+        for fact in verdict.evidence:
+            yield f"    {fact.source}: {fact.sentence}"
+        if verdict.doubt:
+            yield f"    doubt: {verdict.doubt}"
+    if report.advice:
+        yield ""
+        yield "What would help"
+    for advice in report.advice:
+        yield f"  {advice.sentence}"
+        if advice.engine:
+            yield f"    {advice.engine}"
+        yield from (f"      {line}" for line in advice.lines.splitlines())
+    yield ""
+    yield from report.notes
+    if report.stopped:
+        yield "The audit was stopped: this is what was measured until then."
+    yield f"{report.requests} requests in {report.seconds:.0f} s, specviz {report.version}"

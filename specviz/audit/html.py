@@ -1,0 +1,173 @@
+"""The report as one HTML file: it opens from disk, in the theme of its reader, with no script and
+no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from ..runs.palette import FONT, PALETTE
+from .report import QUESTIONS, Advice, AuditReport, Load, Verdict
+
+SIGNS = {"yes": "✓", "no": "✗", "cannot be told": "?"}
+CLASSES = {"yes": "good", "no": "bad", "cannot be told": "open"}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+<main>
+<h1>{heading}</h1>
+<p class="what">{what}</p>
+{body}
+</main>
+</html>
+"""
+
+_STYLE = """
+:root { %(light)s }
+@media (prefers-color-scheme: dark) { :root { %(dark)s } }
+body { margin: 0; background: var(--page); color: var(--ink); font: 17px/1.5 %(font)s; }
+main { max-width: 52rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 0 0 .3rem; }
+h3 { font-size: 1rem; margin: 2rem 0 .5rem; }
+p { margin: 0 0 .6rem; }
+.what, .doubt, .notes, dt { color: var(--soft); }
+section.verdict {
+  margin: 1.2rem 0; padding: 1rem 1.2rem; background: var(--panel);
+  border: 1px solid var(--line); border-left: .35rem solid var(--mark); border-radius: .4rem;
+}
+.good { --mark: var(--bonus); } .bad { --mark: var(--rejected); } .open { --mark: var(--draft); }
+.sign { color: var(--mark); font-weight: 700; margin-right: .4rem; }
+.verdict p { font-size: 1.05rem; }
+dl { display: grid; grid-template-columns: minmax(7rem, 13rem) 1fr; gap: .3rem 1rem; margin: 0; }
+dt, dd { margin: 0; font-size: .92rem; overflow-wrap: anywhere; }
+pre {
+  margin: .3rem 0 1rem; padding: .7rem .9rem; background: var(--panel);
+  border: 1px solid var(--line); border-radius: .4rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; font-size: .88rem;
+}
+.bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .3rem .8rem; }
+.bars span { font-size: .92rem; align-self: center; }
+.bar { background: var(--track); border-radius: .2rem; height: 1rem; position: relative; }
+.bar i { display: block; height: 100%%; border-radius: .2rem; background: var(--accepted); }
+.bar b { position: absolute; top: -.15rem; bottom: -.15rem; width: 2px; background: var(--ink); }
+.notes { font-size: .88rem; margin-top: 2.5rem; border-top: 1px solid var(--line); }
+.notes p:first-child { margin-top: .8rem; }
+@media (max-width: 34rem) {
+  body { font-size: 16px; } dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; }
+}
+"""
+
+
+def audit_html(report: AuditReport) -> str:
+    """The report as a page."""
+    body = "\n".join(
+        [
+            *map(_verdict, report.verdicts),
+            *_positions(report),
+            *_crossover(report.loads),
+            *_advice(report.advice),
+            *_plan(report),
+            *_notes(report),
+        ]
+    )
+    beside = "" if report.baseline is None else f", beside {report.baseline}"
+    return _PAGE.format(
+        title=escape(f"Audit of {report.model} on {report.server}"),
+        style=_style(),
+        heading=escape(report.model),
+        what=escape(f"{report.server}, {report.software}{beside}. {report.date}"),
+        body=body,
+    )
+
+
+def _style() -> str:
+    themes = {theme: _variables(colours) for theme, colours in PALETTE.items()}
+    return _STYLE % {**themes, "font": FONT}
+
+
+def _variables(colours: dict[str, str]) -> str:
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
+def _verdict(verdict: Verdict) -> str:
+    facts = "".join(
+        f"<dt>{escape(fact.source)}<dd>{escape(fact.sentence)}" for fact in verdict.evidence
+    )
+    evidence = f"<dl>{facts}</dl>" if facts else ""
+    doubt = f'<p class="doubt">{escape(verdict.doubt)}</p>' if verdict.doubt else ""
+    sign = f'<span class="sign" aria-hidden="true">{SIGNS[verdict.answer]}</span>'
+    return (
+        f'<section class="verdict {CLASSES[verdict.answer]}">'
+        f"<h2>{sign}{QUESTIONS[verdict.question]}</h2><p>{escape(verdict.sentence)}</p>"
+        f"{doubt}{evidence}</section>"
+    )
+
+
+def _positions(report: AuditReport) -> Iterator[str]:
+    """Bars of the share of steps that kept their first k drafts."""
+    if report.drafting is None or not report.drafting.by_position:
+        return
+    yield "<h3>Steps that kept their first drafts</h3>"
+    rows = [
+        _bar(str(position), share, f"{share:.0%}")
+        for position, share in enumerate(report.drafting.by_position, 1)
+    ]
+    yield f'<div class="bars">{"".join(rows)}</div>'
+
+
+def _crossover(loads: tuple[Load, ...]) -> Iterator[str]:
+    """Bars of the ratio by requests at once, with a mark where it is 1."""
+    ratios = [(row.at_once, row.ratio) for row in loads if row.ratio is not None]
+    if not ratios:
+        return
+    yield "<h3>Times the baseline, by requests at once (the mark is 1)</h3>"
+    most = max([2.0, *(ratio.high for _, ratio in ratios)])
+    rows = [
+        _bar(str(at_once), ratio.median / most, ratio.shown(), mark=1.0 / most)
+        for at_once, ratio in ratios
+    ]
+    yield f'<div class="bars">{"".join(rows)}</div>'
+
+
+def _bar(label: str, share: float, text: str, mark: float | None = None) -> str:
+    line = "" if mark is None else f'<b style="left:{100 * mark:.1f}%"></b>'
+    return (
+        f"<span>{escape(label)}</span>"
+        f'<div class="bar"><i style="width:{100 * share:.1f}%"></i>{line}</div>'
+        f"<span>{escape(text)}</span>"
+    )
+
+
+def _advice(items: tuple[Advice, ...]) -> Iterator[str]:
+    if items:
+        yield "<h3>What would help</h3>"
+    for advice in items:
+        yield f"<p>{escape(advice.sentence)}</p>"
+        if advice.lines:
+            yield f"<pre>{escape(f'# {advice.engine}')}\n{escape(advice.lines)}</pre>"
+
+
+def _plan(report: AuditReport) -> Iterator[str]:
+    if report.plan is None:
+        return
+    yield "<h3>What was asked, as it was said beforehand</h3>"
+    yield f"<p>{escape(' '.join(report.plan.sentences))}</p>"
+
+
+def _notes(report: AuditReport) -> Iterator[str]:
+    lines = list(report.notes)
+    if report.stopped:
+        lines.append("The audit was stopped: this is what was measured until then.")
+    lines.append(
+        f"{report.requests} requests in {report.seconds:.0f} s, specviz {report.version}, exit "
+        f"status {report.exit_status}."
+    )
+    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    yield f'<div class="notes">{paragraphs}</div>'

@@ -1,0 +1,124 @@
+"""Is it lossless? The verdict over greedy and sampled texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..inspect.equivalence import LUCK
+from .report import Evidence, Greedy, Sampled, Verdict
+from .sampled import ENOUGH
+
+
+def lossless_verdict(
+    greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str, doubt: str
+) -> Verdict:
+    """The answer to the third question. note: why something was not checked; may be empty."""
+    evidence = tuple([*map(_of_greedy, greedy), *map(_of_sampled, sampled)])
+    faults = sum(check.faults for check in greedy)
+    refused = [test for test in sampled if _is_refused(test)]
+    if faults or refused:
+        reasons: list[str] = []
+        if faults:
+            reasons.append(f"{faults} greedy tokens are not what the target calls for")
+        if refused:
+            worst = min(refused, key=lambda test: test.p_value or 0.0)
+            reasons.append(f"{worst.name}: p = {worst.p_value:.2g}")
+        return Verdict(
+            "lossless", "no", f"No: {'; '.join(reasons)}.", evidence, _doubt_of_no(greedy, sampled)
+        )
+    because = _untold(greedy, sampled, note)
+    if because:
+        known = _known(greedy, sampled)
+        return Verdict(
+            "lossless",
+            "cannot be told",
+            f"It cannot be told, because {because}.{known}",
+            evidence,
+            doubt,
+        )
+    tokens = sum(check.tokens for check in greedy)
+    samples = max(test.samples for test in sampled)
+    sentence = (
+        f"Yes: {tokens} greedy tokens are the target's, and {samples} sampled texts have its "
+        "distribution, as far as this many can tell."
+    )
+    return Verdict("lossless", "yes", sentence, evidence, doubt)
+
+
+def _is_refused(test: Sampled) -> bool:
+    return test.p_value is not None and test.p_value < LUCK
+
+
+def _doubt_of_no(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
+    if any(check.faults for check in greedy):
+        return ""
+    return f"A server that keeps the distribution is refused once in {1 / LUCK:,.0f} tests."
+
+
+def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> str:
+    """Why the answer cannot be yes, as the end of a sentence; empty if it can."""
+    if not greedy:
+        return note or "no greedy text could be judged"
+    places = [place for check in greedy for place in check.places]
+    open_places = sum(place.verdict == "cannot be told" for place in places)
+    if open_places:
+        return (
+            f"{open_places} greedy tokens are further apart than rounding is known to move them, "
+            "and not far enough for a fault, or their log-probabilities are not listed"
+        )
+    if not sampled:
+        return note or "no sampled text could be judged"
+    # Tests of whole texts decide: first tokens have no drafts behind them.
+    whole_texts = [test for test in sampled if test.length > 1]
+    if not whole_texts:
+        return note or "sampled texts differ too much to compare more than their first tokens"
+    best = max(whole_texts, key=lambda test: test.control.caught)
+    if best.control.caught < ENOUGH:
+        return (
+            f"{best.samples} sampled texts are too few: {best.control.wrong} would be caught in "
+            f"{best.control.caught:.0%} of such tests, so give it more --minutes"
+        )
+    return ""
+
+
+def _known(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
+    """What is known all the same."""
+    known: list[str] = []
+    if greedy and not any(check.places for check in greedy):
+        known.append("Its greedy texts are right.")
+    if sampled:
+        known.append("Nothing speaks against its sampled texts.")
+    return "".join(f" {sentence}" for sentence in known)
+
+
+def _of_greedy(check: Greedy) -> Evidence:
+    ties = sum(place.verdict == "tie" for place in check.places)
+    untold = sum(place.verdict == "cannot be told" for place in check.places)
+    parts = [f"{check.tokens} tokens after {check.prompts} prompts"]
+    if not check.places:
+        parts.append("all as they should be")
+    if ties:
+        parts.append(f"{ties} ties within rounding ({check.rounding:.2g} nats)")
+    if check.faults:
+        worst = max(check.places, key=lambda place: place.behind or 0.0)
+        parts.append(
+            f"{check.faults} faults, such as “{worst.ours}” in place of “{worst.expected}”, "
+            f"{worst.behind:.2g} nats behind"
+        )
+    if untold:
+        parts.append(f"{untold} that cannot be told")
+    return Evidence(f"greedy, against {check.against}", f"{'; '.join(parts)}.")
+
+
+def _of_sampled(test: Sampled) -> Evidence:
+    p_value = "no test is possible, all texts are one"
+    if test.p_value is not None:
+        p_value = (
+            f"chi-square {test.statistic:.1f} with {test.degrees} degrees of freedom, "
+            f"p = {test.p_value:.2g}"
+        )
+    return Evidence(
+        f"sampled, {test.name}",
+        f"{test.samples} texts in {test.cells} cells: {p_value}. Control: {test.control.wrong} is "
+        f"caught in {test.control.caught:.0%} of {test.control.trials} such tests.",
+    )

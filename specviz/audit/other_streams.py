@@ -1,0 +1,75 @@
+"""Streams of servers that tell no token ids: SGLang, Ollama, LM Studio and others of OpenAI's
+protocol. A chunk is a piece of text; how many tokens it holds is known of the whole text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.events import UNKNOWN_ID
+from ..settings import Settings
+from ..sides.watched.engines import Prompt, Reader, WatchedEngine
+from ..sides.watched.steps import Step, StreamedToken
+
+DRAFTED = ("total_draft_tokens_count", "spec_num_proposed_drafts", "spec_draft_token_num")
+ACCEPTED = ("accepted_draft_tokens_count", "spec_num_correct_drafts", "spec_accept_token_num")
+"""Names under which LM Studio (`stats`) and SGLang (`meta_info`) tell a text's drafts."""
+RECORDS = ("stats", "meta_info", "usage", "metadata")
+
+
+class TextReader(Reader):
+    """Makes a step of each chunk with text. count: tokens of the whole text, once it is told.
+    drafted, accepted: of the whole text; None if they are not told."""
+
+    def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
+        super().__init__(engine, settings)
+        self.count: int | None = None
+        self.drafted: int | None = None
+        self.accepted: int | None = None
+
+    def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
+        usage = chunk.get("usage")
+        if isinstance(usage, Mapping) and type(usage.get("completion_tokens")) is int:
+            self.count = usage["completion_tokens"]
+        choices = chunk.get("choices") or [{}]
+        for record in (chunk, choices[0]):
+            self._read_counts(record)
+        text = str(choices[0].get("text") or "")
+        return [Step([StreamedToken(UNKNOWN_ID, text, at)])] if text else []
+
+    def _read_counts(self, record: Mapping[str, Any]) -> None:
+        for name in RECORDS:
+            counts = record.get(name)
+            if isinstance(counts, Mapping):
+                self.drafted = first_count(counts, DRAFTED, self.drafted)
+                self.accepted = first_count(counts, ACCEPTED, self.accepted)
+
+
+def first_count(
+    counts: Mapping[str, Any], names: tuple[str, ...], otherwise: int | None
+) -> int | None:
+    """The first whole number under one of these names."""
+    for name in names:
+        if type(counts.get(name)) is int:
+            return int(counts[name])
+    return otherwise
+
+
+class TextEngine(WatchedEngine):
+    """A model on a server of OpenAI's completions that tells no token ids."""
+
+    path = "completions"
+    text_field = "prompt"
+    special_tokens_field = "add_special_tokens"
+    reader = TextReader
+
+    def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+        return {
+            **super().question(prompt, settings),
+            "max_tokens": settings.max_new_tokens,
+            "top_k": settings.top_k or -1,
+            "stream_options": {"include_usage": True},
+        }
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        return []

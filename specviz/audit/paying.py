@@ -1,0 +1,255 @@
+"""Is it paying? Streams of both servers by turns, many requests at once, and long prompts."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from ..prompts import Question
+from ..runs.uncertainty import NEAR, geometric_mean, spread
+from ..sides.watched.engines import Prompt
+from .asking import AuditedModel, Streamed
+from .report import Evidence, Length, Load, Speed, Verdict
+
+ALL = "all"
+MIN_TURNS = 3  # below which no verdict is given
+TURNS_AT_ONCE = 2  # of both servers at each number of requests at once
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One text from each server after the same prompt."""
+
+    kind: str
+    prompt: Prompt
+    ours: Streamed
+    theirs: Streamed | None
+
+
+def take_turns(
+    ours: AuditedModel,
+    theirs: AuditedModel | None,
+    prompts: Sequence[tuple[Question, Prompt]],
+    turns: int,
+    tokens: int,
+) -> Iterator[Turn]:
+    """Stream from both servers after the same prompts, one after the other; who begins changes
+    with each turn, so that a machine that warms up or slows down treats both alike. Raises
+    `ServerError`."""
+    for index in range(turns):
+        question, prompt = prompts[index % len(prompts)]
+        their_text: Streamed | None = None
+        if theirs is not None and index % 2:
+            their_text = theirs.stream(prompt, tokens)
+        our_text = ours.stream(prompt, tokens)
+        if theirs is not None and not index % 2:
+            their_text = theirs.stream(prompt, tokens)
+        yield Turn(question.kind, prompt, our_text, their_text)
+
+
+def speeds_of(turns: Sequence[Turn]) -> tuple[Speed, ...]:
+    """The speeds over all turns, then by kind of prompt. Turns whose text came at once are left
+    out."""
+    timed = [turn for turn in turns if _is_timed(turn)]
+    if not timed:
+        return ()
+    kinds = list(dict.fromkeys(turn.kind for turn in timed))
+    rows = [_speed(ALL, timed)]
+    if len(kinds) > 1:
+        rows += [_speed(kind, [turn for turn in timed if turn.kind == kind]) for kind in kinds]
+    return tuple(rows)
+
+
+def _is_timed(turn: Turn) -> bool:
+    if turn.ours.rate is None:
+        return False
+    return turn.theirs is None or turn.theirs.rate is not None
+
+
+def _speed(kind: str, turns: Sequence[Turn]) -> Speed:
+    our_rates = [turn.ours.rate or 0.0 for turn in turns]
+    our_firsts = [turn.ours.first for turn in turns]
+    their_texts = [turn.theirs for turn in turns if turn.theirs is not None]
+    if len(their_texts) < len(turns):
+        return Speed(kind, len(turns), spread(our_rates), spread(our_firsts))
+    their_rates = [text.rate or 0.0 for text in their_texts]
+    ratios = [our / their for our, their in zip(our_rates, their_rates, strict=True)]
+    return Speed(
+        kind=kind,
+        turns=len(turns),
+        ours=spread(our_rates),
+        ours_first=spread(our_firsts),
+        theirs=spread(their_rates),
+        theirs_first=spread(text.first for text in their_texts),
+        ratio=spread(ratios),
+        gain=geometric_mean([math.log(ratio) for ratio in ratios]),
+    )
+
+
+def loads(
+    ours: AuditedModel,
+    theirs: AuditedModel | None,
+    prompts: Sequence[Prompt],
+    levels: Sequence[int],
+    tokens: int,
+) -> Iterator[Load]:
+    """The speed of many requests at once, level by level. Raises `ServerError`."""
+    for at_once in levels:
+        our_rates: list[float] = []
+        their_rates: list[float] = []
+        for turn in range(TURNS_AT_ONCE):
+            if theirs is not None and turn % 2:
+                their_rates.append(_rate_at_once(theirs, prompts, at_once, tokens))
+            our_rates.append(_rate_at_once(ours, prompts, at_once, tokens))
+            if theirs is not None and not turn % 2:
+                their_rates.append(_rate_at_once(theirs, prompts, at_once, tokens))
+        if theirs is None:
+            yield Load(at_once, spread(our_rates))
+            continue
+        ratios = [our / their for our, their in zip(our_rates, their_rates, strict=True)]
+        yield Load(at_once, spread(our_rates), spread(their_rates), spread(ratios))
+
+
+def _rate_at_once(
+    model: AuditedModel, prompts: Sequence[Prompt], at_once: int, tokens: int
+) -> float:
+    """Tokens per second of all requests together, from the first request to the last token."""
+    results: SimpleQueue[Streamed | BaseException] = SimpleQueue()
+
+    def ask(prompt: Prompt) -> None:
+        try:
+            results.put(model.stream(prompt, tokens))
+        except BaseException as error:
+            results.put(error)
+
+    begin = time.perf_counter()
+    for index in range(at_once):
+        prompt = prompts[index % len(prompts)]
+        # Threads of a pool would hold up the end of the program after Ctrl-C.
+        threading.Thread(target=ask, args=(prompt,), daemon=True).start()
+    count = 0
+    for _ in range(at_once):
+        result = results.get()
+        if isinstance(result, BaseException):
+            raise result
+        count += result.tokens
+    return count / (time.perf_counter() - begin)
+
+
+def lengths(
+    ours: AuditedModel,
+    theirs: AuditedModel | None,
+    prompts: Sequence[tuple[int, Prompt]],
+    tokens: int,
+) -> Iterator[Length]:
+    """The speed after longer and longer prompts, given with their numbers of tokens. Raises
+    `ServerError`."""
+    for count, prompt in prompts:
+        our_text = ours.stream(prompt, tokens)
+        their_text = None if theirs is None else theirs.stream(prompt, tokens)
+        if our_text.rate is None or (their_text is not None and their_text.rate is None):
+            continue
+        yield Length(
+            tokens=count,
+            ours=our_text.rate,
+            ours_first=our_text.first,
+            theirs=None if their_text is None else their_text.rate,
+            theirs_first=None if their_text is None else their_text.first,
+        )
+
+
+def crossover(rows: Sequence[Load]) -> int | None:
+    """The first number of several requests at once from which on drafts lose in nearly every turn;
+    None if there is none. One request at a time is judged by the turns, which are more."""
+    losing: int | None = None
+    for row in reversed(rows):
+        if row.at_once == 1 or row.ratio is None or row.ratio.high >= 1.0:
+            break
+        losing = row.at_once
+    return losing
+
+
+def paying_verdict(
+    speeds: Sequence[Speed], rows: Sequence[Load], by_length: Sequence[Length], note: str
+) -> Verdict:
+    """The answer to the second question. note: why something was not measured; may be empty."""
+    if not speeds:
+        because = note or "no text was streamed long enough to be timed"
+        return _untold(f"It cannot be told, because {because}.")
+    whole = speeds[0]
+    evidence = [*_of_the_turns(speeds), *_of_the_loads(rows), *_of_the_lengths(by_length)]
+    if whole.gain is None or whole.ratio is None:
+        because = (
+            "no baseline was named: serve the same target without speculation and name it with "
+            "--baseline"
+        )
+        return _untold(f"It cannot be told, because {because}.", evidence)
+    if whole.turns < MIN_TURNS or whole.gain.low is None or whole.gain.high is None:
+        because = note or f"{whole.turns} turns are too few: give it more --minutes"
+        return _untold(f"It cannot be told, because {because}.", evidence)
+    doubt = _doubt(speeds, rows, note)
+    said = f"{whole.gain.shown()} times the baseline's tokens per second in {whole.turns} turns"
+    if whole.gain.low > 1.0:
+        until = crossover(rows)
+        limit = "" if until is None else f", but not with {until} requests at once"
+        return Verdict("paying", "yes", f"Yes: {said}{limit}.", tuple(evidence), doubt)
+    if whole.gain.high < 1.0 + NEAR:
+        return Verdict("paying", "no", f"No: {said}.", tuple(evidence), doubt)
+    sentence = f"It cannot be told, because the interval holds both gain and loss: {said}."
+    return _untold(sentence, evidence, doubt)
+
+
+def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -> Verdict:
+    return Verdict("paying", "cannot be told", sentence, tuple(evidence), doubt)
+
+
+def _doubt(speeds: Sequence[Speed], rows: Sequence[Load], note: str) -> str:
+    """What could make the answer another one."""
+    doubts = [f"Not all was measured: {note}."] if note else []
+    losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
+    winning = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value >= 1.0]
+    if losing and winning:
+        doubts.append(f"It depends on the prompt: it loses on {', '.join(losing)}.")
+    ratio = speeds[0].ratio
+    if ratio is not None and ratio.high - ratio.low > 0.5 * ratio.median:
+        doubts.append("The turns differ much: others may use the servers or their machine.")
+    return " ".join(doubts)
+
+
+def _of_the_turns(speeds: Sequence[Speed]) -> list[Evidence]:
+    facts: list[Evidence] = []
+    for row in speeds:
+        sentence = f"{row.ours.shown(1)} tokens/s"
+        if row.theirs is not None and row.ratio is not None:
+            sentence += f", the baseline {row.theirs.shown(1)}: {row.ratio.shown()} times"
+        facts.append(Evidence(f"prompts: {row.kind}", f"{sentence}, in {row.turns} turns."))
+    whole = speeds[0]
+    first = f"{1000 * whole.ours_first.median:.0f} ms to the first token"
+    if whole.theirs_first is not None:
+        first += f", the baseline {1000 * whole.theirs_first.median:.0f} ms"
+    facts.append(Evidence("first token", f"{first}."))
+    return facts
+
+
+def _of_the_loads(rows: Sequence[Load]) -> list[Evidence]:
+    facts: list[Evidence] = []
+    for row in rows:
+        sentence = f"{row.ours.median:.1f} tokens/s together"
+        if row.theirs is not None and row.ratio is not None:
+            sentence += f", the baseline {row.theirs.median:.1f}: {row.ratio.shown()} times"
+        facts.append(Evidence(f"{row.at_once} at once", f"{sentence}."))
+    return facts
+
+
+def _of_the_lengths(rows: Sequence[Length]) -> list[Evidence]:
+    facts: list[Evidence] = []
+    for row in rows:
+        sentence = f"{row.ours:.1f} tokens/s"
+        if row.ratio is not None:
+            sentence += f", the baseline {row.theirs:.1f}: {row.ratio:.2f} times"
+        facts.append(Evidence(f"after {row.tokens} tokens", f"{sentence}."))
+    return facts

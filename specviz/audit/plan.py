@@ -1,0 +1,185 @@
+"""What an audit asks, and what it plans before it asks: turns, requests at once, lengths, samples,
+and how long all of it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import SettingsError
+from . import greedy, sampled
+from .paying import MIN_TURNS, TURNS_AT_ONCE
+from .report import QUESTIONS, Plan, Question
+
+PREPARATION = 80
+"""The most requests before the plan: what the servers are, one short text each, and lists."""
+MOST_TURNS = 24
+CHECKED_TEXTS = 4  # greedy texts whose every token is held against a list
+LENGTH_SHARES = (0.25, 0.5, 0.75)  # of the context
+SHARE_OF_TURNS = 0.3  # of the time
+SHARE_OF_LOADS = 0.2
+SHARE_OF_LENGTHS = 0.1
+USUAL_SAMPLES = 400
+SPARE = 1.05  # requests that are sent again where a server closes a kept connection
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What an audit is asked for.
+
+    server: "http://HOST:8000/v1#MODEL". baseline: the same target without speculation. draft: a
+    model's name for the commands that are recommended. prompts: a file of prompts; None for the
+    built-in ones that suit the model. minutes: of measuring. questions: that are answered. at_once:
+    the most requests at once. context: the longest prompt, in tokens. tokens: of each text.
+    temperature: of sampled texts. answer_seconds: the longest silence of a server.
+    """
+
+    server: str
+    baseline: str | None = None
+    draft: str | None = None
+    prompts: str | Path | None = None
+    minutes: float = 5.0
+    questions: tuple[Question, ...] = tuple(QUESTIONS)
+    at_once: int = 4
+    context: int = 2048
+    tokens: int = 48
+    temperature: float = sampled.TEMPERATURE
+    answer_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.minutes > 0:
+            raise SettingsError("an audit needs time: use more than 0 --minutes.")
+        if not set(self.questions) <= set(QUESTIONS) or not self.questions:
+            raise SettingsError(f"the questions of an audit are {', '.join(QUESTIONS)}.")
+        if self.tokens < sampled.ASKED or self.at_once < 1 or self.context < 1:
+            raise SettingsError(f"texts of an audit have {sampled.ASKED} tokens or more.")
+        if not 0.1 <= self.temperature <= 2.0:
+            raise SettingsError("sampled texts need a temperature from 0.1 to 2.")
+
+    def asks(self, question: Question) -> bool:
+        """Whether a question is asked."""
+        return question in self.questions
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long both servers together take for one text each: until the first token, and for each
+    token after it, in seconds."""
+
+    first: float
+    token: float
+
+    def seconds(self, tokens: int) -> float:
+        """For a text of so many tokens from each server."""
+        return self.first + self.token * tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """The parts of the plan. levels: numbers of requests at once. lengths: of prompts, in tokens.
+    samples: sampled texts of each server; needed: that catch the control, None if unknown. lists:
+    whether a server lists log-probabilities by token id."""
+
+    turns: int
+    levels: tuple[int, ...]
+    lengths: tuple[int, ...]
+    samples: int
+    needed: int | None
+    lists: bool
+    draws_control: bool
+
+
+def agenda_of(
+    options: AuditOptions, pace: Pace, needed: int | None, lists: bool, context: int | None
+) -> Agenda:
+    """What fits the time."""
+    seconds = 60.0 * options.minutes
+    servers = 1 if options.baseline is None else 2
+    of_text = pace.seconds(options.tokens)
+    turns = int(SHARE_OF_TURNS * seconds / of_text)
+    turns = max(MIN_TURNS, min(MOST_TURNS, turns))
+    levels: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    if options.asks("paying"):
+        levels = _levels(options.at_once, SHARE_OF_LOADS * seconds / of_text)
+        longest = min(options.context, context or options.context)
+        lengths = tuple(int(share * longest) for share in LENGTH_SHARES)
+    samples = 0
+    draws_control = False
+    if options.asks("lossless") and (lists or servers == 2):
+        used = turns * of_text + TURNS_AT_ONCE * sum(levels) * of_text
+        left = max(seconds - used - SHARE_OF_LENGTHS * seconds, 0.1 * seconds)
+        # Where nothing is listed, the control is drawn from the baseline.
+        draws_control = not lists
+        of_draw = pace.seconds(sampled.ASKED) * (1.5 if draws_control else 1.0)
+        samples = min(needed or USUAL_SAMPLES, int(left / of_draw))
+    return Agenda(turns, levels, lengths, samples, needed, lists, draws_control)
+
+
+def _levels(most: int, texts: float) -> tuple[int, ...]:
+    """1, 2, 4, ... requests at once, up to `most`, as far as so many texts go: a server that works
+    on one at a time takes as long as for all one after the other."""
+    levels: list[int] = []
+    level = 1
+    while level <= most and TURNS_AT_ONCE * (sum(levels) + level) <= max(texts, 2 * TURNS_AT_ONCE):
+        levels.append(level)
+        level *= 2
+    return tuple(levels)
+
+
+def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
+    """The plan in numbers and in words."""
+    servers = 1 if options.baseline is None else 2
+    requests = servers * agenda.turns + 8  # and counters, slots
+    seconds = agenda.turns * pace.seconds(options.tokens)
+    sentences = [
+        f"{agenda.turns} turns: a greedy text of {options.tokens} tokens from each server."
+    ]
+    if agenda.levels:
+        texts = TURNS_AT_ONCE * sum(agenda.levels)
+        requests += servers * texts + servers * len(agenda.lengths)
+        seconds += texts * pace.seconds(options.tokens)
+        levels = ", ".join(map(str, agenda.levels))
+        lengths = ", ".join(map(str, agenda.lengths))
+        sentences.append(f"{levels} requests at once, and prompts of about {lengths} tokens.")
+    if options.asks("lossless"):
+        if agenda.lists:
+            checks = greedy.requests_for(CHECKED_TEXTS, options.tokens)
+            # And the lists and texts of tokens where something is not as it should be.
+            requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MOST_TURNS
+            sentences.append(f"The log-probabilities at each token of {CHECKED_TEXTS} texts.")
+        texts_drawn = agenda.samples * (3 if agenda.draws_control else servers)
+        requests += texts_drawn
+        seconds += texts_drawn / servers * pace.seconds(sampled.ASKED)
+        sentences.append(_of_samples(agenda, options))
+    requests = int(SPARE * requests) + 4
+    sentences.append(f"At most {requests} requests, in about {seconds / 60:.1f} minutes.")
+    return Plan(
+        seconds=seconds,
+        requests=requests,
+        turns=agenda.turns,
+        tokens=options.tokens,
+        samples=agenda.samples,
+        needed=agenda.needed,
+        sentences=tuple(sentences),
+    )
+
+
+def _of_samples(agenda: Agenda, options: AuditOptions) -> str:
+    if not agenda.samples:
+        return "No sampled texts: the server lists nothing to judge them by, and has no baseline."
+    texts = f"{agenda.samples} sampled texts from each server"
+    if agenda.needed is None:
+        return f"{texts}."
+    colder = sampled.COLDER * options.temperature
+    return (
+        f"{texts}; {agenda.needed} are needed to notice a temperature of {colder:.2g} in place of "
+        f"{options.temperature:.2g}."
+    )
+
+
+def cut_to(ids: Sequence[int], length: int) -> tuple[int, ...]:
+    """A prompt of `length` tokens made of these ids, over and over."""
+    times = -(-length // max(1, len(ids)))
+    return tuple((list(ids) * times)[:length])

@@ -1,0 +1,262 @@
+"""The report of an audit: three verdicts with their evidence, the figures, and advice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..runs.uncertainty import Estimate, Spread
+
+Question: TypeAlias = Literal["speculating", "paying", "lossless"]
+QUESTIONS: dict[Question, str] = {
+    "speculating": "Is it speculating?",
+    "paying": "Is it paying?",
+    "lossless": "Is it lossless?",
+}
+Answer: TypeAlias = Literal["yes", "no", "cannot be told"]
+
+GOOD = 0
+BAD = 1
+UNTOLD = 3
+STOPPED = 130
+"""Exit statuses. 2 is a mistake of the command line, or a server that could not be asked at all."""
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A fact that a verdict rests on. source: where it was seen, such as "/metrics"."""
+
+    source: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one question. sentence: the answer with its reason. doubt: what could make it
+    wrong; empty if nothing is known."""
+
+    question: Question
+    answer: Answer
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+    doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What is known of the server's speculation over the texts of the audit.
+
+    tokens, chunks: of the streams. steps, drafted, accepted: as the server told them; None if it
+    did not. by_position: the share of steps that kept their first draft, their first two drafts,
+    ..., of the steps that drafted as many. is_loaded: whether it says that it has a draft; None if
+    it does not say.
+    """
+
+    tokens: int
+    chunks: int
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    by_position: tuple[float, ...] = ()
+    is_loaded: bool | None = None
+
+    @property
+    def acceptance(self) -> float | None:
+        """The share of drafts that was kept."""
+        if not self.drafted or self.accepted is None:
+            return None
+        return self.accepted / self.drafted
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens per second without the first ones, and seconds to the first token.
+
+    kind: of the prompts; "all" for all of them together. turns: of which each streamed one text
+    from each server. ours: of the audited server. theirs: of the baseline. ratio: ours to theirs,
+    turn by turn. gain: the geometric mean of the ratios with its 95% interval.
+    """
+
+    kind: str
+    turns: int
+    ours: Spread
+    ours_first: Spread
+    theirs: Spread | None = None
+    theirs_first: Spread | None = None
+    ratio: Spread | None = None
+    gain: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Tokens per second of so many requests at once, all together."""
+
+    at_once: int
+    ours: Spread
+    theirs: Spread | None = None
+    ratio: Spread | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Speed after a prompt of about so many tokens."""
+
+    tokens: int
+    ours: float
+    ours_first: float
+    theirs: float | None = None
+    theirs_first: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours to theirs."""
+        return None if not self.theirs else self.ours / self.theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place where a greedy text is not what the log-probabilities there call for, or where the
+    texts of both servers part.
+
+    prompt: number of the prompt, from 1. index: of the token, from 0. ours, expected: texts of both
+    candidates. behind: how far ours is behind, in nats; None if it is not known. verdict: "tie"
+    within rounding, "fault", or "cannot be told".
+    """
+
+    prompt: int
+    index: int
+    ours: str
+    expected: str
+    behind: float | None
+    verdict: Literal["tie", "fault", "cannot be told"]
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Greedy texts, judged. tokens: that were compared. against: with what. rounding: how far, in
+    nats, candidates may be apart in a tie."""
+
+    against: str
+    prompts: int
+    tokens: int
+    rounding: float
+    places: tuple[Place, ...]
+
+    @property
+    def faults(self) -> int:
+        """Places that rounding cannot explain."""
+        return sum(place.verdict == "fault" for place in self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A sampler that is wrong on purpose, judged by the same test with as many samples.
+
+    wrong: what is wrong with it. caught: the share of its trials that the test refused. trials: of
+    the control.
+    """
+
+    wrong: str
+    caught: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A chi-square test of sampled texts. name: what was compared with what. length: tokens of a
+    text. p_value: None if all texts fell into one cell."""
+
+    name: str
+    length: int
+    samples: int
+    cells: int
+    statistic: float
+    degrees: int
+    p_value: float | None
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would help. why: the finding. engine: whose words the lines are; empty for no lines."""
+
+    sentence: str
+    engine: str = ""
+    lines: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be asked, said before it is asked.
+
+    requests: the most that are sent to both servers together. samples: sampled texts from each
+    server. needed: samples that catch the control; None if it is not known. sentences: the plan in
+    words.
+    """
+
+    seconds: float
+    requests: int
+    turns: int
+    tokens: int
+    samples: int
+    needed: int | None
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The verdicts on a server, and what they rest on.
+
+    server, baseline: host and port; the baseline is None if none was named. The key stands nowhere.
+    stopped: whether somebody ended the audit before its end. requests: that were sent.
+    """
+
+    server: str
+    model: str
+    software: str
+    baseline: str | None
+    baseline_software: str | None
+    date: str
+    version: str
+    seconds: float
+    requests: int
+    stopped: bool
+    plan: Plan | None
+    verdicts: tuple[Verdict, ...]
+    drafting: Drafting | None
+    speeds: tuple[Speed, ...]
+    loads: tuple[Load, ...]
+    lengths: tuple[Length, ...]
+    greedy: tuple[Greedy, ...]
+    sampled: tuple[Sampled, ...]
+    advice: tuple[Advice, ...]
+    notes: tuple[str, ...]
+
+    def verdict(self, question: Question) -> Verdict:
+        """The verdict on a question that was asked. Raises `KeyError` for another."""
+        for verdict in self.verdicts:
+            if verdict.question == question:
+                return verdict
+        raise KeyError(question)
+
+    @property
+    def exit_status(self) -> int:
+        """0 if every answer is yes; 1 if one is no; 3 if none is no and one cannot be told; 130 if
+        the audit was stopped and no answer is no."""
+        answers = [verdict.answer for verdict in self.verdicts]
+        if "no" in answers:
+            return BAD
+        if self.stopped:
+            return STOPPED
+        return UNTOLD if "cannot be told" in answers else GOOD
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {"schema": SCHEMA, "exit_status": self.exit_status, **asdict(self)}
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"

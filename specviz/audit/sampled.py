@@ -1,0 +1,256 @@
+"""Sampled texts, judged by chi-square: against the distribution that the server itself lists, and
+against the texts of a baseline.
+
+A test that finds nothing proves nothing unless it would have found something. So each test is also
+given a sampler that is wrong on purpose, with as many texts, and must refuse it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..inspect.equivalence import (
+    LUCK,
+    Comparison,
+    Outcome,
+    chi_square,
+    tail,
+    two_sample_chi_square,
+)
+from ..sides.watched.engines import Prompt
+from .asking import AuditedModel, Ids, sampling_settings
+from .report import Control, Sampled
+
+TEMPERATURE = 0.7
+TOP_K = 20  # as many as vLLM lists unless it is told otherwise
+LENGTH = 3  # tokens of a text that are compared; the first comes from the prompt, without drafts
+ASKED = 5  # tokens of a text that are asked for, so that its second token has drafts behind it
+EXPANDED = 0.02  # the least probability of a beginning that is followed further
+BLOCK = 16  # beginnings in a request
+COLDER = 0.8  # of the temperature: how wrong the control is
+TRIALS = 200
+ENOUGH = 0.95  # the least share of its trials in which the control must be caught
+SIZES = (100, 200, 400, 800, 1600, 3200)
+UNLISTED: Outcome = (-1,)
+SLACK = 1e-3  # the share of texts that may lie outside of the list, by ties at its end
+MANY_ENDS = 5  # texts that end early, from which on a prompt cannot be used
+OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with one of ours
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLaw:
+    """The distribution of short texts after a prompt, by the log-probabilities that a server lists.
+
+    listed: after each beginning that is followed further, the likeliest next tokens with their
+    log-probabilities at temperature 1; the beginning () is the prompt alone.
+    """
+
+    prompt: Ids
+    listed: Mapping[Ids, Mapping[int, float]]
+
+    def probabilities(self, temperature: float, length: int = LENGTH) -> dict[Outcome, float]:
+        """The probability of each text of at most `length` tokens under top-k sampling, where k is
+        the number of listed tokens."""
+        law: dict[Outcome, float] = {}
+        self._add(law, (), 1.0 - SLACK, temperature, length)
+        law[UNLISTED] = SLACK
+        return law
+
+    def _add(
+        self,
+        law: dict[Outcome, float],
+        beginning: Ids,
+        probability: float,
+        temperature: float,
+        length: int,
+    ) -> None:
+        if len(beginning) == length or beginning not in self.listed:
+            law[beginning] = probability
+            return
+        for token_id, share in softmax(self.listed[beginning], temperature).items():
+            self._add(law, (*beginning, token_id), probability * share, temperature, length)
+
+
+def softmax(logprobs: Mapping[int, float], temperature: float) -> dict[int, float]:
+    """The probabilities of the listed tokens at a temperature, when no others can be drawn."""
+    highest = max(logprobs.values())
+    weights = {
+        token_id: math.exp((logprob - highest) / temperature)
+        for token_id, logprob in logprobs.items()
+    }
+    whole = sum(weights.values())
+    return {token_id: weight / whole for token_id, weight in weights.items()}
+
+
+def listed_law(
+    model: AuditedModel, prompt: Ids, temperature: float, length: int = LENGTH
+) -> ListedLaw:
+    """Ask a server for the distribution of short texts after a prompt. Raises `ServerError`, and
+    `PairError` if it lists nothing."""
+    listed: dict[Ids, Mapping[int, float]] = {}
+    law = ListedLaw(prompt, listed)
+    beginnings: list[Ids] = [()]
+    for depth in range(length):
+        for begin in range(0, len(beginnings), BLOCK):
+            block = beginnings[begin : begin + BLOCK]
+            lists = model.listings([prompt + beginning for beginning in block], TOP_K)
+            listed.update(zip(block, lists, strict=True))
+        likely = law.probabilities(temperature, depth + 1)
+        beginnings = [
+            text
+            for text, probability in likely.items()
+            if len(text) == depth + 1 and probability >= EXPANDED and text != UNLISTED
+        ]
+    return law
+
+
+def requests_for_law(length: int = LENGTH) -> int:
+    """The most requests of `listed_law`: no more than 1 / EXPANDED beginnings of a length."""
+    return 1 + (length - 1) * math.ceil(1 / EXPANDED / BLOCK)
+
+
+def cell_of(ids: Ids, law: Mapping[Outcome, float]) -> Outcome:
+    """The outcome of the law that a text belongs to."""
+    for length in range(len(ids), 0, -1):
+        if ids[:length] in law:
+            return ids[:length]
+    return UNLISTED
+
+
+def draws(
+    model: AuditedModel, prompt: Prompt, temperature: float, count: int, first_seed: int = 0
+) -> Iterator[tuple[Ids, str]]:
+    """So many independent texts, each with its ids and its text. Raises `ServerError`."""
+    for seed in range(first_seed, first_seed + count):
+        yield model.draw(prompt, sampling_settings(temperature, TOP_K, ASKED, seed))
+
+
+def samples_needed(law: ListedLaw, temperature: float) -> tuple[int | None, float]:
+    """The fewest of `SIZES` texts with which the control is caught, and the share of its trials in
+    which it is; None for the number if even the most are too few."""
+    share = 0.0
+    for size in SIZES:
+        share = control_for(law, temperature, size).caught
+        if share >= ENOUGH:
+            return size, share
+    return None, share
+
+
+def control_for(law: ListedLaw, temperature: float, samples: int, length: int = LENGTH) -> Control:
+    """Give the test of fit texts of a sampler that uses a lower temperature than it was told."""
+    right = law.probabilities(temperature, length)
+    wrong = law.probabilities(COLDER * temperature, length)
+    outcomes = list(wrong)
+    generator = np.random.default_rng(0)
+    counts = generator.multinomial(samples, _normed(wrong), size=TRIALS)
+    caught = 0
+    for row in counts.tolist():
+        caught += _p_of_fit(dict(zip(outcomes, row, strict=True)), right, samples) < LUCK
+    return Control(_colder(temperature), caught / TRIALS, TRIALS)
+
+
+def _normed(law: Mapping[Outcome, float]) -> NDArray[np.float64]:
+    weights = np.array(list(law.values()), np.float64)
+    return np.asarray(weights / weights.sum(), np.float64)
+
+
+def _colder(temperature: float) -> str:
+    return (
+        f"a sampler that uses temperature {COLDER * temperature:.2g} where it was told "
+        f"{temperature:.2g}"
+    )
+
+
+def _p_of_fit(counts: Mapping[Outcome, int], law: Mapping[Outcome, float], samples: int) -> float:
+    statistic, degrees = chi_square(counts, law, samples)
+    p_value = tail(statistic, degrees)
+    return 1.0 if p_value is None else p_value
+
+
+def fit(texts: Sequence[Ids], law: ListedLaw, temperature: float, length: int) -> Sampled:
+    """Test whether texts of a server have the distribution that it lists."""
+    expected = law.probabilities(temperature, length)
+    counts = Counter(cell_of(ids[:length], expected) for ids in texts)
+    statistic, degrees = chi_square(counts, expected, len(texts))
+    name = "first tokens" if length == 1 else f"texts of {length} tokens"
+    return Sampled(
+        name=f"{name} against the distribution that the server lists",
+        length=length,
+        samples=len(texts),
+        cells=degrees + 1,
+        statistic=statistic,
+        degrees=degrees,
+        p_value=tail(statistic, degrees),
+        control=control_for(law, temperature, len(texts), length),
+    )
+
+
+def compare_samples(
+    ours: Sequence[Outcome], theirs: Sequence[Outcome], control: Control
+) -> Sampled:
+    """Test whether texts of both servers have one distribution."""
+    comparison = two_sample_chi_square(ours, theirs)
+    return Sampled(
+        name="short texts against the baseline's",
+        length=comparison.length,
+        samples=len(ours),
+        cells=len(comparison.cells),
+        statistic=comparison.statistic,
+        degrees=comparison.degrees,
+        p_value=comparison.p_value,
+        control=control,
+    )
+
+
+def drawn_control(
+    wrong: Sequence[Outcome], theirs: Sequence[Outcome], temperature: float
+) -> Control:
+    """Give the test of two samples texts that a server drew at a lower temperature."""
+    return Control(
+        _colder(temperature), float(_is_refused(two_sample_chi_square(wrong, theirs))), 1
+    )
+
+
+def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Control:
+    """Give the test of two samples texts of the listed distribution and of a colder one."""
+    trials = TRIALS // 10
+    generator = np.random.default_rng(0)
+    right = law.probabilities(temperature)
+    wrong = law.probabilities(COLDER * temperature)
+    caught = 0
+    for _ in range(trials):
+        theirs = _simulated(right, samples, generator)
+        ours = _simulated(wrong, samples, generator)
+        caught += _is_refused(two_sample_chi_square(ours, theirs))
+    return Control(_colder(temperature), caught / trials, trials)
+
+
+def _simulated(
+    law: Mapping[Outcome, float], samples: int, generator: np.random.Generator
+) -> list[Outcome]:
+    counts = generator.multinomial(samples, _normed(law))
+    texts: list[Outcome] = []
+    for outcome, count in zip(law, counts.tolist(), strict=True):
+        texts += [outcome] * count
+    return texts
+
+
+def _is_refused(comparison: Comparison) -> bool:
+    return comparison.p_value is not None and comparison.p_value < LUCK
+
+
+def outcome_of(ids: Ids, text: str) -> Outcome:
+    """What is compared of a drawn text: its first ids, or where a server tells none, the characters
+    of its text."""
+    return ids[:LENGTH] if ids else tuple(map(ord, text))
+
+
+def ends_early(texts: Sequence[Ids]) -> int:
+    """How many texts ended before the tokens that are compared."""
+    return sum(len(ids) < LENGTH for ids in texts)
