@@ -92,6 +92,7 @@ ROOMS = (
     "pairs",
     "runs",
     "inspect",
+    "audit",
     "measure",
     "train",
     "worker",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..other_engines import EngineTexts
+from ..core.other_engines import EngineTexts
 from ..remote.identity import LLAMA_CPP, LM_STUDIO, OLLAMA, SGLANG, VLLM
 from ..runs.uncertainty import NEAR
 from ..sides.lookup.deployed import deployed_ngrams

@@ -8,11 +8,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import PairError, ServerError, SettingsError
+from ..base.errors import PairError, ServerError, SettingsError
+from ..core.settings import Settings
 from ..remote.address import server_address
 from ..remote.identity import LLAMA_CPP, VLLM, Identity, counters_text, identity_of, served_models
-from ..remote.wire import ANOTHER_FORM, ANSWER_SECONDS, Server
-from ..settings import Settings
+from ..remote.wire import ANOTHER_FORM, Server
 from ..sides.served.adapters import Completions, LlamaTarget
 from ..sides.served.interface import TargetServer
 from ..sides.watched.engines import LlamaEngine, Prompt, VllmEngine, WatchedEngine
@@ -87,7 +87,7 @@ class AuditedModel:
     """
 
     def __init__(
-        self, address: str, budget: RequestBudget, answer_seconds: float = ANSWER_SECONDS
+        self, address: str, budget: RequestBudget, answer_seconds: float | None = None
     ) -> None:
         url, _, name = address.partition("#")
         self.server = Server(
@@ -124,6 +124,8 @@ class AuditedModel:
         steps += reader.rest()
         if not steps:
             raise ServerError(f"{self.shown} streamed no text: see its log.")
+        if reader.ended is None:
+            raise ServerError(f"{self.shown} ended its stream in mid-answer: see its log.")
         if reader.counts is not None:
             steps = reconciled(steps, reader.counts) or steps
         return _streamed(steps, len(arrivals), reader)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from .._version import __version__
-from ..errors import PairError, ServerError, SettingsError
-from ..prompts import Question as PromptOfKind
-from ..prompts import builtin_prompts, in_turn, prompts_file
+from ..base.errors import PairError, ServerError, SettingsError
+from ..base.version import __version__
+from ..pairs.prompts import Question as PromptOfKind
+from ..pairs.prompts import builtin_prompts, in_turn, prompts_file
 from ..sides.watched.engines import Prompt
 from . import greedy, sampled
 from .advice import Findings, advice
@@ -34,7 +34,7 @@ from .sampled import ListedLaw
 from .speculating import Counters, counters_between, drafting_of, speculating_verdict
 
 WARM_TOKENS = 16
-CANDIDATES = 3  # prompts of which one is taken for sampled texts
+CANDIDATES = 2  # prompts of which one is taken for sampled texts
 FAILURES = (PairError, ServerError)
 
 

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..console import escaped, print_error
-from ..errors import SettingsError
-from ..options import check_writable, listed, real, whole
+from ..base.console import escaped, print_error
+from ..base.errors import SettingsError
+from ..core.options import check_writable, listed, real, whole
 from ..runs.trace import write_atomically
 from .html import audit_html
 from .report import QUESTIONS, AuditReport

@@ -14,7 +14,7 @@ from ..core.events import UNKNOWN_ID
 from .asking import AuditedModel, Ids
 from .report import Greedy, Place
 
-LISTED = 5  # log-probabilities that are asked for at each place
+LISTED = 20  # log-probabilities that are asked for at each place, as many as vLLM lists
 BLOCK = 16  # places in a request
 ROUNDING = 0.15  # nats: what passes of 16-bit weights over one and over many tokens differ by
 FAULT = 1.0  # nats that no rounding explains

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.events import UNKNOWN_ID
-from ..settings import Settings
+from ..core.settings import Settings
 from ..sides.watched.engines import Prompt, Reader, WatchedEngine
 from ..sides.watched.steps import Step, StreamedToken
 
@@ -34,6 +34,9 @@ class TextReader(Reader):
         choices = chunk.get("choices") or [{}]
         for record in (chunk, choices[0]):
             self._read_counts(record)
+        finish_reason = choices[0].get("finish_reason")
+        if finish_reason is not None:
+            self.ended = "length" if finish_reason == "length" else "eos"
         text = str(choices[0].get("text") or "")
         return [Step([StreamedToken(UNKNOWN_ID, text, at)])] if text else []
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from ..prompts import Question
+from ..pairs.prompts import Question
 from ..runs.uncertainty import NEAR, geometric_mean, spread
 from ..sides.watched.engines import Prompt
 from .asking import AuditedModel, Streamed
@@ -182,16 +182,16 @@ def paying_verdict(
         return _untold(f"It cannot be told, because {because}.")
     whole = speeds[0]
     evidence = [*_of_the_turns(speeds), *_of_the_loads(rows), *_of_the_lengths(by_length)]
+    doubt = _doubt(speeds, note)
     if whole.gain is None or whole.ratio is None:
         because = (
             "no baseline was named: serve the same target without speculation and name it with "
             "--baseline"
         )
-        return _untold(f"It cannot be told, because {because}.", evidence)
+        return _untold(f"It cannot be told, because {because}.", evidence, doubt)
     if whole.turns < MIN_TURNS or whole.gain.low is None or whole.gain.high is None:
         because = note or f"{whole.turns} turns are too few: give it more --minutes"
         return _untold(f"It cannot be told, because {because}.", evidence)
-    doubt = _doubt(speeds, rows, note)
     said = f"{whole.gain.shown()} times the baseline's tokens per second in {whole.turns} turns"
     if whole.gain.low > 1.0:
         until = crossover(rows)
@@ -207,7 +207,7 @@ def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -
     return Verdict("paying", "cannot be told", sentence, tuple(evidence), doubt)
 
 
-def _doubt(speeds: Sequence[Speed], rows: Sequence[Load], note: str) -> str:
+def _doubt(speeds: Sequence[Speed], note: str) -> str:
     """What could make the answer another one."""
     doubts = [f"Not all was measured: {note}."] if note else []
     losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]

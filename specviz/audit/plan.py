@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import SettingsError
+from ..base.errors import SettingsError
 from . import greedy, sampled
 from .paying import MIN_TURNS, TURNS_AT_ONCE
 from .report import QUESTIONS, Plan, Question

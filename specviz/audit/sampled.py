@@ -34,7 +34,7 @@ ASKED = 5  # tokens of a text that are asked for, so that its second token has d
 EXPANDED = 0.02  # the least probability of a beginning that is followed further
 BLOCK = 16  # beginnings in a request
 COLDER = 0.8  # of the temperature: how wrong the control is
-TRIALS = 200
+TRIALS = 100
 ENOUGH = 0.95  # the least share of its trials in which the control must be caught
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
@@ -219,7 +219,7 @@ def drawn_control(
 
 def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Control:
     """Give the test of two samples texts of the listed distribution and of a colder one."""
-    trials = TRIALS // 10
+    trials = TRIALS // 5
     generator = np.random.default_rng(0)
     right = law.probabilities(temperature)
     wrong = law.probabilities(COLDER * temperature)

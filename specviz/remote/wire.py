@@ -51,7 +51,7 @@ class Server:
 
     where: its address with the key for it, or an address that takes none. transport: for tests.
     on_request: called before each request that is sent; what it raises prevents the request.
-    answer_seconds: the longest silence of the server.
+    answer_seconds: the longest silence of the server, `ANSWER_SECONDS` by default.
     Raises `ServerError` for what is no address.
     """
 
@@ -61,19 +61,19 @@ class Server:
         transport: httpx.BaseTransport | None = None,
         *,
         on_request: Callable[[], None] | None = None,
-        answer_seconds: float = ANSWER_SECONDS,
+        answer_seconds: float | None = None,
     ) -> None:
         self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
         self._url, self._key = self.address.url, self.address.key
         self.shown = self.address.shown  # host and port, for sentences
         self._on_request = on_request
-        self._answer_seconds = answer_seconds
+        self._answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self._client = httpx.Client(
             headers={
                 "content-type": "application/json",
                 **({"authorization": f"Bearer {self._key}"} if self._key else {}),
             },
-            timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS),
+            timeout=httpx.Timeout(self._answer_seconds, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
         )

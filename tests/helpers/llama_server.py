@@ -2,7 +2,9 @@
 
 The wheel `xllamacpp` holds it. It runs in a process of its own, which may be killed:
 
-    python llama_server.py TARGET.gguf [DRAFT.gguf [unused]]    prints its address; ends with its input
+    python llama_server.py TARGET.gguf [DRAFT.gguf [unused]]
+
+It prints its address, and ends with its input.
 """
 
 from __future__ import annotations
