@@ -11,13 +11,22 @@ from typing import Any
 from ..base.errors import PairError, ServerError, SettingsError
 from ..core.settings import Settings
 from ..remote.address import server_address
-from ..remote.identity import LLAMA_CPP, VLLM, Identity, counters_text, identity_of, served_models
+from ..remote.identity import (
+    LLAMA_CPP,
+    SGLANG,
+    VLLM,
+    Identity,
+    counters_text,
+    identity_of,
+    served_models,
+)
 from ..remote.wire import ANOTHER_FORM, Server
 from ..sides.served.adapters import Completions, LlamaTarget
 from ..sides.served.interface import TargetServer
 from ..sides.watched.engines import LlamaEngine, Prompt, VllmEngine, WatchedEngine
 from ..sides.watched.steps import Step, reconciled
 from .other_streams import TextEngine, TextReader
+from .sglang import SglangEngine, SglangReader, SglangTarget, drawn_ids
 
 Ids = tuple[int, ...]
 
@@ -140,6 +149,8 @@ class AuditedModel:
         try:
             if self.identity.engine == LLAMA_CPP:
                 return tuple(int(token_id) for token_id in answer["tokens"]), answer["content"]
+            if self.identity.engine == SGLANG:
+                return drawn_ids(answer)
             choice = answer["choices"][0]
             ids = tuple(int(token_id) for token_id in choice.get("token_ids") or ())
             return ids, str(choice["text"])
@@ -191,6 +202,8 @@ class AuditedModel:
             return LlamaEngine(self.server, self.name, self.identity)
         if self.identity.engine == VLLM:
             return VllmEngine(self.server, self.name, self.identity, with_texts=False)
+        if self.identity.engine == SGLANG:
+            return SglangEngine(self.server, self.name, self.identity)
         return TextEngine(self.server, self.name, self.identity)
 
     def _target_server(self) -> TargetServer | None:
@@ -198,6 +211,8 @@ class AuditedModel:
             return LlamaTarget(self.server, self.name)
         if self.identity.engine == VLLM:
             return Completions(self.server, self.name)
+        if self.identity.engine == SGLANG:
+            return SglangTarget(self.server, self.name)
         return None
 
 
@@ -215,6 +230,8 @@ def _streamed(steps: Sequence[Step], chunks: int, reader: Any) -> Streamed:
     if isinstance(reader, TextReader):
         ids = ()
         count = reader.count or len(tokens)
+    if isinstance(reader, (TextReader, SglangReader)):
+        # They tell it of the whole text, and not of its steps.
         drafted = reader.drafted
         accepted = reader.accepted
     first = tokens[0].at

@@ -17,7 +17,7 @@ from .advice import Findings, advice
 from .asking import AuditedModel, Ids, RequestBudget, Streamed
 from .greedy import GreedyText
 from .lossless import lossless_verdict
-from .paying import Turn, lengths, loads, paying_verdict, speeds_of, take_turns
+from .paying import MIN_TURNS, Turn, lengths, loads, paying_verdict, speeds_of, take_turns
 from .plan import (
     CHECKED_TEXTS,
     PREPARATION,
@@ -35,6 +35,7 @@ from .speculating import Counters, counters_between, drafting_of, speculating_ve
 
 WARM_TOKENS = 16
 CANDIDATES = 2  # prompts of which one is taken for sampled texts
+OVERTIME = 2.0  # times the minutes after which no more texts are drawn, planned or not
 FAILURES = (PairError, ServerError)
 
 
@@ -206,23 +207,26 @@ class Audit:
         return ""
 
     def _take_turns(self) -> None:
-        assert self._agenda is not None
         before = self._ours.counters()
+        failure: Exception | None = None
         try:
-            for turn in take_turns(
-                self._ours,
-                self._theirs,
-                self._prompts,
-                self._agenda.turns,
-                self.options.tokens,
-            ):
-                self._turns.append(turn)
-                if self._is_over():
-                    break
-        finally:
-            if before is not None and self._turns:
-                after = self._ours.counters()
-                self._counters = counters_between(before, after, self._ours.name)
+            self._stream_turns()
+        except FAILURES as error:
+            failure = error
+        # Not after Ctrl-C, which ends everything at once.
+        if before is not None and self._turns:
+            self._counters = counters_between(before, self._ours.counters(), self._ours.name)
+        if failure is not None:
+            raise failure
+
+    def _stream_turns(self) -> None:
+        assert self._agenda is not None
+        tokens = self.options.tokens
+        turns = self._agenda.turns
+        for turn in take_turns(self._ours, self._theirs, self._prompts, turns, tokens):
+            self._turns.append(turn)
+            if self._is_over() and len(self._turns) >= MIN_TURNS:
+                break
 
     def _measure_loads(self) -> None:
         assert self._agenda is not None
@@ -344,7 +348,10 @@ class Audit:
     def _drawn(
         self, model: AuditedModel, prompt: Prompt, temperature: float, count: int, seed: int
     ) -> Iterator[tuple[Ids, str]]:
-        yield from sampled.draws(model, prompt, temperature, count, seed)
+        for text in sampled.draws(model, prompt, temperature, count, seed):
+            yield text
+            if self._is_over(OVERTIME):
+                break
 
     def _doubt_drafts(self, counters: Counters | None) -> None:
         """Say so where sampled texts were written without drafts: they prove nothing then."""
@@ -354,9 +361,9 @@ class Audit:
                 "its speculation."
             )
 
-    def _is_over(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() - self._begin > 60.0 * self.options.minutes
+    def _is_over(self, times: float = 1.0) -> bool:
+        """Whether the time is up, so many times over."""
+        return time.monotonic() - self._begin > times * 60.0 * self.options.minutes
 
     def _drafting(self) -> Drafting:
         return drafting_of([turn.ours for turn in self._turns], self._counters, self._is_loaded)

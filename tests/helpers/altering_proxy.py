@@ -23,8 +23,8 @@ class Proxy:
     url: in the place of the server's. ask: what a request becomes on its way. text: what the text
     of an answer that is no stream becomes, by its path. status: of the refusal of each text that is
     asked for, from number `healthy` on; 0 closes the connection in mid-stream, and None refuses
-    nothing. stalled: texts from there on are never answered. paths: of all requests. keys: that
-    were sent.
+    nothing. is_stalled: texts from there on are never answered; stalls: set once one is not.
+    paths: of all requests. keys: that were sent. left: set when the proxy ends.
     """
 
     ask: Callable[[str, Body], Body] = lambda path, body: body
@@ -36,6 +36,7 @@ class Proxy:
     paths: list[str] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     texts: int = 0
+    stalls: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
 
@@ -66,6 +67,7 @@ def _handler(netloc: str, proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             proxy.texts += is_text
             is_faulty = is_text and proxy.texts > proxy.healthy
             if is_faulty and proxy.is_stalled:
+                proxy.stalls.set()
                 proxy.left.wait(30)
                 return
             if is_faulty and proxy.status:

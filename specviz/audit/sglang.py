@@ -1,0 +1,102 @@
+"""SGLang, asked by its own `/generate`, which tells token ids, drafts and log-probabilities.
+
+Written from its documentation and sources, and held to a server that answers so; it needs a GPU and
+was never run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core.settings import Settings
+from ..sides.served.interface import TargetServer
+from ..sides.watched.engines import Prompt, Reader, WatchedEngine
+from ..sides.watched.steps import Step, StreamedToken
+from .other_streams import ACCEPTED, DRAFTED, first_count
+
+
+class SglangReader(Reader):
+    """Makes a step of each chunk. A chunk repeats the whole text so far, or, where the server was
+    started with `--stream-output`, has the new part alone. drafted, accepted: of the whole text;
+    None if they are not told."""
+
+    def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
+        super().__init__(engine, settings)
+        self._text = ""
+        self.drafted: int | None = None
+        self.accepted: int | None = None
+
+    def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
+        record = chunk["meta_info"]
+        self.drafted = first_count(record, DRAFTED, self.drafted)
+        self.accepted = first_count(record, ACCEPTED, self.accepted)
+        reason = record.get("finish_reason")
+        if isinstance(reason, Mapping):
+            self.ended = "length" if reason.get("type") == "length" else "eos"
+        count = int(record["completion_tokens"])
+        sent = [int(token_id) for token_id in chunk["output_ids"]]
+        ids = sent[self._count :] if len(sent) == count else sent
+        text = str(chunk["text"])
+        new_text = text.removeprefix(self._text) if len(sent) == count else text
+        self._text += new_text
+        self._count = count
+        tokens = [StreamedToken(token_id, "", at) for token_id in ids]
+        if not tokens:
+            return []
+        tokens[-1] = StreamedToken(ids[-1], new_text, at)
+        return [Step(tokens)]
+
+
+class SglangEngine(WatchedEngine):
+    """A model on SGLang's server."""
+
+    path = "/generate"
+    text_field = "prompt"
+    special_tokens_field = "add_special_tokens"
+    reader = SglangReader
+
+    def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+        field = "text" if isinstance(prompt, str) else "input_ids"
+        return {
+            field: prompt if isinstance(prompt, str) else list(prompt),
+            "sampling_params": {
+                "temperature": settings.temperature,
+                "top_p": settings.top_p,
+                "top_k": settings.top_k or -1,
+                "max_new_tokens": settings.max_new_tokens,
+                "ignore_eos": settings.ignore_eos,
+                "sampling_seed": settings.seed,
+            },
+            "stream": True,
+        }
+
+
+class SglangTarget(TargetServer):
+    """The log-probabilities that SGLang lists."""
+
+    path = "/generate"
+    text_field = "text"
+    special_tokens_field = "add_special_tokens"
+    gives_logprobs = "SGLang gives them (return_logprob, top_logprobs_num)"
+
+    def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
+        return {
+            "input_ids": [list(ids) for ids in prefixes],
+            "sampling_params": {"temperature": 0.0, "max_new_tokens": 1},
+            "return_logprob": True,
+            "top_logprobs_num": listed,
+        }
+
+    def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        answers = answer if isinstance(answer, list) else [answer]
+        if len(answers) != count:
+            raise ValueError
+        for one in answers:
+            top = one["meta_info"]["output_top_logprobs"][0]
+            yield [int(entry[1]) for entry in top], [float(entry[0]) for entry in top]
+
+
+def drawn_ids(answer: Any) -> tuple[tuple[int, ...], str]:
+    """The ids and the text of a whole answer. Raises `ANOTHER_FORM`."""
+    return tuple(int(token_id) for token_id in answer["output_ids"]), str(answer["text"])
