@@ -81,6 +81,7 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     if deployment.options:
         watched = partial(checks.watched, f"{server.url}#{MODEL}", local)
         yield "its own speculation, watched", watched
+        yield "its own speculation, audited", partial(checks.audited, f"{server.url}#{MODEL}")
     yield "cost", partial(checks.cost, remote, completions)
     if deployment.name == ALONE or deployment.nodes > 1:
         yield "killed in mid-run", partial(checks.killed, remote, server.kill)

@@ -18,6 +18,7 @@ from specviz import (
     Settings,
     SpecvizError,
     Trace,
+    audit_server,
     baseline,
     load_pair,
     race,
@@ -109,6 +110,17 @@ def watched(url: str, local: Pair) -> Finding:
         says=says,
         figures={**finding.figures, **seen, "counted": counted},
     )
+
+
+def audited(url: str, minutes: float = 1.0) -> Finding:
+    """What the audit says of a server that speculates by itself. Whether what it samples is
+    lossless only the engine answers for."""
+    report = audit_server(url, questions=("speculating", "lossless"), minutes=minutes)
+    faults = sum(check.faults for check in report.greedy)
+    speculates = report.verdict("speculating").answer == "yes"
+    says = " ".join(verdict.sentence for verdict in report.verdicts)
+    figures = {test.name: test.p_value for test in report.sampled}
+    return Finding("audited", speculates and not faults, says, figures=figures)
 
 
 def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:

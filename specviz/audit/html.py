@@ -12,13 +12,16 @@ from .report import QUESTIONS, Advice, AuditReport, Load, Verdict
 SIGNS = {"yes": "✓", "no": "✗", "cannot be told": "?"}
 CLASSES = {"yes": "good", "no": "bad", "cannot be told": "open"}
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
+"""No script, and no request but that of a form."""
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{title}</title>
+{head}<title>{title}</title>
 <style>{style}</style>
 <main>
 <h1>{heading}</h1>
@@ -54,9 +57,11 @@ pre {
 }
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .3rem .8rem; }
 .bars span { font-size: .92rem; align-self: center; }
-.bar { background: var(--track); border-radius: .2rem; height: 1rem; position: relative; }
-.bar i { display: block; height: 100%%; border-radius: .2rem; background: var(--accepted); }
-.bar b { position: absolute; top: -.15rem; bottom: -.15rem; width: 2px; background: var(--ink); }
+.bar { background: var(--track); border-radius: .2rem; height: 1rem; width: 100%%; }
+.bar rect { fill: var(--accepted); } .bar line { stroke: var(--ink); stroke-width: 3; }
+button { font: inherit; padding: .5rem 1.2rem; border-radius: .4rem; border: 1px solid var(--line);
+  background: var(--accepted); color: var(--page); cursor: pointer; }
+button:focus-visible { outline: 3px solid var(--ink); outline-offset: 2px; }
 .notes { font-size: .88rem; margin-top: 2.5rem; border-top: 1px solid var(--line); }
 .notes p:first-child { margin-top: .8rem; }
 @media (max-width: 34rem) {
@@ -65,29 +70,37 @@ pre {
 """
 
 
-def audit_html(report: AuditReport) -> str:
-    """The report as a page."""
-    body = "\n".join(
-        [
-            *map(_verdict, report.verdicts),
-            *_positions(report),
-            *_crossover(report.loads),
-            *_advice(report.advice),
-            *_plan(report),
-            *_notes(report),
-        ]
-    )
+def audit_html(report: AuditReport, more: str = "") -> str:
+    """The report as a page. more: HTML below the heading."""
     beside = "" if report.baseline is None else f", beside {report.baseline}"
+    what = f"{report.server}, {report.software}{beside}. {report.date}"
+    body = [
+        more,
+        *map(_verdict, report.verdicts),
+        *_positions(report),
+        *_crossover(report.loads),
+        *_advice(report.advice),
+        *_plan(report),
+        *_notes(report),
+    ]
+    return page_html(f"Audit of {report.model}", what, "\n".join(filter(None, body)))
+
+
+def page_html(heading: str, what: str, body: str, head: str = "") -> str:
+    """A page in the style of a report. what: a line below the heading. head: HTML for its head."""
     return _PAGE.format(
-        title=escape(f"Audit of {report.model} on {report.server}"),
-        style=_style(),
-        heading=escape(report.model),
-        what=escape(f"{report.server}, {report.software}{beside}. {report.date}"),
+        policy=POLICY,
+        title=escape(heading),
+        head=head,
+        style=style(),
+        heading=escape(heading),
+        what=escape(what),
         body=body,
     )
 
 
-def _style() -> str:
+def style() -> str:
+    """The style sheet of all such pages."""
     themes = {theme: _variables(colours) for theme, colours in PALETTE.items()}
     return _STYLE % {**themes, "font": FONT}
 
@@ -137,11 +150,15 @@ def _crossover(loads: tuple[Load, ...]) -> Iterator[str]:
 
 
 def _bar(label: str, share: float, text: str, mark: float | None = None) -> str:
-    line = "" if mark is None else f'<b style="left:{100 * mark:.1f}%"></b>'
+    """A row of bars. Widths are attributes of SVG: a page's policy may forbid inline styles."""
+    line = ""
+    if mark is not None:
+        at = f"{100 * mark:.1f}%"
+        line = f'<line x1="{at}" x2="{at}" y1="0" y2="100%"/>'
     return (
         f"<span>{escape(label)}</span>"
-        f'<div class="bar"><i style="width:{100 * share:.1f}%"></i>{line}</div>'
-        f"<span>{escape(text)}</span>"
+        f'<svg class="bar" aria-hidden="true"><rect width="{100 * share:.1f}%" height="100%"/>'
+        f"{line}</svg><span>{escape(text)}</span>"
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from ..audit.html import style
 from ..core.registry import drafter_kind
 from ..runs.html import PAGE, first_modules
 from .public import PAGE_AT, PICTURE, PICTURE_NAME
@@ -67,6 +68,11 @@ INLINE_STYLES = [
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
     "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",
 ]
+
+
+def inline_styles() -> list[str]:
+    """The inline style sheets of all pages, as a policy names them."""
+    return [*INLINE_STYLES, _hashed(style())]
 
 
 def _hashed(text: str) -> str:

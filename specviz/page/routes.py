@@ -20,10 +20,12 @@ from starlette.responses import (
 )
 
 from ..runs.html import PAGE, modules_asked_again
+from .audits import NOT_YOURS, PageAudit
 from .document import address_of, api_html, index_html, sign_in_html
 from .failures import PageQuestion, answering
 from .public import public_files, style_sheet
 from .security.addresses import QUESTION_PATH
+from .security.owner import is_own_user
 from .security.password import HINT, WRONG, Password
 
 READ = ["GET", "HEAD"]
@@ -37,6 +39,7 @@ def add_routes(
     recordings: Path,
     password: Password | None,
     programs: Mapping[str, tuple[str, Signature]],
+    audit: PageAudit,
 ) -> None:
     """Add all routes to a page. They come before Gradio's. offer: what the page offers at the
     moment to whoever asks."""
@@ -82,6 +85,7 @@ def add_routes(
 
     for question in questions:
         _add_question(page, question)
+    _add_audit(page, audit)
     if password is not None:
         _add_sign_in(page, password)
 
@@ -93,6 +97,19 @@ def _add_question(page: gr.Server, question: PageQuestion) -> None:
     def answer(request: dict[str, Any] = Body()) -> Response:  # noqa: B008
         body = orjson.dumps(answered(request), option=orjson.OPT_NON_STR_KEYS)
         return Response(body, media_type="application/json")
+
+
+def _add_audit(page: gr.Server, audit: PageAudit) -> None:
+    @page.api_route("/audit", methods=READ, include_in_schema=False)
+    def report(request: Request) -> Response:
+        return HTMLResponse(audit.html(may_begin=is_own_user(request.scope)))
+
+    @page.post("/audit", include_in_schema=False)
+    def begin(request: Request) -> Response:
+        if not is_own_user(request.scope):
+            raise HTTPException(403, NOT_YOURS)
+        audit.begin()
+        return RedirectResponse("audit", 303)
 
 
 def _add_sign_in(page: gr.Server, password: Password) -> None:

@@ -17,9 +17,10 @@ from ..base.variables import AUTH, MCP
 from ..pairs.table import NamedPair
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
+from .audits import PageAudit
 from .delivery import delivery_functions
 from .doctor import Doctor, doctor_questions
-from .document import INLINE_STYLES, inline_scripts
+from .document import inline_scripts, inline_styles
 from .endpoints import Endpoints
 from .failures import PageQuestion
 from .fetches import PairFetch, fetch_questions
@@ -79,7 +80,7 @@ class Page(gr.Server):
             reader=self.reader,
             sites=sites,
             password=password,
-            policy=security_headers(inline_scripts(), INLINE_STYLES, sites.frames),
+            policy=security_headers(inline_scripts(), inline_styles(), sites.frames),
             tools=self.has_tools,
         )
 
@@ -166,6 +167,7 @@ def build_page(
         recordings=recordings,
         password=page.password,
         programs=endpoints.described(),
+        audit=PageAudit(),
     )
     runs.start(pair)
     look_ahead()

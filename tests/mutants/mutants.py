@@ -469,4 +469,16 @@ MUTANTS = [
     Mutant("told", "_pays", 'row.mark in ("best", "open")', 'row.mark == "best"', "engine_settings"),
     Mutant("told", "gguf_file", "quote(model.gguf or placeholder)", "model.gguf or placeholder", "engine_settings"),
     Mutant("told", "_fault", "parameter.default is Parameter.empty", "False", "api"),
+    # The audit of a server
+    Mutant("audit", "_untold", "best.control.caught < ENOUGH", "False", "verdicts_of_an_audit"),
+    Mutant("audit", "lossless_verdict", "faults or refused", "faults", "verdicts_of_an_audit"),
+    Mutant("audit", "judge", 'is_listed and behind <= rounding', "behind <= rounding", "verdicts_of_an_audit"),
+    Mutant("audit", "ListedLaw._add", "probability * share", "share", "verdicts_of_an_audit"),
+    Mutant("audit", "cell_of", "return UNLISTED", "return ids", "verdicts_of_an_audit"),
+    Mutant("audit", "crossover", "row.ratio.high >= 1.0", "row.ratio.low >= 1.0", "verdicts_of_an_audit"),
+    Mutant("audit", "kept_by_position", "len(drafted)", "len(steps)", "verdicts_of_an_audit"),
+    Mutant("audit", "RequestBudget.take", "self.used >= self.limit", "False", "audit"),
+    Mutant("audit", "AuditedModel.stream", "reader.ended is None", "False", "audit"),
+    Mutant("audit", "_contradiction", 'not drafting.drafted and claimed["drafted"]', "False", "audit"),
+    Mutant("audit", "SglangReader._steps", "if len(sent) == count else sent", "", "other_engines"),
 ]  # fmt: skip

@@ -97,6 +97,11 @@ def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaSer
     assert not other.passed and other.figures["drafted"] == 0  # nothing was there to be seen
 
 
+def test_llama_cpp_is_audited_as_it_speculates(llama_cpp: Callable[..., LlamaServer]) -> None:
+    finding = checks.audited(f"{llama_cpp(draft=True).url}#target", minutes=0.01)
+    assert finding.passed and "drafts were kept" in finding.says and len(finding.figures) == 2
+
+
 def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:
     pair = ASSETS / "pair"
     broken = Deployment("two nodes", pair / "target", pair / "draft", ("--no-such-flag",), nodes=2)

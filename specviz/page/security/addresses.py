@@ -37,7 +37,7 @@ MOST_BYTES = {
 """What a file may be read as, and the bytes that it may then have."""
 
 PUBLIC = re.compile(
-    r"/|/(config|style\.css|favicon\.ico|robots\.txt|logout|api)/?"
+    r"/|/(config|style\.css|favicon\.ico|robots\.txt|logout|api|audit)/?"
     r"|/(page|recordings)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|startup-events"
     r"|queue/status|(?P<session>queue/data)|heartbeat/[\w.-]{1,64})/?"
@@ -69,6 +69,7 @@ TOOL_POST = Post(TOOLS, SMALL)
 _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
+    Post(re.compile(r"/audit"), FORM),
     Post(re.compile(QUESTION_PATH + r"\w{1,64}"), QUESTION, QUESTIONS),
     Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, VALUES, begins=True),
     Post(re.compile(API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),

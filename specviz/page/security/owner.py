@@ -57,10 +57,11 @@ def may_show_models() -> bool:
 def may_fetch(scope: Scope) -> bool:
     """Whether a request comes from somebody who may have the page fetch a pair."""
     allowed = FETCH.read()
-    return _is_own_user(scope) if allowed is None else allowed
+    return is_own_user(scope) if allowed is None else allowed
 
 
-def _is_own_user(scope: Scope) -> bool:
+def is_own_user(scope: Scope) -> bool:
+    """Whether a request comes from whoever opened the page on this machine."""
     headers = Headers(scope=scope)
     host = HOST.fullmatch(headers.get("host", ""))
     client = scope.get("client") or ("",)

@@ -1,0 +1,104 @@
+"""The audit of the operator's server on the page: the last report, and a form that begins one.
+
+It asks the server a thousand questions and more, so only whoever opened the page on its own machine
+may begin it, and one runs at a time. Its address needs no script.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from html import escape
+
+from ..audit.html import audit_html, page_html
+from ..audit.report import AuditReport
+from ..base.errors import PairError, SpecvizError
+from ..base.variables import REMOTE
+from ..pairs.spec import WatchedSpec, operator_spec
+from ..worker.failures import FAILED
+
+log = logging.getLogger(__name__)
+
+MINUTES = 1.0
+HEADING = "Audit of this page's server"
+QUESTION = "Is it speculating, is it paying, is it lossless?"
+NOTHING = (
+    f"This page has no server to audit: {REMOTE.name} names one that speculates by itself, as "
+    "http://HOST:8000/v1#MODEL."
+)
+NOT_YOURS = (
+    "Only whoever opens this page on its own machine may begin an audit: in a terminal, "
+    "'python -m specviz audit' does the same."
+)
+FORM = '<form method="post" action="audit"><button>{}</button></form>'
+AGAIN = '<meta http-equiv="refresh" content="2">'
+
+
+class PageAudit:
+    """The audit of the server that SPECVIZ_REMOTE names."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_running = False
+        self._step = ""
+        self._error: str | None = None
+        self._report: AuditReport | None = None
+
+    def begin(self) -> None:
+        """Begin an audit unless one is running, or there is no server."""
+        spec = watched_server()
+        with self._lock:
+            if spec is None or self._is_running:
+                return
+            self._is_running = True
+            self._step = "Asking the server."
+            self._error = None
+        threading.Thread(target=self._audit, args=(spec,), name="audit", daemon=True).start()
+
+    def html(self, *, may_begin: bool) -> str:
+        """The page: how far an audit is, or the last report. may_begin: whether its reader may
+        begin one."""
+        if watched_server() is None:
+            return page_html(HEADING, NOTHING, "")
+        if self._is_running:
+            step = f"<p>{escape(self._step)}</p><p>It takes about {MINUTES:g} minute.</p>"
+            return page_html(HEADING, QUESTION, step, AGAIN)
+        form = f"<p>{escape(NOT_YOURS)}</p>"
+        if may_begin:
+            form = FORM.format("Audit it again" if self._report else "Audit it")
+        if self._report is not None:
+            return audit_html(self._report, form)
+        error = f"<p>{escape(self._error)}</p>" if self._error and may_begin else ""
+        return page_html(HEADING, QUESTION, error + form)
+
+    def _audit(self, spec: WatchedSpec) -> None:
+        # It brings torch, which a page without an audit does without.
+        from ..audit.auditing import audit_server
+
+        try:
+            baseline = None if spec.alone is None else f"{spec.alone.url}#{spec.alone.model}"
+            server = f"{spec.engine.url}#{spec.engine.model}"
+            self._report = audit_server(
+                server, baseline=baseline, minutes=MINUTES, on_progress=self._note
+            )
+        except SpecvizError as error:
+            self._error = str(error)
+        except Exception:
+            log.exception("an audit failed")
+            self._error = FAILED
+        finally:
+            self._is_running = False
+
+    def _note(self, sentence: str) -> None:
+        self._step = sentence
+
+
+def watched_server() -> WatchedSpec | None:
+    """The operator's server, if it is one that speculates by itself."""
+    if REMOTE.read() is None:
+        return None
+    try:
+        spec = operator_spec()
+    except PairError:
+        return None
+    return spec if isinstance(spec, WatchedSpec) else None
