@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -35,23 +35,30 @@ from .speculating import Counters, counters_between, drafting_of, speculating_ve
 
 WARM_TOKENS = 16
 CANDIDATES = 2  # prompts of which one is taken for sampled texts
-OVERTIME = 2.0  # times the minutes after which no more texts are drawn, planned or not
 FAILURES = (PairError, ServerError)
 
 
 class Audit:
     """An audit of one server. `run` measures; `report` tells what has been measured so far.
 
-    Raises `ServerError`, `PairError` and `SettingsError` for servers that cannot be asked at all.
+    ours: the server that is audited. theirs: the baseline, if there is one. budget: counts the
+    requests to both. questions: the prompts, one of each kind first.
     """
 
-    def __init__(self, options: AuditOptions) -> None:
+    def __init__(
+        self,
+        options: AuditOptions,
+        ours: AuditedModel,
+        theirs: AuditedModel | None,
+        budget: RequestBudget,
+        questions: Sequence[PromptOfKind],
+    ) -> None:
         self.options = options
+        self._ours = ours
+        self._theirs = theirs
+        self._budget = budget
+        self._questions = questions
         self._begin = time.monotonic()
-        self._budget = RequestBudget(PREPARATION)
-        self._ours = AuditedModel(options.server, self._budget, options.answer_seconds)
-        self._theirs = self._baseline()
-        self._questions = _prompts_of(options, self._ours.name)
         self._prompts: list[tuple[PromptOfKind, Prompt]] = []
         self._law: ListedLaw | None = None
         self._law_fault = ""
@@ -77,16 +84,18 @@ class Audit:
         yield from self._plan.sentences
         yield "Streaming texts by turns."
         self._paying_note = self._attempt(self._take_turns)
-        if self._agenda.levels:
+        # A server that has refused some requests is not sent many at once.
+        if self._agenda.levels and not self._paying_note:
             yield "Sending several requests at once."
-            self._note_paying(self._attempt(self._measure_loads))
+            self._paying_note = self._attempt(self._measure_loads)
+        if self._agenda.lengths and not self._paying_note:
             yield "Streaming after long prompts."
-            self._note_paying(self._attempt(self._measure_lengths))
+            self._paying_note = self._attempt(self._measure_lengths)
         if self.options.asks("lossless"):
             yield "Judging greedy texts."
             self._note_lossless(self._attempt(self._judge_greedy))
             if self._agenda.samples:
-                yield f"Drawing {self._agenda.samples} short texts from each server."
+                yield f"Drawing up to {self._agenda.samples} short texts from each server."
                 self._note_lossless(self._attempt(self._judge_samples))
 
     def report(self, *, stopped: bool = False) -> AuditReport:
@@ -129,20 +138,6 @@ class Audit:
             advice=tuple(advice(findings)),
             notes=tuple(self._notes()),
         )
-
-    def _baseline(self) -> AuditedModel | None:
-        if self.options.baseline is None:
-            return None
-        address = self.options.baseline
-        if "#" not in address:
-            address += f"#{self._ours.name}"
-        theirs = AuditedModel(address, self._budget, self.options.answer_seconds)
-        if theirs.identity.speculates:
-            raise PairError(
-                f"{theirs.shown} speculates too: a baseline is a server of the target alone, so "
-                "start it without speculation."
-            )
-        return theirs
 
     def _prepare(self) -> None:
         """Ask for one short text of each server, for lists, and make the plan."""
@@ -307,11 +302,12 @@ class Audit:
 
     def _judge_samples(self) -> None:
         assert self._agenda is not None
-        count = self._agenda.samples
         prompt: Prompt = self._prompts[0][1] if self._law is None else self._law.prompt
         temperature = self.options.temperature
+        servers = 1 if self._theirs is None else 2
+        seconds = self._seconds_left() / self._agenda.sampling_parts(servers)
         before = self._ours.counters()
-        ours = list(self._drawn(self._ours, prompt, temperature, count, 0))
+        ours = list(self._drawn(self._ours, prompt, temperature, 0, seconds))
         self._doubt_drafts(counters_between(before, self._ours.counters(), self._ours.name))
         ids = [drawn_ids for drawn_ids, _ in ours]
         if self._law is not None:
@@ -324,33 +320,44 @@ class Audit:
             for length in (1, sampled.LENGTH):
                 self._sampled.append(sampled.fit(ids, self._law, temperature, length))
         if self._theirs is not None:
-            self._compare_samples(self._theirs, prompt, ours)
+            self._compare_samples(self._theirs, prompt, ours, seconds)
 
     def _compare_samples(
-        self, theirs: AuditedModel, prompt: Prompt, ours: list[tuple[Ids, str]]
+        self,
+        theirs: AuditedModel,
+        prompt: Prompt,
+        ours: list[tuple[Ids, str]],
+        seconds: float,
     ) -> None:
-        """Hold our sampled texts against those of the baseline."""
+        """Hold our sampled texts against those of the baseline. seconds: for each drawing."""
         temperature = self.options.temperature
-        count = len(ours)
-        of_baseline = list(self._drawn(theirs, prompt, temperature, count, sampled.OTHER_SEEDS))
-        baseline_outcomes = [sampled.outcome_of(*drawn) for drawn in of_baseline]
+        seed = sampled.OTHER_SEEDS
+        baseline = [
+            sampled.outcome_of(*drawn)
+            for drawn in self._drawn(theirs, prompt, temperature, seed, seconds)
+        ]
         if self._law is not None:
-            control = sampled.simulated_control(self._law, temperature, count)
+            control = sampled.simulated_control(self._law, temperature, len(ours))
         else:
-            wrong = self._drawn(
-                theirs, prompt, sampled.COLDER * temperature, count, 2 * sampled.OTHER_SEEDS
-            )
-            wrong_outcomes = [sampled.outcome_of(*drawn) for drawn in wrong]
-            control = sampled.drawn_control(wrong_outcomes, baseline_outcomes, temperature)
+            colder = sampled.COLDER * temperature
+            wrong = [
+                sampled.outcome_of(*drawn)
+                for drawn in self._drawn(theirs, prompt, colder, 2 * seed, seconds)
+            ]
+            control = sampled.drawn_control(wrong, baseline, temperature)
         our_outcomes = [sampled.outcome_of(*drawn) for drawn in ours]
-        self._sampled.append(sampled.compare_samples(our_outcomes, baseline_outcomes, control))
+        self._sampled.append(sampled.compare_samples(our_outcomes, baseline, control))
 
     def _drawn(
-        self, model: AuditedModel, prompt: Prompt, temperature: float, count: int, seed: int
+        self, model: AuditedModel, prompt: Prompt, temperature: float, seed: int, seconds: float
     ) -> Iterator[tuple[Ids, str]]:
-        for text in sampled.draws(model, prompt, temperature, count, seed):
+        """Sampled texts, as many as are planned and as fit so many seconds; a few in any case."""
+        assert self._agenda is not None
+        begin = time.monotonic()
+        texts = sampled.draws(model, prompt, temperature, self._agenda.samples, seed)
+        for count, text in enumerate(texts, 1):
             yield text
-            if self._is_over(OVERTIME):
+            if count >= sampled.FEWEST and time.monotonic() - begin > seconds:
                 break
 
     def _doubt_drafts(self, counters: Counters | None) -> None:
@@ -361,9 +368,12 @@ class Audit:
                 "its speculation."
             )
 
-    def _is_over(self, times: float = 1.0) -> bool:
-        """Whether the time is up, so many times over."""
-        return time.monotonic() - self._begin > times * 60.0 * self.options.minutes
+    def _is_over(self) -> bool:
+        """Whether the time is up."""
+        return self._seconds_left() < 0.0
+
+    def _seconds_left(self) -> float:
+        return self._begin + 60.0 * self.options.minutes - time.monotonic()
 
     def _drafting(self) -> Drafting:
         return drafting_of([turn.ours for turn in self._turns], self._counters, self._is_loaded)
@@ -396,12 +406,28 @@ class Audit:
         if any(isinstance(prompt, str) for _, prompt in self._prompts):
             yield "The server tells no token ids, so texts are compared by their characters."
 
-    def _note_paying(self, reason: str) -> None:
-        self._paying_note = self._paying_note or reason
-
     def _note_lossless(self, reason: str) -> None:
         if reason:
             self._lossless_notes.append(reason)
+
+
+def connected(options: AuditOptions) -> Audit:
+    """Ask both servers what they are, and make the audit. Raises `ServerError`, `PairError` and
+    `SettingsError` for servers that cannot be asked at all, and `PromptError` for the prompts."""
+    budget = RequestBudget(PREPARATION)
+    ours = AuditedModel(options.server, budget, options.answer_seconds)
+    theirs: AuditedModel | None = None
+    if options.baseline is not None:
+        address = options.baseline
+        if "#" not in address:
+            address += f"#{ours.name}"
+        theirs = AuditedModel(address, budget, options.answer_seconds)
+        if theirs.identity.speculates:
+            raise PairError(
+                f"{theirs.shown} speculates too: a baseline is a server of the target alone, so "
+                "start it without speculation."
+            )
+    return Audit(options, ours, theirs, budget, _prompts_of(options, ours.name))
 
 
 def _reason(error: BaseException) -> str:
@@ -434,7 +460,7 @@ def audit_server(
         asked = AuditOptions(server, baseline=baseline, **options)
     except TypeError as error:
         raise SettingsError(f"an audit has no such option: {error}.") from error
-    audit = Audit(asked)
+    audit = connected(asked)
     stopped = False
     try:
         for sentence in audit.run():

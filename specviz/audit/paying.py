@@ -182,7 +182,7 @@ def paying_verdict(
         return _untold(f"It cannot be told, because {because}.")
     whole = speeds[0]
     evidence = [*_of_the_turns(speeds), *_of_the_loads(rows), *_of_the_lengths(by_length)]
-    doubt = _doubt(speeds, note)
+    doubt = _doubt(speeds, by_length, note)
     if whole.gain is None or whole.ratio is None:
         because = (
             "no baseline was named: serve the same target without speculation and name it with "
@@ -207,7 +207,7 @@ def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -
     return Verdict("paying", "cannot be told", sentence, tuple(evidence), doubt)
 
 
-def _doubt(speeds: Sequence[Speed], note: str) -> str:
+def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> str:
     """What could make the answer another one."""
     doubts = [f"Not all was measured: {note}."] if note else []
     losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
@@ -215,6 +215,10 @@ def _doubt(speeds: Sequence[Speed], note: str) -> str:
     if losing and winning:
         doubts.append(f"It depends on the prompt: it loses on {', '.join(losing)}.")
     ratio = speeds[0].ratio
+    slower = [row.tokens for row in by_length if row.ratio is not None and row.ratio < 1.0]
+    if slower and ratio is not None and ratio.median > 1.0:
+        longest = ", ".join(map(str, slower))
+        doubts.append(f"After prompts of {longest} tokens it was slower, in one turn of each.")
     if ratio is not None and ratio.high - ratio.low > 0.5 * ratio.median:
         doubts.append("The turns differ much: others may use the servers or their machine.")
     return " ".join(doubts)

@@ -78,16 +78,22 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class Agenda:
     """The parts of the plan. levels: numbers of requests at once. lengths: of prompts, in tokens.
-    samples: sampled texts of each server; needed: that catch the control, None if unknown. lists:
-    whether a server lists log-probabilities by token id."""
+    samples: the most sampled texts of each server; fitting: of these that the time is expected to
+    be enough for; needed: that catch the control, None if unknown. lists: whether a server lists
+    log-probabilities by token id. draws_control: whether the control is drawn from the baseline."""
 
     turns: int
     levels: tuple[int, ...]
     lengths: tuple[int, ...]
     samples: int
+    fitting: int
     needed: int | None
     lists: bool
     draws_control: bool
+
+    def sampling_parts(self, servers: int) -> int:
+        """How many times texts are drawn."""
+        return 3 if self.draws_control else servers
 
 
 def agenda_of(
@@ -106,6 +112,7 @@ def agenda_of(
         longest = min(options.context, context or options.context)
         lengths = tuple(int(share * longest) for share in LENGTH_SHARES)
     samples = 0
+    fitting = 0
     draws_control = False
     if options.asks("lossless") and (lists or servers == 2):
         used = turns * of_text + TURNS_AT_ONCE * sum(levels) * of_text
@@ -113,8 +120,9 @@ def agenda_of(
         # Where nothing is listed, the control is drawn from the baseline.
         draws_control = not lists
         of_draw = pace.seconds(sampled.ASKED) * (1.5 if draws_control else 1.0)
-        samples = min(needed or USUAL_SAMPLES, int(left / of_draw))
-    return Agenda(turns, levels, lengths, samples, needed, lists, draws_control)
+        samples = needed or USUAL_SAMPLES
+        fitting = min(samples, int(left / of_draw))
+    return Agenda(turns, levels, lengths, samples, fitting, needed, lists, draws_control)
 
 
 def _levels(most: int, texts: float) -> tuple[int, ...]:
@@ -149,9 +157,9 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
             # And the lists and texts of tokens where something is not as it should be.
             requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MOST_TURNS
             sentences.append(f"The log-probabilities at each token of {CHECKED_TEXTS} texts.")
-        texts_drawn = agenda.samples * (3 if agenda.draws_control else servers)
-        requests += texts_drawn
-        seconds += texts_drawn / servers * pace.seconds(sampled.ASKED)
+        parts = agenda.sampling_parts(servers)
+        requests += parts * agenda.samples
+        seconds += parts * agenda.fitting / servers * pace.seconds(sampled.ASKED)
         sentences.append(_of_samples(agenda, options))
     requests = int(SPARE * requests) + 4
     sentences.append(f"At most {requests} requests, in about {seconds / 60:.1f} minutes.")
@@ -169,14 +177,15 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
 def _of_samples(agenda: Agenda, options: AuditOptions) -> str:
     if not agenda.samples:
         return "No sampled texts: the server lists nothing to judge them by, and has no baseline."
-    texts = f"{agenda.samples} sampled texts from each server"
-    if agenda.needed is None:
-        return f"{texts}."
-    colder = sampled.COLDER * options.temperature
-    return (
-        f"{texts}; {agenda.needed} are needed to notice a temperature of {colder:.2g} in place of "
-        f"{options.temperature:.2g}."
-    )
+    said = f"{agenda.samples} sampled texts from each server"
+    if agenda.needed is not None:
+        colder = sampled.COLDER * options.temperature
+        said += (
+            f", as many as show a temperature of {colder:.2g} in place of {options.temperature:.2g}"
+        )
+    if agenda.fitting < agenda.samples:
+        said += f"; about {agenda.fitting} of them fit the time"
+    return f"{said}."
 
 
 def cut_to(ids: Sequence[int], length: int) -> tuple[int, ...]:

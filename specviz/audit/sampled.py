@@ -36,6 +36,7 @@ BLOCK = 16  # beginnings in a request
 COLDER = 0.8  # of the temperature: how wrong the control is
 TRIALS = 100
 ENOUGH = 0.95  # the least share of its trials in which the control must be caught
+FEWEST = 20  # texts that are drawn even when the time is up
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
 SLACK = 1e-3  # the share of texts that may lie outside of the list, by ties at its end

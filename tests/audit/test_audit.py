@@ -48,7 +48,7 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
     report = audit_server(
         f"{llama_cpp(draft=True).url}#target",
         baseline=llama_cpp().url,
-        minutes=0.05,
+        minutes=0.03,
         tokens=24,
         at_once=2,
         on_progress=said.append,
@@ -66,7 +66,8 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
         "its own log-probabilities",
     }
     assert report.plan is not None
-    assert [test.samples for test in report.sampled] == 3 * [report.plan.samples]
+    assert len({test.samples for test in report.sampled}) == 1 and len(report.sampled) == 3
+    assert sampled.FEWEST <= report.sampled[0].samples <= report.plan.samples
     assert report.requests <= 80 + report.plan.requests
     assert any("At most" in sentence and "minutes" in sentence for sentence in said)
     assert report.exit_status in (0, 1, 3)  # times of a busy test machine decide nothing
@@ -104,12 +105,12 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
     server = llama_cpp(draft=True)
 
     def colder(path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "temperature": 0.5 * body.get("temperature", 0.0)}
+        return {**body, "temperature": 0.3 * body.get("temperature", 0.0)}
 
     model = model_at(server.url)
     prompt = model.tokenize("Once upon a time")
     law = sampled.listed_law(model, prompt, 0.7)
-    count = 100
+    count = 60
     assert sum(law.probabilities(0.7).values()) == pytest.approx(1.0)
     with altered(server.url, ask=colder) as proxy:
         p_values = []
@@ -215,7 +216,7 @@ def test_the_verb_writes_its_report_and_ends_with_its_status(
 ) -> None:
     out = tmp_path / "report"
     address = f"{llama_cpp().url}#target"
-    options = ["--only", "speculating", "--minutes", "0.05", "--out", str(out)]
+    options = ["--only", "speculating", "--minutes", "0.05", "--tokens", "8", "--out", str(out)]
     assert main(["audit", address, *options]) == 1
     printed = capsys.readouterr().out
     assert "✗ Is it speculating? No: nothing was drafted" in printed

@@ -11,7 +11,7 @@ from specviz.audit.asking import Streamed
 from specviz.audit.greedy import judge
 from specviz.audit.lossless import lossless_verdict
 from specviz.audit.paying import Turn, crossover, paying_verdict, speeds_of
-from specviz.audit.report import Control, Drafting, Greedy, Load, Place, Sampled, Verdict
+from specviz.audit.report import Control, Drafting, Greedy, Length, Load, Place, Sampled, Verdict
 from specviz.audit.sampled import ListedLaw, cell_of, control_for, softmax
 from specviz.audit.speculating import kept_by_position
 from specviz.runs.uncertainty import Spread
@@ -51,6 +51,12 @@ def test_what_was_measured_before_a_failure_still_counts() -> None:
 def test_a_kind_of_prompt_that_loses_is_named() -> None:
     both = speeds_of([*turns(1.9, 2.0, 2.1), *turns(0.8, 0.9, 0.8, kind="lists")])
     assert "it loses on lists" in paying_verdict(both, (), (), "").doubt
+
+
+def test_a_length_of_context_that_loses_is_named() -> None:
+    rows = [Length(100, 150.0, 0.1, 100.0, 0.1), Length(900, 50.0, 0.9, 60.0, 0.8)]
+    doubt = paying_verdict(speeds_of(turns(1.4, 1.5, 1.6)), (), rows, "").doubt
+    assert "After prompts of 900 tokens it was slower" in doubt
 
 
 def load(at_once: int, *ratio: float) -> Load:
