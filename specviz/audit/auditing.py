@@ -317,7 +317,8 @@ class Audit:
                     f"{ended} of {len(ids)} sampled texts ended within {sampled.LENGTH} tokens: "
                     "name other --prompts"
                 )
-            for length in (1, sampled.LENGTH):
+            longest = sampled.best_length(self._law, temperature, len(ids))
+            for length in (1, longest):
                 self._sampled.append(sampled.fit(ids, self._law, temperature, length))
         if self._theirs is not None:
             self._compare_samples(self._theirs, prompt, ours, seconds)

@@ -192,9 +192,9 @@ class Advice:
 class Plan:
     """What will be asked, said before it is asked.
 
-    requests: the most that are sent to both servers together. samples: the most sampled texts of each
-    server. needed: samples that catch the control; None if it is not known. sentences: the plan in
-    words.
+    requests: the most that are sent to both servers together. samples: the most sampled texts of
+    each server. needed: samples that catch the control; None if it is not known. sentences: the
+    plan in words.
     """
 
     seconds: float

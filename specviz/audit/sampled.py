@@ -29,7 +29,8 @@ from .report import Control, Sampled
 
 TEMPERATURE = 0.7
 TOP_K = 20  # as many as vLLM lists unless it is told otherwise
-LENGTH = 3  # tokens of a text that are compared; the first comes from the prompt, without drafts
+LENGTHS = (2, 3)  # tokens of a text that are compared; the first comes without drafts
+LENGTH = 3
 ASKED = 5  # tokens of a text that are asked for, so that its second token has drafts behind it
 EXPANDED = 0.02  # the least probability of a beginning that is followed further
 BLOCK = 16  # beginnings in a request
@@ -137,13 +138,24 @@ def samples_needed(law: ListedLaw, temperature: float) -> tuple[int | None, floa
     which it is; None for the number if even the most are too few."""
     share = 0.0
     for size in SIZES:
-        share = control_for(law, temperature, size).caught
+        length = best_length(law, temperature, size)
+        share = control_for(law, temperature, size, length).caught
         if share >= ENOUGH:
             return size, share
     return None, share
 
 
-def control_for(law: ListedLaw, temperature: float, samples: int, length: int = LENGTH) -> Control:
+def best_length(law: ListedLaw, temperature: float, samples: int) -> int:
+    """The length of texts of which so many show the control most often. It follows from the law
+    alone and not from what was drawn, so that it does not bias the test."""
+
+    def caught(length: int) -> float:
+        return control_for(law, temperature, samples, length).caught
+
+    return max(LENGTHS, key=caught)
+
+
+def control_for(law: ListedLaw, temperature: float, samples: int, length: int) -> Control:
     """Give the test of fit texts of a sampler that uses a lower temperature than it was told."""
     right = law.probabilities(temperature, length)
     wrong = law.probabilities(COLDER * temperature, length)

@@ -110,18 +110,19 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
     model = model_at(server.url)
     prompt = model.tokenize("Once upon a time")
     law = sampled.listed_law(model, prompt, 0.7)
-    count = 60
+    count = 80
     assert sum(law.probabilities(0.7).values()) == pytest.approx(1.0)
     with altered(server.url, ask=colder) as proxy:
         p_values = []
         for drawing in (model, model_at(proxy.url)):
             ids = [drawn for drawn, _ in sampled.draws(drawing, prompt, 0.7, count)]
-            test = sampled.fit(ids, law, 0.7, sampled.LENGTH)
-            p_values.append(test.p_value or 0.0)
+            test = sampled.fit(ids, law, 0.7, 2)  # the second token has drafts behind it
+            assert test.p_value is not None and test.cells > 2
+            p_values.append(test.p_value)
     right, wrong = p_values
     assert right > LUCK > wrong
-    # What the test can notice with so few texts, it says itself: a milder fault than this one.
-    assert 0.0 < test.control.caught < 1.0
+    # The control is a milder fault than this one, and so few texts do not always show it.
+    assert test.control.caught < 1.0
 
 
 def test_a_greedy_text_that_is_not_the_targets_is_a_fault(llama_cpp: Start) -> None:
