@@ -190,9 +190,11 @@ def paying_verdict(
         )
         return _untold(f"It cannot be told, because {because}.", evidence, doubt)
     if whole.turns < MIN_TURNS or whole.gain.low is None or whole.gain.high is None:
-        because = note or f"{whole.turns} turns are too few: give it more --minutes"
+        because = note or f"{_in_words(whole.turns)} cannot tell: give it more --minutes"
         return _untold(f"It cannot be told, because {because}.", evidence)
-    said = f"{whole.gain.shown()} times the baseline's tokens per second in {whole.turns} turns"
+    said = (
+        f"{whole.gain.shown()} times the baseline's tokens per second in {_in_words(whole.turns)}"
+    )
     if whole.gain.low > 1.0:
         until = crossover(rows)
         limit = "" if until is None else f", but not with {until} requests at once"
@@ -201,6 +203,10 @@ def paying_verdict(
         return Verdict("paying", "no", f"No: {said}.", tuple(evidence), doubt)
     sentence = f"It cannot be told, because the interval holds both gain and loss: {said}."
     return _untold(sentence, evidence, doubt)
+
+
+def _in_words(turns: int) -> str:
+    return "1 turn" if turns == 1 else f"{turns} turns"
 
 
 def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -> Verdict:
@@ -230,7 +236,7 @@ def _of_the_turns(speeds: Sequence[Speed]) -> list[Evidence]:
         sentence = f"{row.ours.shown(1)} tokens/s"
         if row.theirs is not None and row.ratio is not None:
             sentence += f", the baseline {row.theirs.shown(1)}: {row.ratio.shown()} times"
-        facts.append(Evidence(f"prompts: {row.kind}", f"{sentence}, in {row.turns} turns."))
+        facts.append(Evidence(f"prompts: {row.kind}", f"{sentence}, in {_in_words(row.turns)}."))
     whole = speeds[0]
     first = f"{1000 * whole.ours_first.median:.0f} ms to the first token"
     if whole.theirs_first is not None:
