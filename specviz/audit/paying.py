@@ -18,6 +18,7 @@ from .report import Evidence, Length, Load, Speed, Verdict
 ALL = "all"
 MIN_TURNS = 3  # below which no verdict is given
 TURNS_AT_ONCE = 2  # of both servers at each number of requests at once
+SAME_PROMPTS = 4  # after which each number of requests at once writes, so that they compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,25 @@ def loads(
         yield Load(at_once, spread(our_rates), spread(their_rates), spread(ratios))
 
 
+def texts_at_once(at_once: int) -> int:
+    """Texts that a server writes in a turn, so many at once: at least those of `SAME_PROMPTS`."""
+    return at_once * -(-SAME_PROMPTS // at_once)
+
+
 def _rate_at_once(
     model: AuditedModel, prompts: Sequence[Prompt], at_once: int, tokens: int
 ) -> float:
     """Tokens per second of all requests together, from the first request to the last token."""
+    count = 0
+    begin = time.perf_counter()
+    for first in range(0, texts_at_once(at_once), at_once):
+        indices = range(first, first + at_once)
+        count += _tokens_of([prompts[index % len(prompts)] for index in indices], model, tokens)
+    return count / (time.perf_counter() - begin)
+
+
+def _tokens_of(prompts: Sequence[Prompt], model: AuditedModel, tokens: int) -> int:
+    """Stream a text after each of these prompts, all at once; returns their tokens."""
     results: SimpleQueue[Streamed | BaseException] = SimpleQueue()
 
     def ask(prompt: Prompt) -> None:
@@ -126,18 +142,16 @@ def _rate_at_once(
         except BaseException as error:
             results.put(error)
 
-    begin = time.perf_counter()
-    for index in range(at_once):
-        prompt = prompts[index % len(prompts)]
+    for prompt in prompts:
         # Threads of a pool would hold up the end of the program after Ctrl-C.
         threading.Thread(target=ask, args=(prompt,), daemon=True).start()
     count = 0
-    for _ in range(at_once):
+    for _ in prompts:
         result = results.get()
         if isinstance(result, BaseException):
             raise result
         count += result.tokens
-    return count / (time.perf_counter() - begin)
+    return count
 
 
 def lengths(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..base.errors import SettingsError
 from . import greedy, sampled
-from .paying import MIN_TURNS, TURNS_AT_ONCE
+from .paying import MIN_TURNS, TURNS_AT_ONCE, texts_at_once
 from .report import QUESTIONS, Plan, Question
 
 PREPARATION = 80
@@ -115,7 +115,7 @@ def agenda_of(
     fitting = 0
     draws_control = False
     if options.asks("lossless") and (lists or servers == 2):
-        used = turns * of_text + TURNS_AT_ONCE * sum(levels) * of_text
+        used = turns * of_text + _texts_of(levels) * of_text
         left = max(seconds - used - SHARE_OF_LENGTHS * seconds, 0.1 * seconds)
         # Where nothing is listed, the control is drawn from the baseline.
         draws_control = not lists
@@ -130,10 +130,15 @@ def _levels(most: int, texts: float) -> tuple[int, ...]:
     on one at a time takes as long as for all one after the other."""
     levels: list[int] = []
     level = 1
-    while level <= most and TURNS_AT_ONCE * (sum(levels) + level) <= max(texts, 2 * TURNS_AT_ONCE):
+    while level <= most and (not levels or _texts_of([*levels, level]) <= texts):
         levels.append(level)
         level *= 2
     return tuple(levels)
+
+
+def _texts_of(levels: Sequence[int]) -> int:
+    """Texts of each server at these numbers of requests at once."""
+    return TURNS_AT_ONCE * sum(map(texts_at_once, levels))
 
 
 def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
@@ -145,7 +150,7 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
         f"{agenda.turns} turns: a greedy text of {options.tokens} tokens from each server."
     ]
     if agenda.levels:
-        texts = TURNS_AT_ONCE * sum(agenda.levels)
+        texts = _texts_of(agenda.levels)
         requests += servers * texts + servers * len(agenda.lengths)
         seconds += texts * pace.seconds(options.tokens)
         levels = ", ".join(map(str, agenda.levels))
