@@ -181,7 +181,8 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would help. why: the finding. engine: whose words the lines are; empty for no lines."""
+    """What would help. sentence: what was found, and what to do. engine: whose words the lines are;
+    empty where there are none."""
 
     sentence: str
     engine: str = ""
