@@ -69,6 +69,7 @@ def test_the_crossover_is_where_every_larger_number_loses() -> None:
     assert crossover([paying, losing, load(8, 0.5, 0.4, 0.6)]) == 4
     assert crossover([losing, load(8, 1.1, 1.0, 1.2)]) is None
     assert crossover([load(1, 0.5, 0.5, 0.5)]) is None
+    assert crossover([load(2, 0.95, 0.9, 1.05)]) is None, "not in every turn"
     assert crossover([Load(2, SPEEDS)]) is None
 
 

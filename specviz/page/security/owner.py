@@ -45,7 +45,7 @@ SEES_MODELS: ContextVar[bool] = ContextVar("sees_models", default=False)
 def sees_models(scope: Scope) -> bool:
     """Whether a request comes from somebody who may see which models lie on this machine."""
     allowed = LOCAL_MODELS.read()
-    return _is_own_user(scope) if allowed is None else allowed
+    return is_own_user(scope) if allowed is None else allowed
 
 
 def may_show_models() -> bool:
