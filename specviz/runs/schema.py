@@ -1,7 +1,7 @@
-"""The schema of a trace's JSON: types, sizes and bounds, for files that anyone may have written.
+"""The JSON of a recording with the limits of its fields, for files that anyone may have written.
 
-It follows the dataclasses of `core.events`; only bounds are said here. Only the reading of a file
-imports this module, and with it pydantic. What the values mean together is in `identities`.
+Only the reading of a file imports this module, and with it pydantic. What the values must say of
+each other is in `identities`.
 """
 
 from __future__ import annotations
@@ -9,34 +9,43 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
-import pydantic
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
-from typing_extensions import NotRequired, TypedDict
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import Required, TypedDict
 
-from ..base.console import escaped
-from ..base.errors import ADVICE, TraceError
-from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
+from ..console import escaped
+from ..core.events import (
+    UNKNOWN_ID,
+    Agreement,
+    Choice,
+    Divergence,
+    End,
+    EndReason,
+    Header,
+    Outcome,
+    Round,
+    Token,
+)
 from ..core.kinds import NAME as KIND_NAME
 from ..core.settings import CHOICES, RANGES, Settings
 from ..core.several import LANE_NAME, MOST_LANES
 
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
-LONG = 1_000_000  # characters or tokens of a prompt
-MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
-MOST_FIELDS = 40  # of any object; pydantic would report each unknown one
+MAX_PROMPT = 1_000_000  # characters or tokens
+MAX_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
+MAX_VERSIONS = 40
+MAX_FAULTS = 1000  # of which the first is told: pydantic writes a report of each
 SHOWN = 40  # characters of a value that a message repeats
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
 _HTML = re.compile("[<>&]")
 
 
-def _date(value: str) -> str:
-    if datetime.fromisoformat(value).utcoffset() is None:
-        raise ValueError(f"{value[:SHOWN]} has no time zone")
-    return value
+def _aware_date(text: str) -> str:
+    if datetime.fromisoformat(text).utcoffset() is None:
+        raise ValueError(f"{text[:SHOWN]} has no time zone")
+    return text
 
 
 def _settings(values: dict[str, Any]) -> Settings:
@@ -62,7 +71,7 @@ def _is_absent_kind(setting: str, value: Any) -> bool:
     return is_name and value not in CHOICES[setting]()
 
 
-def _ordered(top: list[Choice]) -> tuple[Choice, ...]:
+def _falling(top: list[Choice]) -> tuple[Choice, ...]:
     probabilities = [choice.probability for choice in top]
     if probabilities != sorted(probabilities, reverse=True):
         raise ValueError("it is not in falling order of probability")
@@ -71,182 +80,179 @@ def _ordered(top: list[Choice]) -> tuple[Choice, ...]:
     return tuple(top)
 
 
-def _between(low: float, high: float, kind: Any = int) -> Any:
-    return Annotated[kind, pydantic.Field(ge=low, le=high)]
+def _token(fields: dict[str, Any]) -> Token:
+    return Token(**{"id": UNKNOWN_ID, **fields})
 
 
-def _text_up_to(most: int) -> Any:
-    return Annotated[str, pydantic.Field(max_length=most)]
+def _made(event: Any) -> AfterValidator:
+    """Make an event of the fields that were read."""
+    return AfterValidator(lambda fields: event(**fields))
 
 
-def _list_up_to(most: int, entry: Any) -> Any:
-    return Annotated[list[entry], pydantic.Field(max_length=most, fail_fast=True)]
+Lane = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
+Name = Annotated[str, Field(max_length=200)]
+Prompt = Annotated[str, Field(max_length=MAX_PROMPT)]
+# The last token's text holds all remaining bytes that do not form a character.
+TokenText = Annotated[str, Field(max_length=10_000)]
+Id = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Index = Annotated[int, Field(ge=0, le=MAX_ROUNDS)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Threads = Annotated[int, Field(ge=1, le=100_000)]
+Seconds = Annotated[float, Field(ge=0, le=1e7)]
+Probability = Annotated[float, Field(ge=0, le=1 + SLACK)]
 
 
-def _dict_of(key: Any, value: Any) -> Any:
-    return dict[key, value]
+class ChoiceJson(TypedDict):
+    """A `Choice` in a recording."""
+
+    id: Id
+    text: TokenText
+    probability: Probability
 
 
-def _object_of(name: str, schema: Mapping[str, Any]) -> Any:
-    return TypedDict(name, dict(schema))  # type: ignore[operator]
+Choices = Annotated[
+    list[Annotated[ChoiceJson, _made(Choice)]],
+    Field(max_length=5, fail_fast=True),
+    AfterValidator(_falling),
+]
 
 
-LANE: Any = Annotated[str, pydantic.Field(pattern=f"^{LANE_NAME.pattern}$")]
-COUNT = _between(0, 2**53)
-ID = _between(0, 2**31 - 1)
-INDEX = _between(0, MOST_ROUNDS)
-THREADS = _between(1, 100_000)
-SECONDS = _between(0, 1e7, float)
-PROBABILITY = _between(0, 1 + SLACK, float)
-NAME = _text_up_to(200)
-PROMPT = _text_up_to(LONG)
-MODEL = _object_of(
-    "Model",
-    {
-        "name": NAME,
-        "parameters": _between(0, 10**15),
-        "form": NAME,
-        "shared": NotRequired[COUNT],
-        "revision": NotRequired[NAME | None],
-        "context": NotRequired[COUNT | None],
-        "weights": NotRequired[NAME],
-        "products": NotRequired[Literal["int8", "fp32"]],
-    },
-)
-BY_TYPE: dict[Any, Any] = {
-    int: COUNT,
-    str: NAME,
-    float: SECONDS,
-    Settings: Annotated[dict[str, Any], AfterValidator(_settings)],
-    dict[str, Any]: MODEL,
-}
-BY_NAME: dict[str, Any] = {
-    "id": ID,
-    "prompt_ids": ID,
-    "probability": PROBABILITY,
-    "p": PROBABILITY,
-    "q": PROBABILITY,
-    "beta": PROBABILITY,
-    "soft_p": PROBABILITY,
-    "soft_q": PROBABILITY,
-    "weight": PROBABILITY,
-    "threshold": PROBABILITY,
-    "chance": PROBABILITY,
-    "index": INDEX,
-    "compared": INDEX,
-    # The last token's text holds all remaining bytes that do not form a character.
-    "text": _text_up_to(10_000),
-    "u": Annotated[float, pydantic.Field(ge=0, lt=1)],
-    "seen": _between(1, LONG),
-    "lane": LANE,
-    "exchanged": _between(0, 2**40),
-    "prompt": PROMPT,
-    "question": PROMPT,
-    "threads": _between(0, 100_000),
-    "lane_threads": _dict_of(LANE, THREADS),
-    "date": Annotated[NAME, AfterValidator(_date)],
-    "versions": _dict_of(NAME, NAME),
-    "prefill_seconds": _dict_of(LANE, _dict_of(Literal["target", "draft"], SECONDS)),
-    "mode": Literal["interleaved", "sequential"],
-    "memory": Annotated[
-        _dict_of(Literal["texts", "tokens"], COUNT),
-        pydantic.Field(min_length=2),
-    ],
-    "margin": _between(0, 1e6, float),
-    "counted": _dict_of(Literal["steps", "drafted", "accepted"], COUNT),
-}
-"""What a field may hold where its name says more than its type."""
-MOST_TOP = 5  # entries of a list of likeliest tokens
-MOST_ENTRIES = {
-    "prompt_ids": LONG,
-    "drafted": 64,  # a server may draft more than gamma allows here
-    "rounds": MOST_ROUNDS,
-}
+class TokenJson(TypedDict, total=False):
+    """A `Token` in a recording. One that a watched server did not tell has no id."""
+
+    id: Id
+    text: Required[TokenText]
+    outcome: Required[Outcome]
+    p: Probability | None
+    q: Probability | None
+    u: Annotated[float, Field(ge=0, lt=1)] | None
+    beta: Probability | None
+    soft_p: Probability | None
+    soft_q: Probability | None
+    top_p: Choices
+    top_q: Choices
+    top_residual: Choices
+    weight: Probability | None
+    threshold: Probability | None
+    chance: Probability | None
+    seen: Annotated[int, Field(ge=1, le=MAX_PROMPT)] | None
 
 
-def _schema(hint: Any, name: str = "") -> Any:
-    """The schema of the JSON of a value of this type, in a field of this name."""
-    origin = get_origin(hint)
-    arguments = get_args(hint)
-    if type(None) in arguments:
-        return _schema(arguments[0], name) | None
-    if origin in (list, tuple):
-        return _list_schema(origin, arguments[0], name)
-    if name in BY_NAME:
-        return BY_NAME[name]
-    if hint in BY_TYPE:
-        return BY_TYPE[hint]
-    if origin is dict:
-        return _dict_of(LANE, _schema(arguments[1]))
-    if is_dataclass(hint):
-        return _event_schema(hint)
-    return hint  # a choice of words
+AnyToken = Annotated[TokenJson, AfterValidator(_token)]
 
 
-def _list_schema(origin: Any, entry: Any, name: str) -> Any:
-    """That of a list, which becomes a list or a tuple as the event has it."""
-    entries = _list_up_to(MOST_ENTRIES.get(name, MOST_TOP), _schema(entry, name))
-    made = AfterValidator(origin if name in MOST_ENTRIES else _ordered)
-    # Not strict, for tuples: a trace that never was JSON has them.
-    return Annotated[entries, pydantic.Field(strict=False), made]
+class RoundJson(TypedDict, total=False):
+    """A `Round` in a recording. A server may draft more tokens than gamma allows here."""
+
+    lane: Required[Lane]
+    index: Required[Index]
+    drafted: Required[Annotated[list[AnyToken], Field(max_length=64, fail_fast=True)]]
+    last: Required[AnyToken | None]
+    draft_seconds: Required[Seconds]
+    verify_seconds: Required[Seconds]
+    overhead_seconds: Required[Seconds]
+    clock: Required[Seconds]
+    wall: Seconds | None
+    exchanged: Annotated[int, Field(ge=0, le=2**40)] | None
+    server_seconds: Seconds | None
 
 
-def _event_schema(kind: Any) -> Any:
-    """The schema of an object of JSON that becomes this dataclass. What has a default may be
-    missing, and the id of a token, which watched servers may not tell."""
-    hints = get_type_hints(kind)
-    unknown = {"id": UNKNOWN_ID} if kind is Token else {}
-    schema: dict[str, Any] = {}
-    for field in fields(kind):
-        schema[field.name] = _schema(hints[field.name], field.name)
-        if _has_default(field) or field.name in unknown:
-            schema[field.name] = NotRequired[schema[field.name]]
-    made = AfterValidator(lambda values: kind(**(unknown | values)))
-    return Annotated[_object_of(kind.__name__, schema), made]
+class ModelJson(TypedDict, total=False):
+    """What a header says of a model."""
+
+    name: Required[Name]
+    parameters: Required[Annotated[int, Field(ge=0, le=10**15)]]
+    form: Required[Name]
+    shared: Count
+    revision: Name | None
+    context: Count | None
+    weights: Name
+    products: Literal["int8", "fp32"]
 
 
-def _has_default(field: Field[Any]) -> bool:
-    return field.default is not MISSING
+class HeaderJson(TypedDict, total=False):
+    """A `Header` in a recording."""
+
+    prompt: Required[Prompt]
+    prompt_ids: Required[
+        Annotated[list[Id], Field(max_length=MAX_PROMPT, fail_fast=True), AfterValidator(tuple)]
+    ]
+    lanes: Required[dict[Lane, Annotated[dict[str, Any], AfterValidator(_settings)]]]
+    drafts: Required[dict[Lane, ModelJson | None]]
+    target: Required[ModelJson]
+    device: Required[Name]
+    dtype: Required[Name]
+    versions: Required[Annotated[dict[Name, Name], Field(max_length=MAX_VERSIONS)]]
+    threads: Required[Annotated[int, Field(ge=0, le=100_000)]]
+    date: Required[Annotated[Name, AfterValidator(_aware_date)]]
+    prefill_seconds: Required[dict[Lane, dict[Literal["target", "draft"], Seconds]]]
+    mode: Literal["interleaved", "sequential"]
+    processor: Name
+    lane_threads: dict[Lane, Threads] | None
+    memory: Annotated[dict[Literal["texts", "tokens"], Count], Field(min_length=2)] | None
+    source: Name | None
+    streaming_rate: Seconds | None
+    question: Prompt | None
 
 
-RECORDING = _object_of(
-    "Recording",
-    {
-        "schema": Literal[2],
-        "header": _event_schema(Header),
-        "rounds": _schema(list[Round], "rounds"),
-        "end": _event_schema(End) | None,
-        "digest": NotRequired[_text_up_to(71) | None],  # "sha256:" and 64 digits
-    },
-)
-# It holds for all objects inside.
-RECORDING.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-READER: TypeAdapter[Any] = TypeAdapter(RECORDING)
+class DivergenceJson(TypedDict):
+    """A `Divergence` in a recording."""
+
+    index: Index
+    margin: Annotated[float, Field(ge=0, le=1e6)] | None
+
+
+class AgreementJson(TypedDict, total=False):
+    """An `Agreement` in a recording."""
+
+    identical: bool | None
+    compared: Index
+    divergence: Annotated[DivergenceJson, _made(Divergence)] | None
+
+
+class EndJson(TypedDict, total=False):
+    """An `End` in a recording."""
+
+    reasons: Required[dict[Lane, EndReason]]
+    lanes: dict[Lane, Annotated[AgreementJson, _made(Agreement)]] | None
+    counted: dict[Literal["steps", "drafted", "accepted"], Count] | None
+
+
+class RecordingJson(TypedDict, total=False):
+    """A recording. Its configuration holds for all objects in it."""
+
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    schema: Required[Literal[2]]
+    header: Required[Annotated[HeaderJson, _made(Header)]]
+    rounds: Required[
+        Annotated[
+            list[Annotated[RoundJson, _made(Round)]],
+            Field(max_length=MAX_ROUNDS, fail_fast=True),
+        ]
+    ]
+    end: Required[Annotated[EndJson, _made(End)] | None]
+    digest: Annotated[str, Field(max_length=71)] | None  # "sha256:" and 64 digits
+
+
+READER = TypeAdapter(RecordingJson)
 
 
 def read_parts(data: Any) -> tuple[Header, list[Round], End | None]:
     """The header, rounds and end in the JSON values of a trace. Raises `TraceError` with the first
     field that breaks the schema, and where it is."""
-    _check_sizes(data)
     try:
-        recording = READER.validate_python(data)
+        recording: Any = READER.validate_python(data)
     except ValidationError as error:
+        if error.error_count() > MAX_FAULTS:
+            raise TraceError(
+                f"this recording has {error.error_count():,} faulty fields; {ADVICE}."
+            ) from None
         first = error.errors(include_url=False)[0]
         raise TraceError(_sentence(first, data)) from None
     return recording["header"], recording["rounds"], recording["end"]
-
-
-def _check_sizes(data: Any) -> None:
-    """Refuse objects with more fields than any has: pydantic reports each one that is unknown."""
-    waiting = [data]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if len(value) > MOST_FIELDS:
-                raise TraceError(f"an object has {len(value)} fields, more than any has; {ADVICE}.")
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            waiting.extend(value)
 
 
 WORDS = {

@@ -107,9 +107,9 @@ class Trace:
                 f"{SCHEMA}: open it with a newer one."
             )
         if version == 1:
-            from .schema_1 import renewed
+            from .schema_1 import upgraded
 
-            data = renewed(data)
+            data = upgraded(data)
         from .schema import read_parts  # imports pydantic, which only files need
 
         return cls(*read_parts(data))

@@ -170,3 +170,13 @@ def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, data: 
 def test_values_are_counted_before_they_are_read():
     """Two bytes of a file make a value of a hundred bytes in memory."""
     assert "more values" in sentence(gzip.compress(b"[" + b"1," * MOST_VALUES + b"1,1]"))
+
+
+def test_a_great_many_faults_are_one_sentence() -> None:
+    """Of each fault pydantic would write a report, and a file has room for millions."""
+    data = values(SAMPLED)
+    data["header"] |= {f"field {number}": number for number in range(5000)}
+    assert "has 5,000 faulty fields" in sentence(orjson.dumps(data))
+    data = values(SAMPLED)
+    data["header"]["versions"] |= {f"package {number}": "1" for number in range(50)}
+    assert "versions" in sentence(orjson.dumps(data))

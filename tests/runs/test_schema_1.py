@@ -71,12 +71,12 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "an end without reasons": (lambda d: d["end"].pop("reasons"), "reasons is missing"),
     "another accepted token": (
         lambda d: kept(d)["emitted"][0].update(id=0),
-        "its emitted tokens are not the accepted ones and one more",
+        "it emitted not just its accepted tokens and one more",
     ),
     "two more": (lambda d: kept(d)["emitted"].append(kept(d)["emitted"][-1]), "and one more"),
     "other settings": (
         lambda d: named(d)["header"].update(settings={**d["header"]["settings"], "gamma": 1}),
-        "settings and draft are not those of the first lane",
+        "settings is not that of the first lane",
     ),
     "another agreement": (
         lambda d: named(d)["end"].update(identical=False),

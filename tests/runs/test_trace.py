@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import examples, llama, metaspace, mini, pair_of, relative, scripted, words
 
-from specviz import End, Pair, Settings, SpecvizError, Trace, compute_metrics, race
-from specviz.base.errors import TraceError
-from specviz.core.events import OUTCOMES
+from specviz import End, Pair, Round, Settings, SpecvizError, Token, Trace, compute_metrics, race
+from specviz.core.events import OUTCOMES, Agreement, Choice, Divergence, Header
+from specviz.errors import TraceError
 from specviz.runs.recording import read_recording
+from specviz.runs.schema import (
+    AgreementJson,
+    ChoiceJson,
+    DivergenceJson,
+    EndJson,
+    HeaderJson,
+    RoundJson,
+    TokenJson,
+)
 from specviz.runs.trace import SCHEMA, event_dict
 
 
@@ -239,6 +248,22 @@ def test_one_damaged_value_is_rejected_with_a_sentence_or_harmless(
 def test_the_run_to_damage_has_tokens_of_every_outcome():
     outcomes = {t.outcome for r in short_run().rounds for t in (*r.drafted, *r.emitted)}
     assert outcomes == set(OUTCOMES)
+
+
+@pytest.mark.parametrize(
+    ("event", "in_a_file"),
+    [
+        (Choice, ChoiceJson),
+        (Token, TokenJson),
+        (Round, RoundJson),
+        (Header, HeaderJson),
+        (Divergence, DivergenceJson),
+        (Agreement, AgreementJson),
+        (End, EndJson),
+    ],
+)
+def test_a_recording_may_have_every_field_of_an_event(event: Any, in_a_file: Any):
+    assert [field.name for field in fields(event)] == list(in_a_file.__annotations__)
 
 
 def test_words_are_kept_as_they_are(tmp_path: Path):
