@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from typing import Any, TextIO
 
 from tqdm.std import tqdm
 
+from ..base.errors import PairError
 from .memory import shown_bytes
 
 CLEARED_LINE = "\r\x1b[K"
@@ -35,6 +38,43 @@ class Progress:
 
 Watcher = Callable[[Progress], None]
 """A function that is called with each new `Progress`."""
+
+
+class Reporter:
+    """Reports how far something is, and how long the rest will take at the speed so far.
+
+    sentence: what is done. total: what there is of it, in units of any kind. first: what was there
+    before.
+    """
+
+    def __init__(self, sentence: str, total: int, first: int, on_progress: Watcher | None) -> None:
+        self._sentence = sentence
+        self._total = total
+        self._first = first
+        self._on_progress = on_progress
+        self._began = time.monotonic()
+        self._percent = -1
+
+    def reached(self, count: int) -> None:
+        """So much is there now. Nothing is reported before another percent is."""
+        percent = 100 * count // self._total
+        if self._on_progress is None or percent == self._percent:
+            return
+        self._percent = percent
+        seconds = time.monotonic() - self._began
+        new = count - self._first
+        left = seconds / new * (self._total - count) if new > 0 else None
+        self._on_progress(Progress(self._sentence, count / self._total, left))
+
+
+class FetchStopped(PairError):
+    """Somebody stopped a fetch. What came until then stays."""
+
+
+def check_stop(stop: Event) -> None:
+    """Raise `FetchStopped` if somebody stopped the fetch."""
+    if stop.is_set():
+        raise FetchStopped("the fetch was stopped: what came stays, and the next one goes on.")
 
 
 def shown_time(seconds: float) -> str:

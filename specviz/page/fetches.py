@@ -12,8 +12,8 @@ from typing import Any
 from ..base.environment import BUILTIN
 from ..base.errors import PairError, SpecvizError
 from ..base.variables import FETCH
-from ..files.progress import Progress
-from ..pairs.fetch import FetchStopped, bytes_here, fetch, fetch_plan, usual_seconds
+from ..files.progress import FetchStopped, Progress
+from ..pairs.fetch import bytes_here, fetch, fetch_plan, usual_seconds
 from ..pairs.opening import first_pair
 from ..pairs.table import NamedPair
 from ..worker.failures import FAILED

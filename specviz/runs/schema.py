@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import Required, TypedDict
 
-from ..console import escaped
+from ..base.console import escaped
+from ..base.errors import ADVICE, TraceError
 from ..core.events import (
     UNKNOWN_ID,
     Agreement,

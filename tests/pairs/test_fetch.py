@@ -109,7 +109,7 @@ def reach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def reached_hub(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: list[int] | None = None, **how: bool
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: list[int] | None = None, **how: Any
 ) -> Iterator[list[str]]:
     """Inside the block, the hub answers. Yields what was downloaded from it. cut, how: as
     `fake_hub` has them."""
@@ -193,6 +193,14 @@ def test_a_hub_that_sends_a_file_from_its_start_again_gives_the_same_file(
     assert max(one.fraction or 0.0 for one in told) == 1.0
 
 
+def test_a_busy_hub_is_asked_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = packed_row("toy", CONTENT)
+    publish(machine, row, CONTENT)
+    with reached_hub(machine, monkeypatch, busy=[503, 429, 408]):
+        fetched(row)
+    assert (machine.models / "toy-0.gguf").read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("wrong", [CONTENT[::-1], CONTENT[:-1] + b"x", CONTENT + b"more"])
 def test_what_has_another_checksum_is_deleted_and_never_read(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, wrong: bytes
@@ -249,7 +257,7 @@ def test_a_full_disk_is_told_before_and_while_a_file_is_written(
             with pytest.raises(PairError, match=r"takes 307.2 kB, and 1.0 MB are free .* make"):
                 fetch_plan(row)
         with monkeypatch.context() as full:
-            full.setattr(fetching, "_to_disk", fail)
+            full.setattr(fetching.os, "fsync", fail)
             with pytest.raises(PairError, match="the disk is full: make room, or set SPECVIZ_MO"):
                 fetched(row)
         assert find_file(row.files[0]) is None

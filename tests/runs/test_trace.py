@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from toy_models import examples, llama, metaspace, mini, pair_of, relative, scripted, words
 
 from specviz import End, Pair, Round, Settings, SpecvizError, Token, Trace, compute_metrics, race
+from specviz.base.errors import TraceError
 from specviz.core.events import OUTCOMES, Agreement, Choice, Divergence, Header
-from specviz.errors import TraceError
 from specviz.runs.recording import read_recording
 from specviz.runs.schema import (
     AgreementJson,

