@@ -6,9 +6,7 @@ loaded the pair until the server is about to end, and 503 otherwise.
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from starlette.responses import PlainTextResponse, Response
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .queue import RunQueue
 
-REMEMBERED = 9  # past jobs of a kind
-KINDS = 100
+MAX_KINDS = 100
 Kind: TypeAlias = tuple[type, str]
 LEAST_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
 
@@ -37,37 +34,24 @@ class Measured(Protocol):
 
 
 class Durations:
-    """The lengths and the durations of past jobs, by kind and pair."""
+    """How fast the last job of each kind went, with each pair."""
 
     def __init__(self) -> None:
-        self._past: dict[Kind, deque[tuple[int, float]]] = {}
+        self._paces: dict[Kind, float] = {}  # seconds per unit of length
 
     def add(self, job: Measured, seconds: float) -> None:
-        """Remember a job that has ended by itself."""
-        past = self._past.setdefault(kind_of(job), deque(maxlen=REMEMBERED))
-        past.append((job.length, seconds))
-        if len(self._past) > KINDS:
-            del self._past[next(iter(self._past))]
+        """Note a job that has ended by itself."""
+        kind = kind_of(job)
+        self._paces.pop(kind, None)
+        self._paces[kind] = seconds / max(1, job.length)
+        if len(self._paces) > MAX_KINDS:
+            del self._paces[next(iter(self._paces))]
 
     def expected(self, job: Measured) -> float | None:
-        """Seconds that a job of this length takes; None if there was none of its kind with its
-        pair yet.
-
-        A line through the past jobs, by least squares. If all had one length, or longer ones were
-        no slower, it is the median; a job of another length then takes its proportion.
-        """
-        past = self._past.get(kind_of(job))
-        if not past:
-            return None
-        lengths = [length for length, _ in past]
-        seconds = [duration for _, duration in past]
-        median = statistics.median(seconds)
-        if len(set(lengths)) == 1:
-            return median * job.length / lengths[0]
-        line = statistics.linear_regression(lengths, seconds)
-        if line.slope <= 0:
-            return median
-        return max(min(seconds), line.slope * job.length + line.intercept)
+        """Seconds that a job takes at the pace of the last one; None if there was none of its kind
+        with its pair yet."""
+        pace = self._paces.get(kind_of(job))
+        return None if pace is None else pace * job.length
 
 
 def kind_of(job: Measured) -> Kind:

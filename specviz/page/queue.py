@@ -58,9 +58,7 @@ class RunQueue:
         self.current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
-        self._readings = (
-            Durations()
-        )  # of runs, from when their pair is in memory to the first event
+        self._readings = Durations()  # from when a run's pair is in memory to its first event
         self._load_seconds = 0.0  # that the last load of a pair took
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
@@ -238,7 +236,7 @@ class RunQueue:
         return past - spent if past is not None and past > spent else None
 
     def _expected(self, job: Job) -> float | None:
-        """Seconds that a job will take that waits, by past ones or else by the current one; None if
+        """Seconds that a waiting job will take, by the last one or else by the current one; None if
         unknown."""
         if isinstance(job, LoadJob):
             return job.load.seconds_left

@@ -178,9 +178,9 @@ def test_a_fetch_that_fails_says_why_to_its_own_user_alone(site: Site, models: P
 
 SLOW_PIP = """#!/bin/sh
 # Writes a part of a wheel where pip would, and does not end by itself.
+echo $$ > "{folder}/pid"
 mkdir "$TMPDIR/pip-unpack-1"
 head -c 20000 /dev/zero > "$TMPDIR/pip-unpack-1/toy_model_part1-1.0-py3-none-any.whl"
-echo $$ > "{folder}/pid"
 exec sleep 60
 """
 
