@@ -18,9 +18,6 @@ export function runOf(name) {
   return asTrace(JSON.parse(name.endsWith(".gz") ? gunzipSync(raw) : raw));
 }
 
-/** The numbers that Python computed. */
-export const golden = JSON.parse(readFileSync(new URL("golden.json", here), "utf8"));
-
 /** A run as it was after so many rounds; all of them are a finished run. */
 export const cutOff = (trace, rounds) =>
   (rounds === null ? trace : { ...trace, rounds: trace.rounds.slice(0, rounds), end: null });

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, replace
-from typing import Any
 
 import pytest
 import torch
-from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from node import called, evaluated
+from same_figures import check
 from toy_models import llama, pair_of, relative
 from toy_recordings import SAMPLED, recorded
 from wording import visible
@@ -24,6 +23,7 @@ from specviz.inspect.parting import parting_of
 from specviz.page.offer import QUESTIONS, folder_of
 from specviz.page.questions import read_run
 from specviz.runs.recording import read_recording
+from specviz.runs.series import series
 from specviz.runs.uncertainty import spread, uncertainty
 
 ANSWERS = """async ([runs, asked]) => {
@@ -192,16 +192,21 @@ def parting(run: Trace) -> int | None:
     return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
 
 
-@pytest.mark.parametrize("factor", [slow_middle, slower_later, too_fast, steady])
-def test_the_page_doubts_a_planted_slow_lane_as_python_does(factor: Any) -> None:
-    run = timed(recorded(replace(SAMPLED, max_new_tokens=64)), factor)
+@pytest.mark.parametrize("name", ["easy", "copies", "loses"])
+def test_the_page_computes_of_a_recording_what_python_does(name: str) -> None:
+    run = read_recording((ASSETS / "recordings" / f"{name}.json.gz").read_bytes())
+    metrics, points, doubts = evaluated(
+        """async ({ header, rounds }) => {
+          const { measure, series } = await import("specviz/facts/metrics.js");
+          const { uncertainty } = await import("specviz/facts/uncertainty.js");
+          return [measure(rounds, header), series(rounds), uncertainty(rounds)];
+        }""",
+        run.to_dict(),
+    )
+    check(metrics, asdict(compute_metrics(run)), "metrics")
+    check(points, series(run.rounds), "series")
     found = uncertainty(run)
-    assert found is not None
-    theirs = called("facts/uncertainty.js", "uncertainty", run.to_dict()["rounds"])
-    assert theirs.pop("doubt") == found.doubt
-    assert theirs["price"] == pytest.approx(found.price)
-    assert theirs["delays"] == pytest.approx(found.delays)
-    assert theirs["spread"] == (found.spread and pytest.approx(asdict(found.spread)))
+    check(doubts, found and asdict(found), "uncertainty")
 
 
 def test_the_verdict_is_plain_when_nothing_can_pay() -> None:

@@ -1,4 +1,4 @@
-"""Charts: their points match the metrics, and their style is the same everywhere."""
+"""Charts: they show the points of a run, and their style is the same everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from toy_models import llama, pair_of, relative
 
-from specviz import Settings, Trace, compute_metrics, race
+from specviz import Settings, Trace, race
 from specviz.base.environment import ASSETS
 from specviz.runs.charts import ALL_LANES, CHARTS, all_figures, figures
 from specviz.runs.charts_page import charts_html
@@ -25,29 +25,6 @@ def trace() -> Trace:
     pair = pair_of(target, relative(target, noise=0.1))
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, seed=3)
     return Trace.from_events(race(pair, [1, 2, 3], settings))
-
-
-def test_every_series_ends_in_the_metrics(trace: Trace) -> None:
-    m = compute_metrics(trace)
-    points = series(trace.rounds)
-    ends = {name: [line["y"][-1] for line in points[name]] for name in ("rates", "tau")}
-    assert ends["rates"] == [m.alpha, m.efficiency]
-    assert ends["tau"] == pytest.approx([m.tau, m.tau_predicted])
-    for place, lane in enumerate(("speculative", "baseline")):
-        assert points["tokens"][place]["y"][-1] == m.tokens[lane] == 40
-        assert points["tokens"][place]["x"][-1] == m.seconds[lane]
-        assert points["speed"][place]["y"][-1] == m.tokens_per_second[lane]
-    judged = [alpha for alpha in m.alpha_by_position if alpha is not None]
-    assert points["positions"][0]["y"] == judged
-    parts = [line["x"][1] * m.rounds / 1000 for line in points["parts"]]
-    assert parts == pytest.approx([m.draft_seconds, m.verify_seconds, m.overhead_seconds])
-
-
-def test_before_the_first_round_the_charts_are_empty() -> None:
-    points = series([])
-    assert points["tokens"] == [{"x": [0.0], "y": [0]}] * 2
-    assert points["rates"] == points["tau"] == [{"x": [], "y": []}] * 2
-    assert points["positions"] == [{"x": [], "y": []}]
 
 
 def test_the_figures_show_the_points_of_the_run(trace: Trace) -> None:

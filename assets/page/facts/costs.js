@@ -1,4 +1,4 @@
-// Why a run is as fast as it is. tests/helpers/reference_costs.py computes the same in Python.
+// Why a run is as fast as it is. tests/figures.json has small runs with the costs that follow from them.
 
 import { draftLengths, measure, predictedTau } from "specviz/facts/metrics.js";
 
