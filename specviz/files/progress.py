@@ -41,10 +41,9 @@ Watcher = Callable[[Progress], None]
 
 
 class Reporter:
-    """Reports how far something is, and how long the rest will take at the speed so far.
+    """Reports how far a step is, and how long the rest takes at the speed so far.
 
-    sentence: what is done. total: what there is of it, in units of any kind. first: what was there
-    before.
+    sentence: names the step. total: its size, in any unit. first: what was there before it began.
     """
 
     def __init__(self, sentence: str, total: int, first: int, on_progress: Watcher | None) -> None:
@@ -56,7 +55,7 @@ class Reporter:
         self._percent = -1
 
     def reached(self, count: int) -> None:
-        """So much is there now. Nothing is reported before another percent is."""
+        """Report the count, if it is another percent of the total."""
         percent = 100 * count // self._total
         if self._on_progress is None or percent == self._percent:
             return

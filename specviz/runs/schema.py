@@ -82,7 +82,8 @@ def _falling(top: list[Choice]) -> tuple[Choice, ...]:
 
 
 def _token(fields: dict[str, Any]) -> Token:
-    return Token(**{"id": UNKNOWN_ID, **fields})
+    fields.setdefault("id", UNKNOWN_ID)
+    return Token(**fields)
 
 
 def _made(event: Any) -> AfterValidator:
