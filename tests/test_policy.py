@@ -118,7 +118,7 @@ def test_the_heuristic_adds_two_and_takes_one():
     assert policy.gamma == 1
 
 
-ROUNDS = st.lists(st.tuples(st.integers(0, 32), st.floats(0, 1)), max_size=60)
+ROUNDS = st.lists(st.tuples(st.integers(0, 64), st.floats(0, 1)), max_size=60)
 
 
 @examples(100)

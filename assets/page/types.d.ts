@@ -377,7 +377,7 @@ interface Config {
   mostPrompt: number; // characters
   files?: string; // address below which the server reads files
   mostPacked: number; // bytes of a recording's file
-  mostGamma: number; // the longest draft that is looked at for the best one
+  mostGamma: number; // the longest draft that is looked at for the best one, unless a run drafts more
   draws: number; // of the sampling experiment, in each lane
   trace?: FiledTrace; // the run that was taken away
 }

@@ -23,7 +23,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .cost import DraftCosts
 
-MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
+MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run drafted more
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts

@@ -36,7 +36,7 @@ TOKEN = "token"
 
 # field: (lowest, highest) allowed, both ends included; whole numbers where these are
 RANGES: dict[str, tuple[float, float]] = {
-    "gamma": (0, 32),
+    "gamma": (0, 64),
     "temperature": (0.0, 10.0),
     "top_k": (0, 1_000_000),
     "top_p": (0.0, 1.0),

@@ -53,7 +53,7 @@ OFFERED = {
         choices={words["choice"]: name for name, words in POLICIES.items()},
     ),
     "gamma": Setting(
-        "γ, guesses per round", "More can save target passes, or waste draft steps.", (1, 16), 1
+        "γ, guesses per round", "More can save target passes, or waste draft steps.", (1, 64), 1
     ),
     "temperature": Setting("Temperature", "0 is greedy: both lanes must then agree.", (0, 2), 0.05),
     "top_k": Setting("Top-k", "Only the k likeliest tokens; 0 is off.", (0, 200), 1),

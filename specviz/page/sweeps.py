@@ -32,7 +32,7 @@ from .failures import PageQuestion
 from .jobs import Job
 from .queue import RunQueue
 
-GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)

@@ -22,7 +22,7 @@ from .event_stream import BOM, event_data, lines_in
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
-MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
+MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and a whole vocabulary of 150,000 take 200 MB
 MOST_SHOWN = 200  # characters of what a server says in a sentence
 
 DONE = b"[DONE]"

@@ -45,6 +45,9 @@ the grey dotted one."""
 PICTURE_FONT = "system-ui, sans-serif"
 """A chart is also saved as a picture, where the page's own font is not to be had."""
 
+MOST_NUMBERED = 16
+"""Positions of a draft that are numbered one by one, each with its value over its bar."""
+
 ALL_LANES = ""
 """In `all_figures`, the name of the charts that show every lane; no lane has it."""
 
@@ -214,12 +217,13 @@ def _positions(
 ) -> None:
     """Bars of one lane with drafts; of several, a line each."""
     drafted = [lane for lane in lanes if lane != BASELINE]
+    is_wide = max((len(line["x"]) for line in points), default=0) > MOST_NUMBERED
     if len(drafted) == 1:
         figure.add_bar(
             **points[0],
             name="α",
             marker={"color": ink["accepted"], "line": {"width": 0}, "cornerradius": 2},
-            texttemplate="%{y:.2f}",
+            texttemplate="" if is_wide else "%{y:.2f}",
             textfont={"size": 10},
             textposition="outside",
             textangle=0,
@@ -230,7 +234,7 @@ def _positions(
         _add_lanes(figure, points, drafted, lanes, ink, mode="lines+markers")
     figure.update_layout(bargap=0.32, hovermode="closest")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
-    figure.update_xaxes(title_text="place in the draft", dtick=1)
+    figure.update_xaxes(title_text="place in the draft", dtick=8 if is_wide else 1)
     figure.update_yaxes(range=[0, 1.3])
 
 

@@ -184,6 +184,11 @@ def test_every_two_settings_together_follow_the_target(mix: dict[str, Any]):
     assert chain_fits(Settings(**mix)) > LUCK
 
 
+def test_rounds_of_64_copies_follow_the_target():
+    settings = replace(sampling(64, 1.0), drafter="ngram")
+    assert chain_fits(settings) > LUCK
+
+
 @pytest.mark.parametrize("temperature", [1.0, 1.5])
 def test_the_baseline_follows_the_target(temperature: float):
     assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK

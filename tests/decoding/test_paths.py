@@ -21,6 +21,7 @@ from specviz.core.sampling import greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdict import decided
 from specviz.core.verdicts import decide
+from specviz.settings import RANGES
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -74,6 +75,26 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
     assert by_runs == by_numpy == by_tensors == by_programs
     wanted = {"rejected"} if drafter == "ngram" else {"accepted", "rejected"}
     assert {outcome for _, outcome, _ in by_numpy} >= wanted
+
+
+@pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]], ids=str)
+def test_the_widest_rounds_write_the_same_text_on_all_paths(
+    pair: Pair, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Also where a pass is too wide to be a program."""
+    gamma = int(RANGES["gamma"][1])
+    settings = Settings(
+        gamma=gamma, drafter="ngram", max_new_tokens=100, seed=5, ignore_eos=True, **sampling
+    )
+    by_numpy = draws_of(pair, settings)
+    rounds = list(speculate(pair, [1, 2, 3] * 4, settings))
+    assert max(len(r.drafted) for r in rounds) == gamma
+    alone = baseline(pair, [1, 2, 3] * 4, settings)
+    assert not settings.greedy or emitted_ids(rounds) == emitted_ids(alone)
+    monkeypatch.setattr("specviz.core.paths.NumpyPath", TensorPath)
+    assert draws_of(pair, settings) == by_numpy
+    monkeypatch.setenv("SPECVIZ_FORM", "static")
+    assert draws_of(pair, settings) == by_numpy
 
 
 @pytest.mark.parametrize("form", ["compiled", "eager", "static"])

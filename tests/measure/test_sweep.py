@@ -379,7 +379,7 @@ def test_slow_models_get_shorter_texts(timed: VirtualTime, monkeypatch: pytest.M
     ("change", "sentence"),
     [
         ({"prompts": ()}, "there are no prompts to sweep: give at least one."),
-        ({"gammas": (0,)}, "gammas has 0: use whole numbers, 1 to 32."),
+        ({"gammas": (0,)}, "gammas has 0: use whole numbers, 1 to 64."),
         ({"gammas": ()}, "gammas is empty: use whole numbers from 1 on."),
         ({"drafters": ("psychic",)}, "drafters has 'psychic': use some of model, ngram"),
         ({"seconds": 0.0}, "seconds is 0: use 1 to 86400."),

@@ -157,7 +157,7 @@ def test_programs_race_further_lanes_by_what_differs(
     for wrong, says in (
         (["temperature=1"], "a lane cannot have a 'temperature' of its own"),
         (["gamma=1"] * 3, "3 further lanes are asked for: use up to 2"),
-        (["gamma=" + "9" * 5000], "gamma is too large: use 0 to 32"),
+        (["gamma=" + "9" * 5000], "gamma is too large: use 0 to 64"),
         (["gamma=" + "x" * 5000], "gamma is 'x{1,60}"),
         (["9" * 5000], "the lane '9{60}' is not read"),
     ):

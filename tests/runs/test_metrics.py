@@ -22,7 +22,7 @@ PROMPT = [3, 1, 4]
 TARGET, DRAFT = 10.0, 1.0  # seconds of virtual time for a pass
 
 ALPHAS = st.floats(0.0, 0.999) | st.just(1.0)
-GAMMAS = st.integers(0, 32)
+GAMMAS = st.integers(0, 64)
 COSTS = st.floats(0.001, 2.0)
 
 

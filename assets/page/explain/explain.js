@@ -165,6 +165,7 @@ export class Explain {
     body.replaceChildren(line, ...step.picture());
     if (step.note) body.append(element("p", "sx-note", step.note));
     body.scrollTop = 0;
+    showWithin(line);
     find(dialog, ".sx-clock").replaceChildren(element("small", "", "time of this round"),
       times(round, secondsOf(round), step.until), element("small", "", milliseconds(secondsOf(round))));
     this.#labelMoves();
@@ -267,4 +268,12 @@ export class Explain {
     const { sentence } = this.#steps[this.#place];
     this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(LEAST, READING * sentence.length));
   }
+}
+
+/** Scroll a long text to the token that is spoken of. @param {HTMLElement} line */
+function showWithin(line) {
+  const token = line.querySelector(".is-at");
+  if (!token || line.scrollHeight <= line.clientHeight) return;
+  const { top } = token.getBoundingClientRect();
+  line.scrollTop += top - line.getBoundingClientRect().top - line.clientHeight / 2;
 }

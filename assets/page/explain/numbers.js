@@ -8,6 +8,7 @@ import { fixed, plural, visible } from "specviz/words/words.js";
 
 const LISTED = 5; // entries of a recorded list; a shorter one holds every token that has a chance
 const MOST_ROWS = 6;
+const MOST_STEPS = 16; // of a draft that are told apart: more would be narrower than their borders
 const FINEST = 1e-9; // less than the rounding of a listed chance
 
 /**
@@ -132,16 +133,17 @@ export function milliseconds(seconds) {
 }
 
 /**
- * The time of a round to scale: narrow steps of the draft and one wide pass.
+ * The time of a round to scale: narrow steps of the draft, as one where they are many, and one wide pass.
  * @param {Round} round
  * @param {number} whole seconds that fill the width
  * @param {"draft" | "verify" | "overhead"} [until] the last part that is over
  */
 export function times({ drafted, draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead },
   whole, until = "overhead") {
+  const steps = drafted.length > MOST_STEPS ? 1 : drafted.length;
+  const step = /** @type {[string, number]} */ (["draft", draft / steps]);
   /** @type {[string, number][]} */
-  const parts = [...drafted.map(() => /** @type {[string, number]} */ (["draft", draft / drafted.length])),
-    ["verify", verify], ["overhead", overhead]];
+  const parts = [...Array.from({ length: steps }, () => step), ["verify", verify], ["overhead", overhead]];
   const order = ["draft", "verify", "overhead"];
   return element("span", "sx-times", ...parts.map(([name, seconds], i) =>
     element("i", name + (order.indexOf(name) > order.indexOf(until) ? " is-ahead" : ""), {

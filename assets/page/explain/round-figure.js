@@ -35,7 +35,14 @@ const VERDICTS = {
   bonus: "bonus ★",
 };
 
-/** @typedef {{ token: Token, left: number, width: number }} Column */
+const MOST_COLUMNS = 16; // tokens that all stand in the figure
+const FIRST = 4; // tokens that stand in the figure of a longer round, from its begin
+const AROUND = 2; // and from its last verdict, to both sides
+
+/**
+ * A token with its place in px; `omitted` tokens of its outcome stand for themselves in one column.
+ * @typedef {{ token: Token, omitted: number, left: number, width: number }} Column
+ */
 
 /**
  * How the text of a round is set: sizes in px.
@@ -53,7 +60,7 @@ export function figureOfRound(round, trace) {
   const own = round.emitted[round.emitted.length - 1];
   const last = own && own.outcome !== "accepted" ? [own] : [];
   const face = faceOf(round, trace);
-  const columns = columnsOf([...round.drafted, ...last], last.length, face);
+  const columns = columnsOf([...shortened(round.drafted), ...last.map(single)], last.length, face);
   const end = columns[columns.length - 1];
   const rows = rowsOf(trace.header.settings);
   const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE);
@@ -65,18 +72,19 @@ export function figureOfRound(round, trace) {
   title(whole, round, about, width);
   const sheet = { ...whole, node: draw(whole, "g", { transform: `translate(0 ${down})` }) };
   heading(sheet, round, trace, width);
-  const drafted = columns.slice(0, round.drafted.length);
+  const drafted = columns.slice(0, columns.length - last.length);
   brace(sheet, drafted, TOKENS - 16, "drafted ahead");
   for (const column of columns) tokenBox(sheet, column);
   rows.forEach(([label, of], i) => {
     const y = TOKENS + BOX + 30 + i * ROW;
     write(sheet, label, EDGE, y, { colour: "soft" });
-    for (const { token, left, width: wide } of columns) {
+    for (const { token, omitted, left, width: wide } of columns) {
+      if (omitted) continue;
       write(sheet, of(token), left + wide / 2, y, { anchor: "middle", colour: colourOf(label, token) });
     }
   });
   brace(sheet, columns, foot + 14, "one pass of the target judges all of them", true);
-  footing(sheet, round, foot + 84);
+  footing(sheet, round, foot + 84, width);
   return new XMLSerializer().serializeToString(whole.node);
 }
 
@@ -88,14 +96,45 @@ function faceOf(round, { rounds, header }) {
   return { family: isCode ? MONO : SERIF, token: TOKEN_SIZE[kind], context: CONTEXT_SIZE[kind] };
 }
 
+/** A token with a column of its own. @param {Token} token */
+const single = (token) => ({ token, omitted: 0 });
+
+/**
+ * The drafted tokens; of many, the first ones and those around the last verdict, and between them how many
+ * there are.
+ * @param {Token[]} drafted
+ * @returns {Pick<Column, "token" | "omitted">[]}
+ */
+function shortened(drafted) {
+  if (drafted.length <= MOST_COLUMNS) return drafted.map(single);
+  const ignored = drafted.findIndex(({ outcome }) => outcome === "ignored");
+  const judged = ignored < 0 ? drafted.length : ignored;
+  const around = Math.max(FIRST, judged - AROUND);
+  const behind = Math.min(drafted.length, Math.max(FIRST, judged + AROUND));
+  return [
+    ...drafted.slice(0, FIRST).map(single),
+    ...omission(drafted.slice(FIRST, around)),
+    ...drafted.slice(around, behind).map(single),
+    ...omission(drafted.slice(behind)),
+  ];
+}
+
+/** One column for tokens of one outcome. @type {(tokens: Token[]) => Pick<Column, "token" | "omitted">[]} */
+function omission(tokens) {
+  const [token] = tokens;
+  if (!token) return [];
+  return [{ token: { ...token, text: `… ${tokens.length} more …` }, omitted: tokens.length }];
+}
+
 // Where each token stands; the target's own, one at most, is set apart.
-/** @type {(tokens: Token[], own: number, face: Face) => Column[]} */
+/** @type {(tokens: Pick<Column, "token" | "omitted">[], own: number, face: Face) => Column[]} */
 function columnsOf(tokens, own, face) {
-  const width = ruler(`${face.token}px ${face.family}`);
+  const widthOf = ruler(`${face.token}px ${face.family}`);
   let left = EDGE + LABELS;
-  return tokens.map((token, i) => {
+  return tokens.map(({ token, omitted }, i) => {
     if (own && i === tokens.length - 1) left += GAP;
-    const column = { token, left, width: Math.max(LEAST_COLUMN, Math.ceil(width(visible(token.text))) + 26) };
+    const width = Math.max(LEAST_COLUMN, Math.ceil(widthOf(visible(token.text))) + 26);
+    const column = { token, omitted, left, width };
     left += column.width + 8;
     return column;
   });
@@ -115,6 +154,16 @@ function tailOf(text, most, face) {
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
   while (width(`… ${tail}`) > most && tail.length > 1) tail = tail.slice(1).replace(/^\S*\s+(?=\S)/, "");
   return tail.length < text.trim().length ? `… ${tail}` : tail;
+}
+
+// The begin of a text that fits into so many px.
+/** @type {(text: string, most: number, face: Face) => string} */
+function headOf(text, most, face) {
+  const width = ruler(`${face.context}px ${face.family}`);
+  if (width(text) <= most) return text;
+  let head = text;
+  while (width(`${head} …`) > most && head.length > 1) head = head.slice(0, -1);
+  return `${head.trimEnd()} …`;
 }
 
 // The lines below the tokens: what each is called, and what it says of a token.
@@ -268,11 +317,12 @@ function tokenBox(sheet, { token, left, width }) {
 }
 
 // What the round wrote and how long it took.
-/** @type {(sheet: Sheet, round: Round, y: number) => void} */
-function footing(sheet, round, y) {
+/** @type {(sheet: Sheet, round: Round, y: number, width: number) => void} */
+function footing(sheet, round, y, width) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });
-  write(sheet, written, EDGE + LABELS, y, { size: sheet.face.context, family: sheet.face.family });
+  const shown = headOf(written, width - 2 * EDGE - LABELS, sheet.face);
+  write(sheet, shown, EDGE + LABELS, y, { size: sheet.face.context, family: sheet.face.family });
   const all = milliseconds(secondsOf(round));
   const drafting = milliseconds(round.draft_seconds);
   const pass = milliseconds(round.verify_seconds);

@@ -147,21 +147,47 @@ function check({ round, trace }) {
   };
 }
 
-/** One step for each judged place. @type {(told: Told) => Step[]} */
+const MOST_SINGLE = 12; // verdicts of a round that each have a step
+const FIRST = 3; // verdicts that have one in a round of more
+const LAST = 2;
+
+/**
+ * One step for each judged place; of many the first and the last ones, with one for all between them.
+ * @type {(told: Told) => Step[]}
+ */
 function judge(told) {
   const { round, tokens } = told;
   const guesses = tokens.slice(0, round.drafted.length);
   const judged = round.drafted.filter(({ outcome }) => outcome === "accepted" || outcome === "rejected");
-  return judged.map((token, i) => ({
+  const steps = judged.map((token, i) => ({
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(told, token, i),
     note: i === 0 ? noteOn(told, token) : undefined,
     tokens: upTo(guesses, i + 1),
     at: i,
-    until: "verify",
+    until: /** @type {const} */ ("verify"),
     picture: () => judgementDrawn(told, token),
   }));
+  if (judged.length <= MOST_SINGLE) return steps;
+  const between = judgeBetween(told, guesses, judged.length);
+  return [...steps.slice(0, FIRST), between, ...steps.slice(-LAST)];
+}
+
+/**
+ * The step for the verdicts that have none of their own, all of them accepted.
+ * @type {(told: Told, guesses: Token[], judged: number) => Step}
+ */
+function judgeBetween({ round }, guesses, judged) {
+  const count = judged - FIRST - LAST;
+  return {
+    chapter: "Judge",
+    part: `places ${FIRST + 1} to ${FIRST + count} of ${round.drafted.length}`,
+    sentence: `The next ${count} guesses are judged in the same way, and all of them are accepted.`,
+    tokens: upTo(guesses, FIRST + count),
+    until: "verify",
+    picture: () => [],
+  };
 }
 
 /** What people often get wrong about verdicts, told once. @type {(told: Told, token: Token) => string} */

@@ -10,7 +10,7 @@ const HALVINGS = 60;
  * What explains the speed-up of the shown rounds; null before both lanes can be compared.
  * @param {Round[]} rounds
  * @param {Header} header
- * @param {number} mostGamma the longest draft that is looked at
+ * @param {number} mostGamma the longest draft that is looked at, unless the run drafts more
  */
 export function explain(rounds, header, mostGamma) {
   if (header.source) return null; // a server tells no parts of a round's time
@@ -19,7 +19,8 @@ export function explain(rounds, header, mostGamma) {
   if (m.speedup === null || m.tau === null) return null;
   const costs = costsOf(alone, m);
   const { step, judging, gamma, price } = costs;
-  const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, mostGamma);
+  const most = Math.max(mostGamma, header.settings.gamma);
+  const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, most);
   const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
   return {
     m, costs, speedup: m.tau / price,

@@ -5,6 +5,9 @@ import { bestGamma } from "specviz/facts/costs.js";
 import { adapts } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
+/** The bars where a run may draft more than can stand side by side. */
+const ROUND_GAMMAS = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
+
 const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target "
   + "alone, with verdicts that do not depend on each other. Judging costs one pass for no guess and what it "
   + "cost here for as many as here, in a straight line.";
@@ -84,24 +87,36 @@ export class WhatIf {
       value.textContent = fixed(chosen[name], 2);
     }
     this.#back.hidden = !this.#isTouched;
-    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
+    const most = Math.max(this.#most, this.#settings.gamma);
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, most);
     // A policy, or text without a match, drafts another number in each round: then no bar is ours.
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
-    this.#drawBars(best, ours);
+    this.#drawBars(best, ours, this.#shownGammas(most, best.gamma, ours));
     this.#said.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
       + `${fixed(speedup, 2)}×.`;
   }
 
   /**
+   * The gammas that have a bar: all, or a few of many.
+   * @type {(most: number, best: number, ours: number | null) => number[]}
+   */
+  #shownGammas(most, best, ours) {
+    if (most <= this.#most) return Array.from({ length: most }, (_, i) => i + 1);
+    const wanted = new Set([...ROUND_GAMMAS, best, ours ?? 0]);
+    return [...wanted].filter((gamma) => gamma > 0 && gamma <= most).sort((a, b) => a - b);
+  }
+
+  /**
    * @param {{ gamma: number, speeds: number[] }} best
    * @param {number | null} ours  the gamma in use
+   * @param {number[]} shown  the gammas that have a bar
    */
-  #drawBars({ gamma, speeds }, ours) {
-    const highest = Math.max(1, ...speeds);
+  #drawBars({ gamma, speeds }, ours, shown) {
+    const highest = Math.max(1, ...shown.map((barGamma) => speeds[barGamma]));
     const focused = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
     const canRun = document.querySelector("#run") !== null;
-    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
-      const barGamma = i + 1;
+    this.#bars.replaceChildren(...shown.map((barGamma) => {
+      const speed = speeds[barGamma];
       const style = { height: `${(100 * speed) / highest}%` };
       const bar = element("i", "", { style, dataset: { value: fixed(speed, 2) } });
       const best = barGamma === gamma ? "is-best " : "";

@@ -320,6 +320,8 @@ export const MOTION = {
   rest: 900,
 };
 
+const UNHURRIED = 16; // guesses: a longer round takes as long as one of so many
+
 /** @typedef {"guess" | "check" | "verdict"} Phase */
 
 /**
@@ -343,11 +345,14 @@ export function momentOf(round, ms) {
   const { draft_seconds: drafting, verify_seconds: verifying, overhead_seconds: overhead } = round;
   const count = drafted.length;
   const judged = drafted.filter(({ outcome }) => outcome !== "ignored").length;
-  const guessed = count ? (count - 1) * MOTION.stagger + MOTION.appear : 0;
+  const pace = Math.min(1, UNHURRIED / count);
+  const stagger = pace * MOTION.stagger;
+  const settle = pace * MOTION.settle;
+  const guessed = count ? (count - 1) * stagger + MOTION.appear : 0;
   const looked = guessed + MOTION.look;
   const passed = looked + MOTION.sweep;
   const isRefused = judged > 0 && drafted[judged - 1].outcome === "rejected";
-  const settled = passed + judged * MOTION.settle + (isRefused ? MOTION.drop : 0);
+  const settled = passed + judged * settle + (isRefused ? MOTION.drop : 0);
   const start = clock - drafting - verifying - overhead;
   const share = (/** @type {number} */ from, /** @type {number} */ lasts) =>
     Math.max(0, Math.min(1, (ms - from) / lasts));
@@ -361,12 +366,12 @@ export function momentOf(round, ms) {
       const time = start + drafting + (verifying + overhead) * share(looked, MOTION.sweep);
       return { time: Math.min(time, clock), judged: 0, phase: "check" };
     }
-    const verdicts = Math.floor((ms - passed) / MOTION.settle) + 1;
+    const verdicts = Math.floor((ms - passed) / settle) + 1;
     return { time: clock, judged: Math.min(judged, verdicts), phase: "verdict" };
   };
   return {
     ...now(),
-    seen: Math.min(count, Math.floor(ms / MOTION.stagger) + 1),
+    seen: Math.min(count, Math.floor(ms / stagger) + 1),
     isDone: ms >= settled,
     isOver: ms >= settled + MOTION.land + MOTION.rest,
   };

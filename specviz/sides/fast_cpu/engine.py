@@ -19,7 +19,7 @@ from ...core.llama_layer import LINEARS, NORMS
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
 from ...core.sampling import TIE
-from ...core.settings import Settings
+from ...core.settings import RANGES, Settings
 from ...core.states import StateReader
 from ...core.stopping import check_stop
 from ...core.threads import one_torch_thread, used_threads
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 FED = 64  # tokens of a long prompt that are fed at a time
-KEPT_WIDTH = 17  # passes of up to so many tokens use the same memory
+KEPT_WIDTH = 1 + int(RANGES["gamma"][1])  # passes of up to so many tokens use the same memory
 FIRST_POSITIONS = 128  # of a cache; it doubles when they are used up
 ALIGNED = 64  # positions: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.

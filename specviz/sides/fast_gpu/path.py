@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .engine import StaticEngine
 
 AHEAD = 4096  # tokens for which there is room before a run begins
+MOST_GRAPHED = 32  # drafts of a pass that is captured: in wider ones kernels have enough to compute
 FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that kept all drafts
 
 
@@ -40,14 +41,15 @@ class GraphPath:
         """Make room and programs for a run from `length` to at most `most` tokens."""
         gamma = self._run.settings.gamma
         longest = min(most, length + AHEAD) + gamma + 1
+        widest = min(gamma, MOST_GRAPHED)
         if task == "draft":
             self.engine.reserve(longest, [self._draft_key(fed, layers) for fed in FEEDS])
             for fed in FEEDS:
                 ids, places, draws = self._blank_inputs(fed)
                 self._step(ids, places, draws[:1], layers)
         else:
-            self.engine.reserve(longest, [self._judge_key(count) for count in range(gamma + 1)])
-            for count in range(gamma + 1):
+            self.engine.reserve(longest, [self._judge_key(count) for count in range(widest + 1)])
+            for count in range(widest + 1):
                 ids, places, draws = self._blank_inputs(count + 1)
                 q = torch.zeros(count, self._run.vocab, device=self.engine.device)
                 self._pass(ids, places, q, draws)
@@ -167,5 +169,7 @@ class GraphPath:
             return torch.cat([drafted, decision]), p, logits
 
         inputs = (feed, places, q, u)
+        if len(q) > MOST_GRAPHED:
+            return judged(*inputs)
         program = self.engine.program(self._judge_key(len(q)), judged, inputs)
         return program(*inputs)
