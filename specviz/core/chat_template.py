@@ -4,11 +4,11 @@ as either."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, NamedTuple
 
 from ..base.errors import PromptError
 
-Role: TypeAlias = Literal["user", "assistant"]
+from .messages import Message, Role
 
 TEXT = "text"
 PARTS = "parts"
@@ -37,44 +37,81 @@ def template_text(
     return str(text)
 
 
-def chat_text(tokenizer: Any, prompt: str) -> str:
-    """A text as the user's turn in the tokenizer's chat template, up to where the reply begins.
+def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """The turns in the tokenizer's chat template, up to where the assistant's reply begins.
 
     A template that is written for lists of parts drops a plain text without an error, so the form
-    is used in which the prompt arrives: as it is, else changed, as by a template that replaces
-    words. Raises `PromptError` if there is no template, or if it does not take the text.
+    is used in which every turn arrives: as it is, else changed, as by a template that replaces
+    words. Raises `PromptError` if there is no template, or if it does not take the turns.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise PromptError(
-            "this target has no chat template: set chat to 'off' or choose a target that was "
+            f"this target has no chat template: {_way_out(messages)} or choose a target that was "
             "tuned for chat."
         )
-    other = ("x" if prompt.strip("x") else "y") * len(prompt)
     texts = []
     changed = []
+    left_out: Message | None = None
     for form in FORMS:
-        turns = [turn("user", prompt, form)]
+        turns = [turn(message.role, message.content, form) for message in messages]
         text = template_text(tokenizer, turns, opens_reply=True)
         if text is None:
             continue
         texts.append(text)
-        text_of_other = template_text(tokenizer, [turn("user", other, form)], opens_reply=True)
-        if text == text_of_other or _is_printed_list(text, turns):
-            continue  # the template does not read the content
-        words = prompt.strip()
-        if text.count(words) > (text_of_other or "").count(words):  # it may have such words itself
+        counts = [_counts(tokenizer, messages, place, form, text) for place in range(len(messages))]
+        unread = [place for place, (_, is_read) in enumerate(counts) if not is_read]
+        if unread or _is_printed_list(text, turns):
+            left_out = left_out or messages[unread[0] if unread else 0]
+            continue
+        if all(arrives for arrives, _ in counts):
             return text
         changed.append(text)
     if changed:
         return changed[0]
-    if texts and not prompt.strip():
+    if texts and not messages[-1].content.strip():
         return texts[0]
-    if texts:
+    if left_out is not None:
         raise PromptError(
-            "the target's chat template leaves the prompt out, as a text and as a list of parts: "
-            "set chat to 'off'."
+            f"the target's chat template leaves {_name_of(left_out, messages)} out, as a text and "
+            f"as a list of parts: {_way_out(messages)}."
+        )
+    if len(messages) > 1:
+        raise PromptError(
+            "the target's chat template does not take these turns: let user and assistant take "
+            "turns, and leave out a system prompt if it knows none."
         )
     raise PromptError("the target's chat template does not take this prompt: set chat to 'off'.")
+
+
+class _Read(NamedTuple):
+    """How a template treats the content of a turn. arrives: as it is. is_read: at all."""
+
+    arrives: bool
+    is_read: bool
+
+
+def _counts(tokenizer: Any, messages: Sequence[Message], place: int, form: str, text: str) -> _Read:
+    """Compare the template's `text` with what it makes of another content of one turn."""
+    content = messages[place].content
+    other = ("x" if content.strip("x") else "y") * len(content)
+    turns = [turn(message.role, message.content, form) for message in messages]
+    turns[place] = turn(messages[place].role, other, form)
+    text_of_other = template_text(tokenizer, turns, opens_reply=True)
+    words = content.strip()
+    # The template may have such words itself.
+    arrives = text.count(words) > (text_of_other or "").count(words)
+    return _Read(arrives, text != text_of_other)
+
+
+def _name_of(message: Message, messages: Sequence[Message]) -> str:
+    if len(messages) == 1:
+        return "the prompt"
+    return f"turn {messages.index(message) + 1} (of the {message.role})"
+
+
+def _way_out(messages: Sequence[Message]) -> str:
+    """What to do about a template that does not do."""
+    return "set chat to 'off'" if len(messages) == 1 else "give the prompt as one text"
 
 
 def text_after_reply(tokenizer: Any, reply: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from .kinds import arithmetic_in_words
 from .lanes import BASELINE, Lane
 from .settings import Settings
+from .messages import Message
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -156,6 +157,8 @@ class Header:
     prompt, prompt_ids: the text and the ids that the models read.
     question: the part of `prompt` that was asked, if the rest of it is the target's chat template;
         None if the text goes on from `prompt`.
+    messages: the turns that were asked, of which `question` is the last; None if there is no other
+        one.
     lanes: speculative lane -> its settings, in their order; one lane, "speculative", in the
         ordinary race with the baseline.
     drafts: speculative lane -> its draft model, described as the target; None without one.
@@ -198,6 +201,7 @@ class Header:
     source: str | None = None
     streaming_rate: float | None = None
     question: str | None = None
+    messages: tuple[Message, ...] | None = None
 
     @property
     def settings(self) -> Settings:

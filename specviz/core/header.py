@@ -18,6 +18,7 @@ from .drafting import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
 from .lanes import BASELINE, Lane
+from .messages import Messages
 from .model_facts import context_length, parameter_count, weights_form
 from .pair import Pair
 from .registry import drafter_kind, verdict_kind
@@ -36,12 +37,12 @@ def header_of(
     mode: Mode,
     prefilled: dict[Lane, Prefilled],
     memory: EarlierTexts = (),
-    question: str = "",
+    asked: Messages = (),
 ) -> Header:
     """The header of a race whose lanes have read the prompt.
 
-    memory: the earlier texts, of which it says how many, never the texts. question: what was asked
-    in a chat template; empty if the prompt is none.
+    memory: the earlier texts, of which it says how many, never the texts. asked: the turns that
+    were put into the chat template; none if the prompt is plain text.
     """
     lanes = {lane: each for lane, each in settings.items() if lane != BASELINE}
     drafts = {
@@ -50,6 +51,7 @@ def header_of(
     first_lane = next(iter(lanes))
     target_engine = prefilled[first_lane].engines["target"]
     prompt = str(pair.tokenizer.decode(prompt_ids))
+    question = asked[-1].content.strip() if asked else ""
     header = Header(
         prompt=prompt,
         prompt_ids=tuple(prompt_ids),
@@ -68,6 +70,7 @@ def header_of(
         memory={"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None,
         # A tokenizer may have changed its letters.
         question=question if question and question in prompt else None,
+        messages=asked if len(asked) > 1 else None,
     )
     if isinstance(pair.target, ModelElsewhere):
         return replace(header, **pair.target.header_fields(prompt_ids))

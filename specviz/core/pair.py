@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ..base.errors import PairError, PromptError, SettingsError, shown
 from .ends import control_tokens, end_ids, is_tuned_for, named_end_ids
 from .lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
+from .messages import Message, Messages, checked_messages, is_conversation
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
     chat_ids,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .protocols import LanguageModel, Racing
     from .shared_tokens import SharedTokens
     from .states import DraftHead
+    from .types import Prompt
 
 _sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
 """Of each tokenizer the number of its tokens, and what `tokenizer_size` found then."""
@@ -205,23 +207,19 @@ class Pair:
             self.tokenizer.get_vocab,
         )
 
-    def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
-        """The ids of a prompt, which is text or a list of ids.
+    def encode(self, prompt: Prompt, *, chat: str = "auto") -> list[int]:
+        """The ids of a prompt, which is text, a list of ids, or a list of turns.
 
         chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
         not, "auto" does if the target `is_chat`. "literal" is "on", and control tokens that the
-        text spells, such as "<|im_end|>", are plain text. Raises `PromptError` if the prompt is
-        empty, too long or has unknown ids, or if the template is missing or does not take it;
-        `SettingsError` for another `chat`.
+        text spells, such as "<|im_end|>", are plain text. Turns, {"role": ..., "content": ...},
+        always need the template. Raises `PromptError` if the prompt is empty, too long or has
+        unknown ids, or if the template is missing or does not take it; `SettingsError` for another
+        `chat`.
         """
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
-        if isinstance(prompt, str):
-            to_ids = prompt_ids
-            if self.uses_template(prompt, chat):
-                to_ids = literal_chat_ids if chat == "literal" else chat_ids
-            prompt = to_ids(self.tokenizer, prompt) if prompt else []
-        ids = checked_ids(prompt, self.vocab)
+        ids = self._prompt_ids(prompt, chat)
         if not ids:
             raise PromptError("the prompt is empty: write at least one word.")
         limit = context_length(self.target)
@@ -232,10 +230,31 @@ class Pair:
             )
         return ids
 
-    def uses_template(self, prompt: object, chat: str) -> bool:
-        """Whether `encode` puts this prompt into the chat template."""
+    def _prompt_ids(self, prompt: Prompt, chat: str) -> list[int]:
+        messages = self.messages_of(prompt, chat)
+        if messages:
+            to_ids = literal_chat_ids if chat == "literal" else chat_ids
+            return to_ids(self.tokenizer, messages)
+        if isinstance(prompt, str):
+            return prompt_ids(self.tokenizer, prompt) if prompt else []
+        return checked_ids(prompt, self.vocab)
+
+    def messages_of(self, prompt: Prompt, chat: str) -> Messages:
+        """The turns that `encode` puts into the chat template; none if it uses no template.
+
+        Raises `PromptError` for turns that are none, and for several where chat is "off".
+        """
+        if is_conversation(prompt):
+            if chat == "off":
+                raise PromptError(
+                    "a prompt of several turns needs the target's chat template: set chat to "
+                    "'auto' or 'on', or give the prompt as one text."
+                )
+            return checked_messages(prompt)
         in_template = chat in ("on", "literal") or (chat == "auto" and self.is_chat)
-        return isinstance(prompt, str) and in_template
+        if isinstance(prompt, str) and prompt and in_template:
+            return (Message("user", prompt),)
+        return ()
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
         """The ids of a text that is no prompt: without special tokens, of any length.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import PromptError, shown
 from .chat_template import chat_text
+from .messages import Messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -33,50 +35,85 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     return ids[1:] if twice else ids
 
 
-def chat_ids(tokenizer: Any, prompt: str) -> list[int]:
-    """The ids of a text as the user's turn in the tokenizer's chat template.
+def chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
+    """The ids of turns in the tokenizer's chat template, up to where the reply begins.
 
-    Raises `PromptError` if there is no template, or if it does not take the text.
+    Raises `PromptError` if there is no template, or if it does not take them.
     """
     # The template already contains the first special token.
-    return text_ids(tokenizer, chat_text(tokenizer, prompt), "the prompt")
+    return text_ids(tokenizer, chat_text(tokenizer, messages), "the prompt")
 
 
-def literal_chat_ids(tokenizer: Any, prompt: str) -> list[int]:
-    """As `chat_ids`, but control tokens that the prompt spells are plain text: only the template
-    sets them.
+def literal_chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
+    """As `chat_ids`, but control tokens that the turns spell are plain text: only the template sets
+    them.
 
-    Raises `PromptError` also if the template changes such a prompt, or if the tokenizer does not
-    read a turn in parts as it reads the whole.
+    Raises `PromptError` also if the template changes such turns, or if the tokenizer does not read
+    a text in parts as it reads the whole.
     """
     pieces = [tokenizer.convert_ids_to_tokens(i) for i in special_ids(tokenizer)]
     control = re.compile("|".join(map(re.escape, sorted(pieces, key=len, reverse=True))))
-    if not pieces or not control.search(prompt):
-        return chat_ids(tokenizer, prompt)
-    before, _, behind = chat_text(tokenizer, MARK).partition(MARK)
-    # A tokenizer splits at control tokens first, so what stands between two of them is read on its
-    # own: the turn with its surroundings, up to the template's nearest ones.
-    begin = max((match.end() for match in control.finditer(before)), default=0)
-    next_control = control.search(behind)
-    end = next_control.start() if next_control else len(behind)
-
-    def ids_with(turn: str) -> list[int]:
-        middle = before[begin:] + turn + behind[:end]
-        return [
-            *text_ids(tokenizer, before[:begin]),
-            *text_ids(tokenizer, middle, "the prompt", split_special_tokens=True),
-            *text_ids(tokenizer, behind[end:]),
-        ]
-
-    text = chat_text(tokenizer, prompt)
-    turn = text[len(before) : len(text) - len(behind)]
-    is_whole = text == before + turn + behind and turn.strip() == prompt.strip()
-    if not is_whole or ids_with(MARK) != chat_ids(tokenizer, MARK):
+    if not pieces or not any(control.search(message.content) for message in messages):
+        return chat_ids(tokenizer, messages)
+    marks = [f"{MARK}{place}" for place in range(len(messages))]
+    marked = tuple(
+        replace(message, content=mark) for message, mark in zip(messages, marks, strict=True)
+    )
+    frame = _split_at(chat_text(tokenizer, marked), marks)
+    text = chat_text(tokenizer, messages)
+    contents = [message.content for message in messages]
+    trims = (str, str.strip, str.rstrip, str.lstrip)  # a template may trim its turns
+    fillings = [[trim(content) for content in contents] for trim in trims]
+    filled = next((each for each in fillings if _joined(frame, each) == text), None)
+    # The frame must be that of the marked turns as they are read without any of this.
+    is_whole = filled is not None and len(frame) == len(messages) + 1
+    if not is_whole or _literal_ids(tokenizer, frame, marks, control) != chat_ids(
+        tokenizer, marked
+    ):
         raise PromptError(
             "this target's chat template cannot take the prompt's control tokens as plain text: "
             "remove them, or set chat to 'on'."
         )
-    return ids_with(turn)
+    assert filled is not None
+    return _literal_ids(tokenizer, frame, filled, control)
+
+
+def _split_at(text: str, marks: Sequence[str]) -> list[str]:
+    """What stands before, between and behind the marks, as far as they come in their order."""
+    frame = []
+    for mark in marks:
+        before, found, text = text.partition(mark)
+        if not found:
+            return []
+        frame.append(before)
+    return [*frame, text]
+
+
+def _joined(frame: Sequence[str], contents: Sequence[str]) -> str:
+    parts = [before + content for before, content in zip(frame, contents, strict=False)]
+    return "".join(parts) + "".join(frame[-1:])
+
+
+def _literal_ids(
+    tokenizer: Any, frame: Sequence[str], contents: Sequence[str], control: re.Pattern[str]
+) -> list[int]:
+    """The ids of contents in their frame, of which only the frame has control tokens."""
+    # A tokenizer splits at control tokens first, so what stands between two of them is read on its
+    # own: a turn with its surroundings, up to the template's nearest ones.
+    ids: list[int] = []
+    plain = ""
+    for place, part in enumerate(frame):
+        begin = 0
+        for match in control.finditer(part):
+            plain += part[begin : match.start()]
+            ids += text_ids(tokenizer, plain, "the prompt", split_special_tokens=True)
+            ids += text_ids(tokenizer, match.group())
+            plain = ""
+            begin = match.end()
+        plain += part[begin:]
+        if place < len(contents):
+            plain += contents[place]
+    return ids + text_ids(tokenizer, plain, "the prompt", split_special_tokens=True)
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:

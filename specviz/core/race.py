@@ -11,6 +11,7 @@ from .events import End, Event, Round
 from .header import header_of
 from .lanes import BASELINE, Lane, Several
 from .loop import decode
+from .messages import Messages
 from .pair import Pair, checked_pair, lanes_for
 from .registry import drafter_kind
 from .settings import Settings
@@ -32,7 +33,7 @@ def race(
     memory: Memory = (),
     **changes: Any,
 ) -> Iterator[Event]:
-    """Race the target alone against the same target with drafts.
+    """Race the target alone against the same target with drafts on a prompt: text, ids, or turns.
 
     Without settings they are those of `Pair.settings`. With one `Settings` the lanes are
     "speculative" and "baseline". With several, by lane or in a sequence (lanes are then named by
@@ -56,8 +57,8 @@ def race(
     first = next(iter(lanes.values()))
     prompt_ids = racing.encode(prompt, chat=first.chat)
     texts = memory_ids(racing, memory, lanes.values())
-    question = str(prompt).strip() if racing.uses_template(prompt, first.chat) else ""
-    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, question)
+    asked = racing.messages_of(prompt, first.chat)
+    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, asked)
 
 
 def _race(
@@ -67,9 +68,9 @@ def _race(
     mode: Mode,
     decider: Decide | None,
     memory: EarlierTexts,
-    question: str,
+    asked: Messages,
 ) -> Generator[Event, bool | None, None]:
-    """settings: of all lanes, the baseline last. question: empty if the prompt is none."""
+    """settings: of all lanes, the baseline last. asked: as `Pair.messages_of` gives it."""
     # All lanes run the target in one form, or their clocks could not be compared.
     states = any(drafter_kind(each.drafter).reads_states for each in settings.values())
     for lane, lane_settings in settings.items():
@@ -81,7 +82,7 @@ def _race(
     }
     try:
         prefills = {lane: prefilled(events) for lane, events in lanes.items()}
-        if (yield header_of(pair, prompt_ids, settings, mode, prefills, memory, question)):
+        if (yield header_of(pair, prompt_ids, settings, mode, prefills, memory, asked)):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
         rounds: dict[str, list[Round]] = {lane: [] for lane in lanes}

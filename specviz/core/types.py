@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,11 +13,14 @@ from torch import Tensor
 
 from .events import EndReason, Round
 from .settings import Settings
+from .messages import Message
 
 if TYPE_CHECKING:
     from .protocols import Decide, RandomSource, UniformDraws
 
-Prompt: TypeAlias = str | list[int] | tuple[int, ...]
+Prompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, Any] | Message]
+"""A text, ids, or the turns of a conversation, {"role": ..., "content": ...}."""
+
 Mode: TypeAlias = Literal["interleaved", "sequential"]
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]

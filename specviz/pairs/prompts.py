@@ -18,6 +18,7 @@ from ..base.environment import ASSETS, BUILTIN
 from ..base.errors import PromptError
 from ..base.text_lines import lines_of
 from .table import named_pair
+from ..core.messages import ROLES, Messages, TextPrompt, is_conversation, read_message
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair
@@ -38,18 +39,26 @@ SINGLE = ("prompt", "instruction", "question", "text")
 OF_TURNS = ("turns", "messages", "conversations")
 """Fields that hold the turns of a conversation, as MT-Bench, OpenAI and ShareGPT write them."""
 KINDS = ("category", "kind")
-USERS = ("user", "human")
 TABLES = (".csv", ".tsv")
 SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt of a set. kind: its category, such as "prose". text: of at most `LONGEST`
-    characters."""
+    """A prompt of a set.
+
+    kind: its category, such as "prose". text: of at most `LONGEST` characters; of a conversation,
+    its last turn. messages: all turns of a conversation; none if the text is all.
+    """
 
     kind: str
     text: str
+    messages: Messages = ()
+
+    @property
+    def prompt(self) -> TextPrompt:
+        """What the models are asked: the text, or all turns."""
+        return self.messages or self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +135,9 @@ def prompts_from(
 
     A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
     object or a text in each line. Objects have one of `SINGLE` (and perhaps an "input", as Alpaca
-    has it), or one of `OF_TURNS`, of which the user's first is used; and perhaps a "category". A
-    table has such columns, named in its first line. Any other file is text with a prompt in each
-    line. Raises `PromptError`.
+    has it), or one of `OF_TURNS`, which is read up to the user's last turn; and perhaps a
+    "category". A table has such columns, named in its first line. Any other file is text with a
+    prompt in each line. Raises `PromptError`.
     """
     if len(raw) > limits.bytes:
         raise PromptError(
@@ -260,15 +269,17 @@ def _question(entry: Entry, name: str) -> Question:
     kind = entry.kind
     if isinstance(entry.value, dict):
         kind = kind or _kind_in(entry.value)
-        prompt = _prompt_of(entry.value)
-    if not isinstance(prompt, str) or not prompt.strip():
+        prompt = _prompt_of(entry.value, where)
+    messages = prompt if isinstance(prompt, tuple) else ()
+    text = messages[-1].content if messages else prompt
+    if not isinstance(text, str) or not text.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
-    if len(prompt) > LONGEST:
-        raise PromptError(
-            f"{where} has {len(prompt):,} characters: use prompts of up to {LONGEST:,}."
-        )
+    size = sum(len(message.content) for message in messages) or len(text)
+    if size > LONGEST:
+        raise PromptError(f"{where} has {size:,} characters: use prompts of up to {LONGEST:,}.")
     shown = escaped(kind or "").strip()[:LONGEST_KIND]
-    return Question(shown or "prompts", prompt)
+    # A single turn of the user is a text, for models without a chat template too.
+    return Question(shown or "prompts", text, messages if len(messages) > 1 else ())
 
 
 def _kind_in(entry: dict[str, Any]) -> str | None:
@@ -277,28 +288,38 @@ def _kind_in(entry: dict[str, Any]) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _prompt_of(entry: dict[str, Any]) -> Any:
-    """What an object holds as its prompt; None if it has none."""
+def _prompt_of(entry: dict[str, Any], where: str) -> Any:
+    """What an object holds as its prompt: a text, or the turns of a conversation; None if it has
+    none."""
     field = next((field for field in (*SINGLE, *OF_TURNS) if entry.get(field)), "")
     value = entry.get(field)
     if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
-        return _first_turn(value)
+        return _turns_in(value, where)
     more = entry.get("input")
     if "instruction" in entry and isinstance(value, str) and isinstance(more, str):
         return f"{value}\n\n{more}".strip()
     return value
 
 
-def _first_turn(turns: list[Any]) -> Any:
-    """The text of the first turn, or of the user's first where turns say whose they are; None if
-    there is none."""
-    for turn in turns:
-        if not isinstance(turn, dict):
-            return turn
-        if turn.get("role", turn.get("from")) in USERS:
-            content = turn.get("content", turn.get("value"))
-            # OpenAI's may be in parts, of which some are pictures.
-            parts = content if isinstance(content, list) else [content]
-            texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-            return "".join(text for text in texts if isinstance(text, str))
-    return None
+def _turns_in(turns: list[Any], where: str) -> Any:
+    """The turns up to the user's last one; what follows is what the models shall write. Of turns
+    without roles, as MT-Bench has them, the first one: the reply to it is not known."""
+    if not is_conversation(turns):
+        return turns[0]
+    messages = [
+        read_message(turn, f"turn {n} of {where}", skips_pictures=True)
+        for n, turn in enumerate(_up_to_user(turns), 1)
+    ]
+    return tuple(messages) or None
+
+
+def _up_to_user(turns: list[Any]) -> list[Any]:
+    end = len(turns)
+    while end and not _is_users(turns[end - 1]):
+        end -= 1
+    return turns[:end]
+
+
+def _is_users(turn: Any) -> bool:
+    role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else None
+    return isinstance(role, str) and ROLES.get(role) == "user"

@@ -55,6 +55,8 @@ def _check_header(header: Header) -> None:
         raise _fault("torch or transformers is missing", "header", "versions")
     if header.question is not None and header.question not in header.prompt:
         raise _fault("question is no part of prompt", "header")
+    if header.messages is not None and len(header.messages) < 2:
+        raise _fault("messages has less than two turns", "header")
     lanes = header.lanes
     if not lanes or BASELINE in lanes or lanes.keys() != header.drafts.keys():
         raise _fault("lanes and drafts are not of the same lanes with drafts", "header")

@@ -175,7 +175,13 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
 
 def _prompts_in(raw: bytes, suffix: str) -> dict[str, Any]:
     prompts = prompts_from(raw, "this file", suffix=suffix)
-    answered = in_turn(prompts)[:MOST]
+    texts = [prompt for prompt in prompts if not prompt.messages]
+    if not texts:
+        raise PromptError(
+            "this file has only prompts of several turns: sweep them with "
+            "`python -m specviz sweep --prompts FILE`."
+        )
+    answered = in_turn(texts)[:MOST]
     return {
         "prompts": [[prompt.kind, prompt.text] for prompt in answered],
         "left_out": len(prompts) - len(answered),

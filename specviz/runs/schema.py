@@ -30,6 +30,7 @@ from ..core.events import (
     Token,
 )
 from ..core.kinds import NAME as KIND_NAME
+from ..core.messages import Message, Role
 from ..core.settings import CHOICES, RANGES, Settings
 from ..core.several import LANE_NAME, MOST_LANES
 
@@ -37,6 +38,7 @@ SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 MAX_PROMPT = 1_000_000  # characters or tokens
 MAX_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MAX_VERSIONS = 40
+MAX_TURNS = 10_000
 MAX_FAULTS = 1000  # of which the first is told: pydantic writes a report of each
 SHOWN = 40  # characters of a value that a message repeats
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
@@ -172,6 +174,20 @@ class ModelJson(TypedDict, total=False):
     products: Literal["int8", "fp32"]
 
 
+class MessageJson(TypedDict):
+    """A `Message` in a recording."""
+
+    role: Role
+    content: Prompt
+
+
+Messages = Annotated[
+    list[Annotated[MessageJson, _made(Message)]],
+    Field(max_length=MAX_TURNS, fail_fast=True),
+    AfterValidator(tuple),
+]
+
+
 class HeaderJson(TypedDict, total=False):
     """A `Header` in a recording."""
 
@@ -195,6 +211,7 @@ class HeaderJson(TypedDict, total=False):
     source: Name | None
     streaming_rate: Seconds | None
     question: Prompt | None
+    messages: Messages | None
 
 
 class DivergenceJson(TypedDict):
@@ -267,6 +284,7 @@ WORDS = {
 ENTRIES = {
     "drafted": "drafted token",
     "prompt_ids": "prompt id",
+    "messages": "turn",
 }
 """What an entry of a list is called; of other lists "entry" behind the list's name."""
 

@@ -219,6 +219,7 @@ RARE = (
     "streaming_rate",
     "counted",
     "question",
+    "messages",
     "wall",
     "exchanged",
     "server_seconds",

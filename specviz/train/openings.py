@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.errors import PromptError, SpecvizError
 from ..core.chat_template import chat_text
+from ..core.messages import Message, TextPrompt
 from ..core.model_facts import context_length
 from ..core.pair import Pair
 from ..pairs.prompts import OF_A_TRAINING, prompts_file
@@ -50,9 +51,9 @@ def read_prompt_ids(
     files = [file]
     if held_out:
         files.append(held_out)
-    texts_by_file = [_texts_in(path) for path in files]
-    ids_by_file = [_fitting(texts, pair, room) for texts in texts_by_file]
-    left_out = sum(map(len, texts_by_file)) - sum(map(len, ids_by_file))
+    prompts_by_file = [_prompts_in(path) for path in files]
+    ids_by_file = [_fitting(prompts, pair, room) for prompts in prompts_by_file]
+    left_out = sum(map(len, prompts_by_file)) - sum(map(len, ids_by_file))
     learn, held = ids_by_file if held_out else _split(ids_by_file[0], seed)
     for prompts, purpose in ((learn, "to learn from"), (held, "to measure alpha on")):
         if len(prompts) < FEWEST:
@@ -63,17 +64,17 @@ def read_prompt_ids(
     return PromptIds(learn, held, left_out)
 
 
-def _texts_in(path: Path) -> list[str]:
+def _prompts_in(path: Path) -> list[TextPrompt]:
     """The prompts of a file, each once."""
-    return list(dict.fromkeys(prompt.text for prompt in prompts_file(path, OF_A_TRAINING)))
+    return list(dict.fromkeys(question.prompt for question in prompts_file(path, OF_A_TRAINING)))
 
 
-def _fitting(texts: Sequence[str], pair: Pair, room: int) -> list[list[int]]:
-    """The ids of those texts that can be encoded and have no more tokens than there is room for."""
+def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[int]]:
+    """The ids of those prompts that can be encoded and have no more tokens than there is room for."""
     fitting = []
-    for text in texts:
+    for prompt in prompts:
         try:
-            ids = pair.encode(text)
+            ids = pair.encode(prompt)
         except PromptError:
             continue
         if len(ids) <= room:
@@ -124,8 +125,9 @@ class Openings:
         self._books = read_books(args.corpus) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
-            texts = [prompt.text for prompt in prompts_file(args.prompts, OF_A_TRAINING)]
-            self._prompts = _fitting(texts, pair, self._most)
+            questions = prompts_file(args.prompts, OF_A_TRAINING)
+            prompts = [question.prompt for question in questions]
+            self._prompts = _fitting(prompts, pair, self._most)
         self._turn = open_turn(pair) if pair.is_chat and not self._prompts else None
         if not (self._prompts or self._turn or self._books):
             raise SpecvizError(
@@ -194,7 +196,7 @@ def read_books(folder: Path) -> list[str]:
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     """What stands before a question in the target's template, and what stands behind it, as ids."""
-    before, _, after = chat_text(pair.tokenizer, MARK).partition(MARK)
+    before, _, after = chat_text(pair.tokenizer, [Message("user", MARK)]).partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template hides the question: pass --prompts.")
     ids = [pair.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]

@@ -22,6 +22,7 @@ from transformers import DynamicCache
 from ...base.errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...core.clock import now
 from ...core.eager import check_rollback
+from ...core.messages import TextPrompt
 from ...core.model_facts import cache_argument, context_length, logit_width
 from ...core.pair import Pair
 from ...core.policy import predicted_tau, speedup_at
@@ -148,7 +149,7 @@ class BatchedPasses:
 
 
 def batch_report(
-    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
+    pair: Pair, prompts: Sequence[TextPrompt], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure, print the table, and return the results.
 

@@ -12,6 +12,7 @@ from ...base.errors import SpecvizError
 from ...core.options import add_settings, check_writable, real, settings_from, whole
 from ...inspect.shapes import SHAPES
 from ...pairs.prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
+from ...core.messages import TextPrompt
 from ...pairs.spec import address_of
 from ...runs.trace import write_atomically
 
@@ -101,7 +102,7 @@ def main(options: argparse.Namespace) -> None:
         write_atomically(options.out, text.encode())
 
 
-def _prompts(options: argparse.Namespace) -> list[str]:
+def _prompts(options: argparse.Namespace) -> list[TextPrompt]:
     """Those of the file; else those that suit the pair, one of each kind first, or the held-out
     ones."""
     suited = prompts_for(options.pair)
@@ -111,7 +112,7 @@ def _prompts(options: argparse.Namespace) -> list[str]:
         questions = in_turn(prompts_file(suited))
     else:
         questions = prompts_file(ASSETS / "pair" / "prompts.json")
-    return [question.text for question in questions]
+    return [question.prompt for question in questions]
 
 
 def _number_prompts(count: int) -> list[str]:

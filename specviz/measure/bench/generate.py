@@ -17,6 +17,7 @@ from ...core.clock import now
 from ...core.eager import EagerEngine
 from ...core.engine_choice import eager_only, make_engine
 from ...core.lanes import LANE_LABELS, SPECULATIVE
+from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.registry import drafter_kind
 from ...core.settings import Settings
@@ -32,7 +33,7 @@ PLAIN = f"{LANE_LABELS[SPECULATIVE]}, plain"  # on the same modules that generat
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
-def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[TextPrompt], float]]:
     """The ways besides the lanes, by name: functions from a prompt to tokens per second.
 
     On a processor `generate()` runs the models as they are stored, or copies of them in fp32, in
@@ -44,7 +45,9 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
         # min takes the first of equals.
         candidates = in_one_dtype(pair), widened
         pair = min(candidates, key=lambda candidate: _trial_seconds(candidate, settings))
-    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(_rate, pair, settings, GENERATE)}
+    ways: dict[str, Callable[[TextPrompt], float]] = {
+        GENERATE: partial(_rate, pair, settings, GENERATE)
+    }
     if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
         ways[LOOKUP] = partial(_rate, pair, settings, LOOKUP)
     if settings.gamma and pair.draft is not None:
@@ -60,13 +63,13 @@ def _trial_seconds(pair: Pair, settings: Settings) -> float:
     return min(generate_seconds(pair, [0], short)[0] for _ in range(3))
 
 
-def _rate(pair: Pair, settings: Settings, way: str, prompt: str) -> float:
+def _rate(pair: Pair, settings: Settings, way: str, prompt: TextPrompt) -> float:
     ids = pair.encode(prompt, chat=settings.chat)
     seconds, emitted = generate_seconds(pair, ids, settings, way)
     return len(emitted) / seconds
 
 
-def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
+def _plain_rate(pair: Pair, settings: Settings, prompt: TextPrompt) -> float:
     """Tokens per second of the speculative lane with the eager engine, including prefill."""
     with eager_only():
         result = generate(pair, prompt, settings)

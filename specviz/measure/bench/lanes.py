@@ -18,6 +18,7 @@ import torch
 
 from ...core.events import Header
 from ...core.lanes import LANE_LABELS
+from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.race import race
 from ...core.settings import Settings
@@ -96,7 +97,7 @@ class Best:
 
 def measured(
     pair: Pair,
-    prompts: Sequence[str],
+    prompts: Sequence[TextPrompt],
     settings: Settings,
     repeats: int,
     *,
@@ -219,7 +220,7 @@ def _halfway(trace: Trace) -> int:
 
 
 def lanes_report(
-    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
+    pair: Pair, prompts: Sequence[TextPrompt], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
     acceptance = options.acceptance

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from ...base.errors import PairError, ServerError
 from ...core.lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
+from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.settings import Settings
 from ...core.threads import thread_counts
@@ -192,7 +193,7 @@ class RivalServer:
 
 
 def servers_report(
-    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
+    pair: Pair, prompts: Sequence[TextPrompt], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Compare with the servers of the options, print all ways and the ratios of the best, and
     return them."""
@@ -212,7 +213,7 @@ def compare_with_servers(
     alone: Sequence[str],
     speculating: Sequence[str],
     pair: Pair,
-    prompts: Sequence[str],
+    prompts: Sequence[TextPrompt],
     settings: Settings,
     repeats: int,
 ) -> ServerComparison:
@@ -231,7 +232,7 @@ def compare_with_servers(
     gammas = {BASELINE: 0, SPECULATIVE: settings.gamma}
     ways = [Way(HERE, lane, threads, gammas[lane]) for threads in thread_counts() for lane in LANES]
     rates: dict[Way, list[float]] = defaultdict(list)
-    parted: dict[str, dict[str, int | None]] = {server.who: {} for server in servers}
+    parted: dict[str, dict[TextPrompt, int | None]] = {server.who: {} for server in servers}
     # What is compiled, allocated or read once is not measured.
     _turn(pair, prompts[0], settings, ways, servers)
     for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
@@ -253,7 +254,7 @@ def compare_with_servers(
 
 
 def _turn(
-    pair: Pair, prompt: str, settings: Settings, ways: list[Way], servers: list[RivalServer]
+    pair: Pair, prompt: TextPrompt, settings: Settings, ways: list[Way], servers: list[RivalServer]
 ) -> tuple[dict[Way, float], dict[str, int | None]]:
     """The rates of all ways on a prompt, and where each server's text parts from ours."""
     rates: dict[Way, float] = {}
@@ -270,7 +271,9 @@ def _turn(
     return rates, parted
 
 
-def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:
+def own_run(
+    pair: Pair, prompt: TextPrompt, settings: Settings, way: Way
+) -> tuple[float, list[str]]:
     """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
     decode = baseline if way.lane == BASELINE else speculate
     with all_with(way.threads):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ...base.errors import PairError, SettingsError
+from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import swept_drafters
@@ -85,7 +86,7 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def why_impossible(pair: Pair, prompt: str, settings: Settings, drafter: str) -> str:
+def why_impossible(pair: Pair, prompt: TextPrompt, settings: Settings, drafter: str) -> str:
     """Begin a race with this drafter, which gets its engines ready. Return why the pair cannot use
     it, as a sentence, or an empty text."""
     short = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)

@@ -19,6 +19,7 @@ from ...base.errors import PromptError, SpecvizError
 from ...core.events import Event, Round
 from ...core.header import model_name
 from ...core.lanes import BASELINE
+from ...core.messages import TextPrompt
 from ...core.model_facts import parameter_bytes
 from ...core.pair import Pair
 from ...core.race import race
@@ -212,8 +213,8 @@ class Sweep(Findings):
         """Make the engines of a drafter, or leave it out. The time of a sweep is for decoding, so
         it does not count; an event tells the end of it if it was long."""
         begin = time.perf_counter()
-        shortest = min((question.text for question in self.questions), key=len)
-        reason = why_impossible(pair, shortest, self.request.base, drafter)
+        shortest = min(self.questions, key=lambda question: len(question.text))
+        reason = why_impossible(pair, shortest.prompt, self.request.base, drafter)
         self._ready.add(drafter)
         if reason:
             self.missing[drafter] = reason
@@ -227,7 +228,7 @@ class Sweep(Findings):
         readable = []
         for question in self.questions:
             try:
-                pair.encode(question.text, chat=self.request.base.chat)
+                pair.encode(question.prompt, chat=self.request.base.chat)
                 readable.append(question)
             except PromptError as error:
                 self.notes += (f"A prompt of {question.kind} was left out: {error}",)
@@ -241,7 +242,7 @@ class Sweep(Findings):
         is_length_known = self._length is not None
         trace = raced(
             pair,
-            self.questions[piece.question].text,
+            self.questions[piece.question].prompt,
             self._settings(piece),
             stop,
             most_seconds=math.inf if is_length_known else PIECE_SECONDS,
@@ -289,7 +290,7 @@ class Sweep(Findings):
 
 def raced(
     pair: Pair,
-    prompt: str,
+    prompt: TextPrompt,
     settings: Settings,
     stop: Callable[[], bool] = lambda: False,
     *,

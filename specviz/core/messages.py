@@ -1,0 +1,106 @@
+"""Prompts of several turns: what a system prompt, users and an assistant have said so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..errors import PromptError, shown
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+}
+"""Whose a turn is, by the names that OpenAI's protocol and ShareGPT's files have for it."""
+
+ROLE_FIELDS = ("role", "from")
+CONTENT_FIELDS = ("content", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. content: its text, not empty."""
+
+    role: Role
+    content: str
+
+
+Messages: TypeAlias = tuple[Message, ...]
+"""A conversation whose last turn is the user's."""
+
+TextPrompt: TypeAlias = str | Messages
+"""A prompt that no tokenizer has read yet."""
+
+
+def is_conversation(prompt: object) -> bool:
+    """Whether a prompt is a list of turns, and neither text nor ids."""
+    if not isinstance(prompt, (list, tuple)) or not prompt:
+        return False
+    return isinstance(prompt[0], (Mapping, Message))
+
+
+def checked_messages(turns: Iterable[Any]) -> Messages:
+    """The turns of a prompt, each an object with "role" and "content".
+
+    Content is a text or a list of parts, {"type": "text", "text": ...}. Raises `PromptError` for
+    anything else, and unless the user has the last turn.
+    """
+    messages = tuple(read_message(turn, f"turn {n}") for n, turn in enumerate(turns, 1))
+    last = messages[-1].role
+    if last != "user":
+        raise PromptError(
+            f"the prompt's last turn has the role {last!r}: end it with a turn of the user, which "
+            "the models then answer."
+        )
+    return messages
+
+
+def read_message(turn: Any, where: str, *, skips_pictures: bool = False) -> Message:
+    """One turn. where: what a sentence calls it. skips_pictures: leave out parts that are no text.
+    Raises `PromptError`."""
+    if isinstance(turn, Message):
+        return turn
+    if not isinstance(turn, Mapping):
+        raise PromptError(
+            f"{where} is {shown(turn)}: use objects with a 'role' and a 'content', such as "
+            '{"role": "user", "content": "Why?"}.'
+        )
+    role = _value_of(turn, ROLE_FIELDS)
+    if not isinstance(role, str) or role not in ROLES:
+        raise PromptError(
+            f"{where} has the role {shown(role)}: use 'system', 'user' or 'assistant'."
+        )
+    content = _text_of(_value_of(turn, CONTENT_FIELDS), where, skips_pictures)
+    if not content.strip():
+        raise PromptError(f"{where}, of the {ROLES[role]}, has no text: write it, or leave it out.")
+    return Message(ROLES[role], content)
+
+
+def _value_of(turn: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """The value of the first of these fields that a turn has; None if it has none."""
+    return next((turn[name] for name in names if name in turn), None)
+
+
+def _text_of(content: Any, where: str, skips_pictures: bool) -> str:
+    """The text of a turn's content, which may be in parts."""
+    if content is None:
+        return ""
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = []
+    for part in parts:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            texts.append(text)
+        elif not skips_pictures:
+            raise PromptError(
+                f"{where} has a content that is no text: use a text, or a list of parts such as "
+                '{"type": "text", "text": "Why?"}.'
+            )
+    return "".join(texts)
