@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..base.errors import PromptError
-
 from .messages import Message, Role
 
 TEXT = "text"

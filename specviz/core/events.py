@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from .kinds import arithmetic_in_words
 from .lanes import BASELINE, Lane
-from .settings import Settings
 from .messages import Message
+from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..errors import PromptError, shown
+from ..base.errors import PromptError, shown
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -39,7 +42,7 @@ TextPrompt: TypeAlias = str | Messages
 """A prompt that no tokenizer has read yet."""
 
 
-def is_conversation(prompt: object) -> bool:
+def is_conversation(prompt: object) -> TypeIs[Sequence[Mapping[str, Any] | Message]]:
     """Whether a prompt is a list of turns, and neither text nor ids."""
     if not isinstance(prompt, (list, tuple)) or not prompt:
         return False

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .events import EndReason, Round
-from .settings import Settings
 from .messages import Message
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .protocols import Decide, RandomSource, UniformDraws

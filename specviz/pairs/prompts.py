@@ -17,8 +17,8 @@ from ..base.console import escaped
 from ..base.environment import ASSETS, BUILTIN
 from ..base.errors import PromptError
 from ..base.text_lines import lines_of
-from .table import named_pair
 from ..core.messages import ROLES, Messages, TextPrompt, is_conversation, read_message
+from .table import named_pair
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
 OWN_SET = "prompts.json"  # in the folder of a pair

@@ -70,7 +70,7 @@ def _prompts_in(path: Path) -> list[TextPrompt]:
 
 
 def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[int]]:
-    """The ids of those prompts that can be encoded and have no more tokens than there is room for."""
+    """The ids of those prompts that can be encoded, of no more tokens than there is room for."""
     fitting = []
     for prompt in prompts:
         try:

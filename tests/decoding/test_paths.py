@@ -18,10 +18,10 @@ from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.core.sampling import greedy_ids, probabilities, uniforms
+from specviz.core.settings import RANGES
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdict import decided
 from specviz.core.verdicts import decide
-from specviz.settings import RANGES
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [

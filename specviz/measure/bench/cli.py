@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ...base.environment import ASSETS
 from ...base.errors import SpecvizError
+from ...core.messages import TextPrompt
 from ...core.options import add_settings, check_writable, real, settings_from, whole
 from ...inspect.shapes import SHAPES
 from ...pairs.prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
-from ...core.messages import TextPrompt
 from ...pairs.spec import address_of
 from ...runs.trace import write_atomically
 
@@ -85,7 +85,7 @@ def main(options: argparse.Namespace) -> None:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
     settings_from(options)  # what is wrong with them is said before anything is loaded
     if options.shape:
-        prompts = _number_prompts(options.count)
+        prompts: list[TextPrompt] = [*_number_prompts(options.count)]
         pair = shaped_pair(options.shape)
     else:
         prompts = _prompts(options)[: options.count]

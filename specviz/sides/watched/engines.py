@@ -8,10 +8,12 @@ llama.cpp's server sends a chunk per token, with the drafted and accepted tokens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from ...base.errors import PairError, ServerError, SettingsError
 from ...core.events import UNKNOWN_ID, EndReason
+from ...core.messages import Messages
 from ...core.settings import Settings
 from ...remote.identity import Identity
 from ...remote.wire import ANOTHER_FORM, Server
@@ -19,6 +21,15 @@ from .steps import Counts, Step, StreamedToken
 
 Prompt: TypeAlias = str | Sequence[int]
 """A text, or token ids."""
+
+
+class Rendered(NamedTuple):
+    """A conversation in a server's chat template. prompt: what the server is then asked. text: what
+    it reads."""
+
+    prompt: Prompt
+    text: str
+
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
@@ -65,6 +76,11 @@ class WatchedEngine:
             "ignore_eos": settings.ignore_eos,
             "stream": True,
         }
+
+    def rendered(self, messages: Messages) -> Rendered:
+        """What this engine makes of turns with its model's chat template, up to where the reply
+        begins. Raises `ServerError`."""
+        raise NotImplementedError
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         """The ids of a text as the engine reads it; empty if it does not tell."""
@@ -216,6 +232,16 @@ class VllmEngine(WatchedEngine):
             "return_token_ids": True,  # nosec B105
         }
 
+    def rendered(self, messages: Messages) -> Rendered:
+        turns = [asdict(message) for message in messages]
+        body = {"model": self.model, "messages": turns, "add_generation_prompt": True}
+        try:
+            ids = [int(token_id) for token_id in self.server.ask("/tokenize", body)["tokens"]]
+            read = self.server.ask("/detokenize", {"model": self.model, "tokens": ids})
+            return Rendered(ids, str(read["prompt"]))
+        except ANOTHER_FORM as error:
+            raise ServerError(self.server.rubbish()) from error
+
     def _vocabulary(self) -> dict[int, str]:
         """The texts of all tokens that are whole characters, by id; empty if the server does not
         tell. It is asked before any clock runs, since chunks tell only the text of all their
@@ -323,6 +349,15 @@ class LlamaEngine(WatchedEngine):
     text_field = "content"
     special_tokens_field = "add_special"
     reader = LlamaReader
+
+    def rendered(self, messages: Messages) -> Rendered:
+        turns = [asdict(message) for message in messages]
+        body = {"model": self.model, "messages": turns}
+        try:
+            text = str(self.server.ask("/apply-template", body)["prompt"])
+            return Rendered(text, text)
+        except ANOTHER_FORM as error:
+            raise ServerError(self.server.rubbish()) from error
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
         if settings.seed >= RANDOM_SEED:

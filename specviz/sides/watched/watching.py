@@ -12,18 +12,22 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ServerError, SettingsError
 from ...base.version import __version__
 from ...core.events import SERVER, End, EndReason, Event, Header, Round, agreement_of
 from ...core.lanes import BASELINE, SPECULATIVE, Lane
+from ...core.messages import Messages, checked_messages, is_conversation
 from ...core.settings import Settings
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, counters, identity_of, moved
 from ...remote.wire import Server
 from .engines import LlamaEngine, Prompt, Reader, VllmEngine, WatchedEngine
 from .steps import Step, reconciled, rounds_of
+
+if TYPE_CHECKING:
+    from ...core.types import Prompt as AnyPrompt
 
 WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
 WARM_TOKENS = 8
@@ -32,7 +36,10 @@ Stoppable = Generator[Event, bool | None, None]
 
 
 def watch(
-    watched: WatchedEngine, alone: WatchedEngine | None, prompt: Prompt, settings: Settings
+    watched: WatchedEngine,
+    alone: WatchedEngine | None,
+    prompt: AnyPrompt,
+    settings: Settings,
 ) -> Stoppable:
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
@@ -44,26 +51,33 @@ def watch(
     generator ends the request; so does sending it True after an event, which yields the `End`.
     """
     settings = served_settings(settings)
+    messages: Messages = ()
+    prompt_text = ""
+    if is_conversation(prompt):
+        messages = checked_messages(prompt)
+        asked, prompt_text = watched.rendered(messages)
+    else:
+        asked = prompt
     engines = {SPECULATIVE: watched}
     if alone:
         engines[BASELINE] = alone
     for engine in engines.values():
-        engine.question(prompt, settings)  # raises if the engine lacks a setting
+        engine.question(asked, settings)  # raises if the engine lacks a setting
         tells_steps(engine, settings)
-    if isinstance(prompt, str):
-        prompt_text = prompt
-        prompt_ids = watched.tokenize(prompt)
+    if isinstance(asked, str):
+        prompt_text = asked
+        prompt_ids = watched.tokenize(asked)
     else:
-        prompt_text = " ".join(map(str, prompt))
-        prompt_ids = list(prompt)
+        prompt_text = prompt_text or " ".join(map(str, asked))
+        prompt_ids = list(asked)
     lanes = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
     counted = None
-    is_stopped = yield _header(engines, prompt_text, prompt_ids, settings)
+    is_stopped = yield _header(engines, prompt_text, prompt_ids, settings, messages)
     for name, lane in lanes.items():
         if is_stopped:
             break
         before = counters(watched.server, watched.model) if name == SPECULATIVE else None
-        with closing(lane.rounds(prompt)) as rounds:
+        with closing(lane.rounds(asked)) as rounds:
             for round_ in rounds:
                 is_stopped = yield round_
                 if is_stopped:
@@ -147,9 +161,14 @@ def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
 
 
 def _header(
-    engines: dict[Lane, WatchedEngine], prompt: str, ids: Sequence[int], settings: Settings
+    engines: dict[Lane, WatchedEngine],
+    prompt: str,
+    ids: Sequence[int],
+    settings: Settings,
+    messages: Messages,
 ) -> Header:
     watched = engines[SPECULATIVE]
+    question = messages[-1].content.strip() if messages else ""
     versions = {"specviz": __version__, "python": platform.python_version()}
     if BASELINE in engines:
         versions["baseline"] = engines[BASELINE].identity.software
@@ -173,6 +192,8 @@ def _header(
         prefill_seconds={lane: {} for lane in engines},
         mode="sequential",
         source=watched.identity.software,
+        question=question if question and question in prompt else None,
+        messages=messages if len(messages) > 1 else None,
     )
 
 
@@ -195,7 +216,7 @@ class Watched:
         return Settings(**{"drafter": "none", **values})
 
     def race(
-        self, prompt: Prompt, lanes: Mapping[Lane, Settings], memory: object = ()
+        self, prompt: AnyPrompt, lanes: Mapping[Lane, Settings], memory: object = ()
     ) -> Iterator[Event]:
         """What `race` yields of it: the lane of the server's stream, and a baseline if there is a
         second server. Raises `SettingsError` and `ServerError`."""
