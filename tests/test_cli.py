@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,29 @@ def test_run_prints_the_rounds_and_figures_that_add_up(
     assert main([*arguments, "--color", "never", "--lane", "drafter=ngram,gamma=2"]) == 0
     printed = capsys.readouterr().out
     assert "best: " in printed and "n-gram, gamma 2: 20/20 tokens identical" in printed
+
+
+def test_a_conversation_is_asked_with_its_system_prompt(
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(folders.split("+")[0], target)
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[reply]"
+    (target / "chat_template.jinja").write_text(template, encoding="utf-8")
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    file = tmp_path / "turns.json"
+    file.write_text(json.dumps(turns), encoding="utf-8")
+    saved = tmp_path / "run.json"
+    arguments = ["--system", "Be kind.", "--messages", str(file), "--max-new-tokens", "4"]
+    pair = ["--pair", f"{target}+none", "--drafter", "ngram"]
+    assert main(["run", "And how?", *arguments, *pair, "--out", str(saved)]) == 0
+    header = Trace.load(saved).header
+    assert header.prompt == "[system]Be kind.[user]Why?[assistant]So.[user]And how?[reply]"
+    assert header.question == "And how?" and len(header.messages or ()) == 4
+    assert main(["run", *arguments, *pair]) == 2
+    assert "last turn has the role 'assistant'" in capsys.readouterr().err
+    assert main(["run", *pair]) == 2
+    assert "there is no prompt: write one, or give --messages" in capsys.readouterr().err
 
 
 def test_run_in_colour_marks_every_outcome(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specviz.base.errors import PromptError
+from specviz.core.messages import Message
 from specviz.pairs.prompts import (
     BUILTIN_SET,
     CODE,
@@ -15,6 +16,7 @@ from specviz.pairs.prompts import (
     OF_A_SWEEP,
     QUESTIONS,
     builtin_prompts,
+    messages_file,
     prompts_file,
     prompts_for,
     prompts_from,
@@ -78,7 +80,7 @@ HELPFUL = {"role": "system", "content": "Be helpful."}
                     {"role": "user", "content": "How?"},
                 ]
             },
-            "Why?",
+            "How?",
         ),
         (
             {
@@ -154,7 +156,11 @@ def test_the_built_in_set_has_every_kind():
         (b"id,prompt\n1\n", "a.csv", "line 2 of a.csv has no text"),
         (b"prompt\n" + b"x" * 200_000, "a.csv", "line 2 of a.csv is no row of a table"),
         (b'{"messages": [{"role": "system", "content": "x"}]}', "a.jsonl", "line 1 of a.jsonl has"),
-        (b'{"messages": [{"role": "user", "content": 5}]}', "a.jsonl", "line 1 of a.jsonl has no"),
+        (
+            b'{"messages": [{"role": "user", "content": 5}]}',
+            "a.jsonl",
+            "turn 1 of line 1 of a.jsonl (user) has no",
+        ),
         (b"a\n" * 2001, "a.txt", "a.txt has 2001 prompts: use 2,000 or fewer"),
     ],
 )
@@ -202,3 +208,78 @@ def test_a_pair_gets_prompts_that_suit_it(pair: str, file: Path):
     assert prompts_for(pair) == file
     kinds = [one.kind for one in builtin_prompts(pair)]
     assert min(kinds.count(kind) for kind in kinds) >= 3
+
+
+CONVERSATION = [
+    HELPFUL,
+    {"role": "user", "content": "Why?"},
+    {"role": "assistant", "content": "So."},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "And "}, {"type": "text", "text": "how?"}],
+    },
+]
+TURNS = (
+    Message("system", "Be helpful."),
+    Message("user", "Why?"),
+    Message("assistant", "So."),
+    Message("user", "And how?"),
+)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"messages": CONVERSATION},
+        {"prompt": CONVERSATION},
+        {"messages": [*CONVERSATION, {"role": "assistant", "content": "Thus."}]},
+        {
+            "conversations": [
+                {"from": "system", "value": "Be helpful."},
+                {"from": "human", "value": "Why?"},
+                {"from": "gpt", "value": "So."},
+                {"from": "human", "value": "And how?"},
+                {"from": "gpt", "value": "Thus."},
+            ]
+        },
+    ],
+)
+def test_a_conversation_keeps_its_turns_up_to_the_users_last(entry: dict):
+    (question,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
+    assert question.messages == question.prompt == TURNS and question.text == "And how?"
+
+
+def test_a_single_turn_of_the_user_is_a_text():
+    entry = {"messages": [{"role": "user", "content": "Why?"}]}
+    (question,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
+    assert question.prompt == question.text == "Why?"
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        ({"role": "tool", "content": "42"}, "has the role 'tool': use 'system', 'user' or"),
+        ({"content": "42"}, "has no role: use 'system'"),
+        (
+            {"role": "assistant", "content": " "},
+            r"turn 2 of line 1 of a.jsonl \(assistant\) has no",
+        ),
+        ({"role": "assistant", "content": None}, "has no text: write some, or leave it out"),
+        ("So.", "turn 2 of line 1 of a.jsonl is str 'So.': use objects with a 'role'"),
+    ],
+)
+def test_a_turn_that_is_none_is_named(turn: object, said: str):
+    entry = {"messages": [CONVERSATION[1], turn, CONVERSATION[1]]}
+    with pytest.raises(PromptError, match=said):
+        prompts_from(json.dumps(entry).encode(), "a.jsonl")
+
+
+def test_a_file_of_one_conversation_is_read(tmp_path: Path):
+    path = tmp_path / "chat.json"
+    for content in (CONVERSATION, {"messages": CONVERSATION}):
+        path.write_text(json.dumps(content), encoding="utf-8")
+        assert messages_file(path) == CONVERSATION
+    for content in ([], {"turns": []}, "x"):
+        path.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(PromptError, match=r"chat\.json has no turns: use a JSON list"):
+            messages_file(path)

@@ -80,6 +80,7 @@ interface Model {
 interface FiledHeader {
   prompt: string;
   question?: string | null; // what was asked, if it stands in a chat template within the prompt
+  messages?: { role: "system" | "user" | "assistant"; content: string }[]; // all turns, if there are several
   prompt_ids: number[];
   lanes: Record<LaneName, Settings>; // of lanes with drafts
   drafts: Record<LaneName, Model | null>;

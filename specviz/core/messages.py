@@ -77,12 +77,11 @@ def read_message(turn: Any, where: str, *, skips_pictures: bool = False) -> Mess
         )
     role = _value_of(turn, ROLE_FIELDS)
     if not isinstance(role, str) or role not in ROLES:
-        raise PromptError(
-            f"{where} has the role {shown(role)}: use 'system', 'user' or 'assistant'."
-        )
+        name = f"the role {role[:40]!r}" if isinstance(role, str) else "no role"
+        raise PromptError(f"{where} has {name}: use 'system', 'user' or 'assistant'.")
     content = _text_of(_value_of(turn, CONTENT_FIELDS), where, skips_pictures)
     if not content.strip():
-        raise PromptError(f"{where}, of the {ROLES[role]}, has no text: write it, or leave it out.")
+        raise PromptError(f"{where} ({ROLES[role]}) has no text: write some, or leave it out.")
     return Message(ROLES[role], content)
 
 

@@ -119,12 +119,31 @@ def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Q
     """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
     of the file is read than the limits allow."""
     path = Path(path)
+    return prompts_from(_read(path, limits), path.name, limits)
+
+
+def messages_file(path: str | Path) -> list[Any]:
+    """The turns of the one conversation in a JSON file: a list, or an object with "messages".
+    Raises `PromptError`."""
+    path = Path(path)
+    text = _text_of(_read(path, OF_A_SWEEP), path.name, OF_A_SWEEP)
+    turns = _parsed(text, path.name)
+    if isinstance(turns, dict):
+        turns = turns.get("messages")
+    if not isinstance(turns, list) or not turns:
+        raise PromptError(
+            f"{path.name} has no turns: use a JSON list such as "
+            '[{"role": "user", "content": "Why?"}].'
+        )
+    return turns
+
+
+def _read(path: Path, limits: PromptLimits) -> bytes:
     try:
         with path.open("rb") as file:
-            raw = file.read(limits.bytes + 1)
+            return file.read(limits.bytes + 1)
     except OSError as error:
         raise PromptError(f"{path.name} cannot be read: {error.strerror}.") from error
-    return prompts_from(raw, path.name, limits)
 
 
 def prompts_from(
@@ -139,6 +158,17 @@ def prompts_from(
     "category". A table has such columns, named in its first line. Any other file is text with a
     prompt in each line. Raises `PromptError`.
     """
+    text = _text_of(raw, name, limits)
+    if suffix is None:
+        suffix = Path(name).suffix
+    entries = _entries(text, name, suffix.lower())
+    if len(entries) > limits.prompts:
+        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
+    return tuple(_question(entry, name) for entry in entries)
+
+
+def _text_of(raw: bytes, name: str, limits: PromptLimits) -> str:
+    """The text of a file that is not empty and within the limits. Raises `PromptError`."""
     if len(raw) > limits.bytes:
         raise PromptError(
             f"{name} is larger than {limits.bytes // 1_000_000} MB: use a smaller set of prompts."
@@ -151,12 +181,7 @@ def prompts_from(
         raise PromptError(f"{name} holds bytes that are no text: {FORMS}.")
     if not text.strip():
         raise PromptError(f"{name} is empty: {FORMS}.")
-    if suffix is None:
-        suffix = Path(name).suffix
-    entries = _entries(text, name, suffix.lower())
-    if len(entries) > limits.prompts:
-        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
-    return tuple(_question(entry, name) for entry in entries)
+    return text
 
 
 class Entry(NamedTuple):

@@ -6,16 +6,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.console import escaped
-from ..base.errors import TraceError
+from ..base.errors import PromptError, TraceError
 from ..core.events import Event, Header, Round
 from ..core.lanes import SPECULATIVE
+from ..core.messages import TextPrompt, checked_messages
 from ..core.options import add_color, add_settings, check_writable, colored, settings_from
 from ..core.settings import Settings
 from ..core.several import beside, parsed_lane
 from ..pairs.cli import add_pair, named_pair, raced
+from ..pairs.prompts import messages_file
 from ..pairs.spec import NO_DRAFT
 from ..pairs.table import named_pairs
 from .recording import FORMS, UNVERIFIED, file_summary, read_file
@@ -62,7 +64,14 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_race(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt")
+    parser.add_argument("prompt", nargs="?", help="or the user's last turn behind --messages")
+    parser.add_argument(
+        "--messages",
+        metavar="FILE",
+        help='earlier turns, a JSON list of {"role": ..., "content": ...}; without a prompt its '
+        "last turn is the question",
+    )
+    parser.add_argument("--system", metavar="TEXT", help="a system prompt, before all turns")
     add_pair(parser)
     add_settings(parser)
     parser.add_argument(
@@ -74,6 +83,22 @@ def _add_race(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _prompt(options: argparse.Namespace) -> TextPrompt:
+    """The prompt that the options describe: a text, or turns. Raises `PromptError`."""
+    turns: list[Any] = []
+    if options.system is not None:
+        turns.append({"role": "system", "content": options.system})
+    if options.messages is not None:
+        turns += messages_file(options.messages)
+    if options.prompt is None and not turns:
+        raise PromptError("there is no prompt: write one, or give --messages a file of turns.")
+    if not turns:
+        return str(options.prompt)
+    if options.prompt is not None:
+        turns.append({"role": "user", "content": options.prompt})
+    return checked_messages(turns)
+
+
 def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
     return beside(settings_from(options, pair), map(parsed_lane, options.lane))
@@ -83,6 +108,7 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
     """The events of the race that the options describe; other mistakes in them are said before the
     models are loaded."""
     _lanes(options)
+    prompt = _prompt(options)
     if options.out:
         check_writable(options.out)
     from ..core.race import race
@@ -90,7 +116,7 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
 
     spare_threads()
     pair = raced(options)
-    return race(pair, options.prompt, _lanes(options, pair))
+    return race(pair, prompt, _lanes(options, pair))
 
 
 def run(options: argparse.Namespace) -> None:

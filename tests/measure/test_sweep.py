@@ -14,6 +14,7 @@ from toy_models import VirtualTime, llama, mini, pair_of, relative
 from specviz import Pair, Settings
 from specviz.base.environment import ASSETS
 from specviz.base.errors import ModelError, PromptError, SettingsError
+from specviz.core.messages import Message
 from specviz.core.registry import swept_drafters
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
@@ -339,6 +340,26 @@ def test_drafts_that_end_by_confidence_are_measured_and_never_predicted(timed: V
     by_policy = {row.configuration.policy: row for row in rows}
     assert by_policy["confidence"].measured and not by_policy["confidence"].predicted
     assert all(row.predicted for row in rows if row.configuration.policy == "fixed")
+
+
+def test_all_turns_of_a_conversation_are_swept(
+    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = (Message("system", "w1 w2 w3"), Message("user", "w4 w5"))
+    pair = scripted_pair(timed, cost=0.1, noise=0.1)
+    request = replace(REQUEST, drafters=("ngram",), prompts=(Question("chat", "w4 w5", turns),))
+    with pytest.raises(PromptError, match="no chat template: give the prompt as one text"):
+        list(sweep(pair, request))
+    pair.tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}w7"
+    read = set()
+
+    def watching(pair: Pair, prompt: Any, *args: Any, **options: Any) -> Any:
+        read.add(pair.tokenizer.decode(pair.encode(prompt)))
+        return raced(pair, prompt, *args, **options)
+
+    monkeypatch.setattr("specviz.measure.sweep.sweep.raced", watching)
+    assert any(one.measured for one in result_of(list(sweep(pair, request))).rows)
+    assert read == {"w1 w2 w3 w4 w5 w7"}
 
 
 def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(

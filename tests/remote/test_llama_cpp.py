@@ -72,3 +72,18 @@ def test_as_a_target_it_judges_drafts_of_this_machine(
     assert trace.header.streaming_rate is not None and trace.header.streaming_rate > 0
     ours = [t.id for r in trace.lane("baseline") for t in r.emitted]
     assert_same_or_tied(local, PROMPT, ours, emitted_ids(baseline(local, PROMPT, settings)))
+
+
+def test_it_puts_turns_into_its_models_template(llama_cpp: Callable[..., LlamaServer]) -> None:
+    turns = [
+        {"role": "system", "content": "Tell a story."},
+        {"role": "user", "content": "Of a king."},
+        {"role": "assistant", "content": "Once upon"},
+        {"role": "user", "content": "Go on."},
+    ]
+    watched = load_pair(f"{llama_cpp(draft=True).url}#target")
+    trace = Trace.from_events(race(watched, turns, Settings(max_new_tokens=4, ignore_eos=True)))
+    check_trace(trace)
+    places = [trace.header.prompt.index(turn["content"]) for turn in turns]
+    assert places == sorted(places) and trace.header.question == "Go on."
+    assert sum(len(r.emitted) for r in trace.lane("speculative")) == 4

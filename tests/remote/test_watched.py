@@ -15,7 +15,7 @@ from filed import tokens
 from replaying_server import Replay, replay_of, replaying
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
-from specviz.base.errors import PairError, ServerError, SettingsError, TraceError
+from specviz.base.errors import PairError, PromptError, ServerError, SettingsError, TraceError
 from specviz.base.variables import REMOTE
 from specviz.core.events import Event, Round
 from specviz.core.lanes import BASELINE, SPECULATIVE
@@ -49,6 +49,30 @@ def alone() -> Iterator[Replay]:
 def watched(*servers: Replay, settings: Settings = TWELVE) -> list[Event]:
     name = " | ".join(f"{one.url}#target" for one in servers)
     return [*race(load_pair(name), "Once upon a time", settings)]
+
+
+TURNS = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "Once upon"},
+]
+
+
+def test_a_server_puts_turns_into_its_own_template(vllm: Replay) -> None:
+    """vLLM gives their ids, which it is asked to go on from; llama.cpp gives their text."""
+    pair = load_pair(f"{vllm.url}#target")
+    header = checked([*race(pair, TURNS, TWELVE)]).header
+    assert vllm.asked[-1]["prompt"] == [47, 1398, 628] == list(header.prompt_ids)
+    assert header.prompt == "Once upon a time" and header.question == "Once upon"
+    assert [message.content for message in header.messages or ()] == ["Be kind.", "Once upon"]
+    with replaying(replay_of("llama.cpp")) as llama:
+        llama.answers["/apply-template"] = {"prompt": "<|user|>Once upon"}
+        header = checked([*race(load_pair(f"{llama.url}#target"), TURNS, TWELVE)]).header
+        assert llama.asked[-1]["prompt"] == header.prompt == "<|user|>Once upon"
+        del llama.answers["/apply-template"]
+        with pytest.raises(ServerError, match="answers nothing at /apply-template"):
+            list(race(load_pair(f"{llama.url}#target"), TURNS, TWELVE))
+    with pytest.raises(PromptError, match="last turn has the role 'system'"):
+        list(race(pair, TURNS[:1], TWELVE))
 
 
 def outcomes(r: Round) -> str:

@@ -88,9 +88,11 @@ const changedBy = (rule, whose = "") => ({
 /** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
+  const { messages } = header;
+  const behind = messages ? `, the last of ${messages.length} turns` : "";
   return {
     name: "prompt",
-    text: quoted(askedIn(header)),
+    text: quoted(askedIn(header)) + behind,
     title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt,
   };
 }
