@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .core.types import Draft
     from .pairs.load import load_pair
     from .runs.metrics import Metrics, compute_metrics
+    from .runs.notebook import watch
     from .runs.result import Result, baseline, generate, speculate
     from .runs.trace import Trace
 
@@ -52,6 +53,7 @@ __all__ = [
     "race",
     "register",
     "speculate",
+    "watch",
 ]
 
 fill_registry()
@@ -72,6 +74,7 @@ _MODULES = {
     "race": "core.race",
     "register": "core.plugins",
     "speculate": "runs.result",
+    "watch": "runs.notebook",
 }
 """Where names come from that are imported when they are first asked for: most bring torch, which
 takes seconds, and a process that only shows traces does without."""

@@ -150,6 +150,10 @@ class Round:
         return self.last is not None and self.last.outcome == "untold"
 
 
+SCHEMA = 2
+"""The version of the events as JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What is known before the first round.

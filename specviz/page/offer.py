@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ..base.environment import ASSETS, SERVED
+from ..core.events import SCHEMA
 from ..core.policy import MOST_GAMMA
 from ..core.registry import drafter_names
 from ..pairs.table import own_folder
 from ..runs.charts import CHARTS
 from ..runs.recording import MOST_PACKED
-from ..runs.trace import SCHEMA
 from ..runs.vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
 from ..worker.tasks import Host

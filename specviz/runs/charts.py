@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..core.lanes import BASELINE, Lane, label_of
 from .palette import FONT, PALETTE
 from .series import Points, series
-from .trace import Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from .trace import Trace
 
 CHARTS: dict[str, str] = {
     "tokens": "Tokens against clock",

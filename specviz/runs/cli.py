@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.console import escaped
 from ..base.errors import PromptError, TraceError
-from ..core.events import Event, Header, Round
-from ..core.lanes import SPECULATIVE
+from ..core.events import Event, Header
 from ..core.messages import TextPrompt, checked_messages
 from ..core.options import add_color, add_settings, check_writable, colored, settings_from
 from ..core.settings import Settings
@@ -21,7 +20,7 @@ from ..pairs.prompts import messages_file
 from ..pairs.spec import NO_DRAFT
 from ..pairs.table import named_pairs
 from .recording import FORMS, UNVERIFIED, file_summary, read_file
-from .terminal import event_line, legend, metric_lines
+from .terminal import print_race
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -121,35 +120,7 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
 
 def run(options: argparse.Namespace) -> None:
     """Race, and print the rounds and the figures."""
-    color = colored(options)
-    race = _race(options)
-    print(legend(color=color))
-    events: list[Event] = []
-    width = 0  # letters of the longest name of a lane
-
-    def show(event: Event) -> None:
-        line = event_line(event, color=color, width=width)
-        if line:
-            print(line, flush=True)
-
-    for event in race:
-        if isinstance(event, Header):
-            width = max(map(len, event.speculative))
-        # What a watched server's steps drafted may be told at its end, by the same rounds again.
-        if event not in events and not (isinstance(event, Round) and event.untold):
-            show(event)
-        events.append(event)
-    trace = Trace.from_events(events)
-    for r in trace.rounds:
-        if r.untold:
-            show(r)
-    prompt = trace.header.prompt if trace.header.question is None else ""
-    for lane in trace.header.speculative:
-        print()
-        if lane != SPECULATIVE:
-            print(f"{lane}:")
-        print(escaped(prompt + trace.text(lane), lines=True))
-    print("", *metric_lines(trace), sep="\n")
+    trace = print_race(_race(options), color=colored(options))
     if options.out:
         trace.save(options.out)
 

@@ -17,14 +17,18 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ..base.environment import ASSETS
+from ..core.events import SCHEMA
 from ..core.policy import MOST_GAMMA
 from .charts import CHARTS, all_figures
 from .palette import PALETTE
-from .trace import SCHEMA, Trace
 from .vocabulary import vocabulary
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 PAGE = ASSETS / "page"
 ROOM = "specviz/"
@@ -54,6 +58,8 @@ PLAYER_SHEETS = (
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
+_SAFE = "!$&'()*+,-./:;=?@_~"
+"""Signs that stand for themselves in an address of data."""
 MOST_TITLE = 80
 """Characters of a prompt in the title of a page."""
 
@@ -128,6 +134,53 @@ mount({ element: document.body, server: {}, config });
 """
 
 
+_CELL = (
+    '<iframe title="{title}" srcdoc="{page}" sandbox="allow-scripts allow-downloads" '
+    'style="width: 100%; height: {height}px; border: 0"></iframe>'
+)
+
+# What the page of a cell may do, which is no more than the page that it unpacks.
+_CELL_PAGE = """<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<script>
+(async () => {{
+  const packed = Uint8Array.from(atob("{packed}"), (one) => one.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const page = await new Response(unpacked).text();
+  document.open();
+  document.write(page);
+  document.close();
+}})();
+</script>
+"""
+
+CELL_HEIGHT = 480  # px
+MOST_IN_CELL = 10_000
+"""Tokens, drafted and emitted, of the longest run that a cell of a notebook plays."""
+
+
+def cell_html(trace: Trace) -> str | None:
+    """The small player of a run in a frame, for a cell of a notebook: about 300 kB, no requests.
+
+    Its page is packed, and isolated from the notebook: cells do not see each other, and a run that
+    somebody else recorded sees nothing of the notebook. None for a run that is too long.
+    """
+    tokens = sum(len(r.drafted) + len(r.emitted) for r in trace.rounds)
+    if tokens > MOST_IN_CELL:
+        return None
+    page = standalone_html(trace, is_small=True, is_packed_later=True)
+    loader = _CELL_PAGE.format(
+        policy=_POLICY.format("'unsafe-inline'"),
+        packed=_packed(page.encode()),
+    )
+    return _CELL.format(
+        title=html.escape(_page_title(trace)),
+        page=html.escape(loader),
+        height=CELL_HEIGHT,
+    )
+
+
 def embedded_html(trace: Trace) -> str:
     """The small player of a run, for a frame in an article: under 1 MB, without charts.
 
@@ -136,15 +189,15 @@ def embedded_html(trace: Trace) -> str:
     return standalone_html(trace, is_small=True)
 
 
-def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
+def standalone_html(trace: Trace, *, is_small: bool = False, is_packed_later: bool = False) -> str:
     """The HTML page of a run; it opens from disk without a network and plays like the live page.
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
+    is_packed_later: write what a packer makes smaller as it is.
     """
+    address_of = _readable_address if is_packed_later else _short_address
     scripts = {
-        name: f"data:text/javascript;base64,{_base64(path.read_bytes())}"
-        for name, path in modules().items()
-        if not name.startswith(SERVED)
+        name: address_of(path) for name, path in modules().items() if not name.startswith(SERVED)
     }
     import_map = _json({"imports": scripts})
     config = CONFIG | {"vocabulary": vocabulary()}
@@ -153,8 +206,8 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
     if is_small:
         sheets = SMALL_SHEETS
         classes = "sv-standalone sv-embed"
-        plain_trace = ""
-        packed_trace = _packed(values.encode())
+        plain_trace = values if is_packed_later else ""
+        packed_trace = "" if is_packed_later else _packed(values.encode())
         plotly = ""
     else:
         config["figures"] = all_figures(trace)
@@ -165,7 +218,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         plotly = _packed_plotly()
     return _PAGE.format(
         policy=_POLICY.format(f"{_script_hash(import_map)} {_script_hash(_START)}"),
-        title=html.escape(f"specviz: {_title(trace.header.question or trace.header.prompt)}"),
+        title=html.escape(_page_title(trace)),
         style=css_variables() + styles(sheets),
         classes=classes,
         modules=import_map,
@@ -178,6 +231,20 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
         plotly=plotly,
         start=_START,
     )
+
+
+def _short_address(path: Path) -> str:
+    """A module as an address, as short as it gets."""
+    return f"data:text/javascript;base64,{_base64(path.read_bytes())}"
+
+
+def _readable_address(path: Path) -> str:
+    """A module as an address in which its text can be read, and packed."""
+    return f"data:text/javascript,{quote(path.read_text('utf-8'), safe=_SAFE)}"
+
+
+def _page_title(trace: Trace) -> str:
+    return f"specviz: {_title(trace.header.question or trace.header.prompt)}"
 
 
 def _title(prompt: str) -> str:

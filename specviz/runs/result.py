@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..core.drafting import Memory, memory_ids
-from ..core.events import Round
+from ..core.events import End, EndReason, Round
 from ..core.header import header_of
 from ..core.lanes import BASELINE, SPECULATIVE, Lane
 from ..core.loop import decode
 from ..core.pair import Pair, checked_pair, settings_for
 from ..core.settings import Settings
-from ..core.types import Prefilled, Prompt
+from ..core.types import LaneEvents, Prefilled, Prompt
 from .metrics import Metrics, compute_metrics
 from .trace import Trace
 
@@ -22,13 +22,30 @@ if TYPE_CHECKING:
     from ..core.protocols import Racing
 
 
-@dataclass(frozen=True)
+SHOWN = 200  # characters of a text in the line that a `Result` is printed as
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """What `generate` returns. trace: the header and the rounds of one lane, with drafts. end_ids:
     tokens that end a text of this pair and are no part of it."""
 
     trace: Trace
     end_ids: frozenset[int] = frozenset()
+
+    def __repr__(self) -> str:
+        """The begin of the text, and how it came about."""
+        text = self.text
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        drafted = sum(len(r.drafted) for r in self.rounds)
+        tokens = sum(len(r.emitted) for r in self.rounds)
+        return (
+            f"<Result {shown!r}: {tokens} tokens in {len(self.rounds)} rounds, {drafted} drafted>"
+        )
+
+    def _repr_html_(self) -> str | None:
+        """As `Trace._repr_html_`."""
+        return self.trace._repr_html_()
 
     @property
     def rounds(self) -> list[Round]:
@@ -58,7 +75,7 @@ def generate(
     memory: Memory = (),
     **changes: Any,
 ) -> Result:
-    """Decode `prompt` (text or ids) with drafts, to the end.
+    """Decode `prompt` (text, ids or turns) with drafts, to the end.
 
     The settings are those of `Pair.settings`, or `settings`, with the `changes`: fields of
     `Settings` such as gamma=5. memory: earlier texts for drafters that read them. Raises
@@ -71,10 +88,24 @@ def generate(
     events = decode(pair, ids, settings, SPECULATIVE, memory=texts)
     first = next(events)
     assert isinstance(first, Prefilled)
-    rounds = [event for event in events if isinstance(event, Round)]
+    rounds, reason = _written(events)
     lanes = {SPECULATIVE: settings}
-    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: first}, texts)
-    return Result(Trace(header, rounds), frozenset() if settings.ignore_eos else pair.eos_ids)
+    asked = pair.messages_of(prompt, settings.chat)
+    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: first}, texts, asked)
+    trace = Trace(header, rounds, End({SPECULATIVE: reason}))
+    return Result(trace, frozenset() if settings.ignore_eos else pair.eos_ids)
+
+
+def _written(events: LaneEvents) -> tuple[list[Round], EndReason]:
+    """All further rounds of a lane, and why it ended."""
+    rounds: list[Round] = []
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as end:
+            return rounds, end.value
+        assert isinstance(event, Round)
+        rounds.append(event)
 
 
 def speculate(
@@ -85,7 +116,7 @@ def speculate(
     memory: Memory = (),
     **changes: Any,
 ) -> Iterator[Round]:
-    """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
+    """Decode `prompt` (text, ids or turns) with drafts; yields a `Round` per target pass.
 
     Without settings they are those of `Pair.settings`, which drafts with what the pair has.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields

@@ -3,12 +3,12 @@ or what it tells of its own speculation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..base.console import escaped
 from ..core.events import OUTCOMES, UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
-from ..core.lanes import BASELINE, LANES, Lane, label_of
+from ..core.lanes import BASELINE, LANES, SPECULATIVE, Lane, label_of
 from ..core.registry import verdict_kind
 from .metrics import Metrics, best_lane, compute_metrics
 from .tables import shown_number
@@ -32,6 +32,38 @@ STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes wi
 def legend(*, color: bool) -> str:
     """One line that shows every outcome in its style."""
     return "  ".join(styled(outcome, outcome, color) for outcome in OUTCOMES)
+
+
+def print_race(events: Iterable[Event], *, color: bool) -> Trace:
+    """Print a race as it runs: the legend, a line for each round, the texts and the figures."""
+    print(legend(color=color))
+    told: list[Event] = []
+    width = 0  # letters of the longest name of a lane
+
+    def show(event: Event) -> None:
+        line = event_line(event, color=color, width=width)
+        if line:
+            print(line, flush=True)
+
+    for event in events:
+        if isinstance(event, Header):
+            width = max(map(len, event.speculative))
+        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        if event not in told and not (isinstance(event, Round) and event.untold):
+            show(event)
+        told.append(event)
+    trace = Trace.from_events(told)
+    for r in trace.rounds:
+        if r.untold:
+            show(r)
+    prompt = trace.header.prompt if trace.header.question is None else ""
+    for lane in trace.header.speculative:
+        print()
+        if lane != SPECULATIVE:
+            print(f"{lane}:")
+        print(escaped(prompt + trace.text(lane), lines=True))
+    print("", *metric_lines(trace), sep="\n")
+    return trace
 
 
 def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:

@@ -22,20 +22,35 @@ from typing import Any
 import orjson
 
 from ..base.errors import TraceError
-from ..core.events import UNKNOWN_ID, End, Event, Header, Round
+from ..core.events import SCHEMA, UNKNOWN_ID, End, Event, Header, Round
 from ..core.lanes import Lane
 
-SCHEMA = 2  # the version of the JSON
 GZIP = b"\x1f\x8b"  # the first bytes of a gzipped file
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Trace:
     """A run: its header, the rounds of all lanes in clock order, and its end if it has one."""
 
     header: Header
     rounds: list[Round] = field(default_factory=list)
     end: End | None = None
+
+    def __repr__(self) -> str:
+        """What it is in one line: a run may have thousands of rounds."""
+        header = self.header
+        tokens = sum(len(r.emitted) for r in self.rounds)
+        state = "" if self.end else ", not finished"
+        return (
+            f"<Trace of {header.target['name']}: {', '.join(self.lanes)}; {len(self.rounds)} "
+            f"rounds, {tokens} tokens{state}>"
+        )
+
+    def _repr_html_(self) -> str | None:
+        """The small player, for a cell of a notebook; None for a run that is too long for one."""
+        from .html import cell_html
+
+        return cell_html(self)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Trace:

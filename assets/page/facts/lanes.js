@@ -19,7 +19,10 @@ export const draftedLanes = (header) => Object.keys(header?.lanes ?? { [OURS]: n
 /** Whether its lanes with drafts have names of their own. @param {Header} [header] */
 export const isSeveral = (header) => draftedLanes(header).join() !== OURS;
 
-/** All lanes, the baseline last; a watched server may have none. @param {Header} [header] */
+/**
+ * All lanes, the baseline last; a watched server may have none, and a text without a race has none.
+ * @param {Header} [header]
+ */
 export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
 
 /** The tokens that a lane has written. @type {(rounds: Round[], name: LaneName) => Token[]} */
@@ -27,7 +30,7 @@ export const writtenBy = (rounds, name) =>
   rounds.filter(({ lane }) => lane === name).flatMap(({ emitted }) => emitted);
 
 /** @param {Header} [header] */
-export const hasBaseline = (header) => !header?.source || ALONE in (header.prefill_seconds ?? {});
+export const hasBaseline = (header) => !header?.prefill_seconds || ALONE in header.prefill_seconds;
 
 /** What lanes can be compared in, as the control says it, and the setting that then differs. */
 const COMPARED = /** @type {const} */ ([

@@ -1,7 +1,9 @@
 // What is said of a run as a whole: its ratio, what that means, and whether it can be trusted. While a
 // run goes on this is "so far", without a verdict; once it is over it stays, whatever is played again.
 
-import { ALONE, draftedLanes, isSeveral, lanesOf, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import {
+  ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, ruleOf, twoOf, twoRounds,
+} from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { isOver } from "specviz/facts/trace.js";
 import { secondsOf, uncertainty } from "specviz/facts/uncertainty.js";
@@ -47,6 +49,7 @@ export const settled = (shown, trace) => (isOver(trace) ? trace.rounds : shown);
  */
 export function verdict(m, trace, differAt, isFinal = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isFinal);
+  if (!hasBaseline(trace.header)) return "A text with drafts, without a race.";
   if (m.speedup === null) {
     if (isFinal) return "Too short to compare.";
     if (!isOver(trace)) return "Both lanes are writing.";
@@ -73,12 +76,23 @@ export function verdict(m, trace, differAt, isFinal = false) {
  */
 export function detail(m, isFinal = false) {
   if (!m.tau || m.speedup === null) return isFinal ? TOO_SHORT : UNSETTLED;
+  const figures = figuresIn(m);
+  if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
+  return `${figures} ${causeOfLoss(m)}`;
+}
+
+/** What one lane tells by itself. @param {Metrics} m */
+function figuresIn(m) {
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
   const held = judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : "";
-  const figures = `${held}${fixed(m.tau, 1)} tokens per pass.`;
-  if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
-  return `${figures} ${causeOfLoss(m)}`;
+  return `${held}${fixed(m.tau, 1)} tokens per pass.`;
+}
+
+/** @type {(m: Metrics, rounds: Round[], trace: Trace, isFinal: boolean) => string} */
+function detailOf(m, rounds, trace, isFinal) {
+  if (trace.header.source) return watchedDetail(m, rounds, trace);
+  return hasBaseline(trace.header) ? detail(m, isFinal) : figuresIn(m);
 }
 
 /** @param {Metrics} m */
@@ -160,7 +174,7 @@ export function headlineOf(shown, race, chosen, ratios) {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
-    detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
+    detail: detailOf(told, rounds, trace, isFinal),
     beside: replayOf(shown, race, chosen) || remainder(race) || parts,
     doubt: isTold ? doubt(m, found, isWritten) : "",
   };
