@@ -156,6 +156,7 @@ _CELL_PAGE = """<!doctype html>
 """
 
 CELL_HEIGHT = 480  # px
+ROW_HEIGHT = 210  # px, of each further row of two lanes
 MOST_IN_CELL = 10_000
 """Tokens, drafted and emitted, of the longest run that a cell of a notebook plays."""
 
@@ -177,7 +178,7 @@ def cell_html(trace: Trace) -> str | None:
     return _CELL.format(
         title=html.escape(_page_title(trace)),
         page=html.escape(loader),
-        height=CELL_HEIGHT,
+        height=CELL_HEIGHT + ROW_HEIGHT * ((len(trace.lanes) - 1) // 2),
     )
 
 

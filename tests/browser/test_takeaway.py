@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from visitor import PATIENCE, Visit, Visitor, speedup_of, two_places
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.base.environment import ASSETS
+from specviz.core.events import End
 from specviz.core.lanes import LANES
 from specviz.runs.charts_page import charts_html
 from specviz.runs.html import standalone_html
@@ -200,6 +201,32 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
             box = offline.locator(place).bounding_box()
             assert box and box["y"] + box["height"] <= height and box["x"] + box["width"] <= width
         expect(offline.locator("[data-line=tokens]")).to_be_hidden()
+
+
+def test_cells_of_a_notebook_play_each_in_its_frame(offline: Page, tmp_path: Path) -> None:
+    """Two runs beside each other, one of them a text without a race."""
+    race_of_two = Trace.load(RECORDINGS / "easy.json.gz")
+    prefill = {"speculative": race_of_two.header.prefill_seconds["speculative"]}
+    alone = Trace(
+        replace(race_of_two.header, prefill_seconds=prefill),
+        race_of_two.lane("speculative"),
+        End({"speculative": "length"}),
+    )
+    path = tmp_path / "cells.html"
+    cells = [trace._repr_html_() or "" for trace in (race_of_two, alone)]
+    path.write_text("<!doctype html>" + "".join(cells), "utf-8")
+    offline.goto(path.as_uri())
+    for place, lanes in enumerate((2, 1)):
+        cell = offline.frame_locator("iframe").nth(place)
+        expect(cell.locator("[data-player][data-ready]")).to_be_visible()
+        expect(cell.locator("[data-lane]:not([hidden]):visible")).to_have_count(lanes)
+        expect(cell.locator("[data-outcome=accepted]").first).to_be_visible()
+    expect(cell.locator("[data-verdict]")).to_have_text("A text with drafts, without a race.")
+    outer = offline.frames[1]
+    assert (
+        outer.evaluate("() => { try { return parent.document.title } catch { return null } }")
+        is None
+    )
 
 
 def per_second(rate: float) -> str:
