@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine import StaticEngine
 
 AHEAD = 4096  # tokens for which there is room before a run begins
-MOST_GRAPHED = 32  # drafts of a pass that is captured: in wider ones kernels have enough to compute
+MOST_GRAPHED = 32  # drafts of a captured pass: a graph holds its outputs, [drafts + 1, vocab]
 FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that kept all drafts
 
 
