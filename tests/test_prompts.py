@@ -21,6 +21,7 @@ from specviz.pairs.prompts import (
     prompts_for,
     prompts_from,
 )
+from specviz.runs.recording import answer_to
 
 
 def read(text: str, name: str) -> list[tuple[str, str]]:
@@ -283,3 +284,11 @@ def test_a_file_of_one_conversation_is_read(tmp_path: Path):
         path.write_text(json.dumps(content), encoding="utf-8")
         with pytest.raises(PromptError, match=r"chat\.json has no turns: use a JSON list"):
             messages_file(path)
+
+
+def test_the_page_leaves_conversations_out_and_says_where_to_sweep_them():
+    rows = [json.dumps({"messages": CONVERSATION}), json.dumps({"prompt": "Why?"})]
+    answer = answer_to("prompts", "\n".join(rows).encode())
+    assert answer == {"prompts": [["prompts", "Why?"]], "left_out": 1}
+    error = answer_to("prompts", rows[0].encode())["error"]
+    assert error.startswith("this file has only prompts of several turns: sweep them with")

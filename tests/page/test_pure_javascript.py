@@ -254,6 +254,15 @@ def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
 
 
+def test_the_last_of_several_turns_is_said_to_be_that() -> None:
+    header = recorded(SAMPLED).to_dict()["header"]
+    header["question"] = "And how?"
+    turns = [{"role": role, "content": "Why?"} for role in ("user", "assistant")]
+    header["messages"] = [*turns, {"role": "user", "content": "And how?"}]
+    first, *_ = called("words/description.js", "describe", header)
+    assert first["text"].endswith("And how?”, the last of 3 turns")
+
+
 def test_a_run_whose_lanes_part_is_read_without_its_alternatives() -> None:
     with eager_only():
         target = llama(64, seed=2, num_hidden_layers=3).to(torch.bfloat16)
