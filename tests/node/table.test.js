@@ -21,10 +21,11 @@ const table = JSON.parse(readFileSync(new URL("../figures.json", import.meta.url
 
 /** The run that a case describes. */
 function traceOf({ lanes = [OURS], prefill, source = null, rounds }) {
+  const noPrefill = Object.fromEntries([...lanes, ALONE].map((lane) => [lane, {}]));
   const header = asHeader({
     lanes: Object.fromEntries(lanes.map((lane) => [lane, {}])),
     drafts: Object.fromEntries(lanes.map((lane) => [lane, null])),
-    prefill_seconds: prefill ?? Object.fromEntries([...lanes, ALONE].map((lane) => [lane, {}])),
+    prefill_seconds: source && prefill ? prefill : { ...noPrefill, ...prefill },
     source,
   });
   return { header, rounds: [...lanes, ALONE].flatMap((lane) => roundsOf(rounds.filter((round) => round.lane === lane))) };
