@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .protocols import DecodingPath
     from .types import Draft
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts
@@ -15,12 +16,14 @@ class Drafter:
     """A source of drafts for one run. A subclass drafts; most need nothing else of this.
 
     engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
-    first layers draft, if they do. least_chance: of the policy, for the next round; see
+    first layers draft, if they do. path: whose draft runs are all that this drafter does, if a
+    model drafts in the target's own tokens. least_chance: of the policy, for the next round; see
     `policy.Policy`. A drafter that estimates no such probability does not look at it.
     """
 
     engine_name: str | None = None
     layers: int | None = None
+    path: DecodingPath | None = None
     least_chance: float = 0.0
 
     def prefill(self, ids: Sequence[int]) -> float:

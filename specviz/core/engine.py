@@ -13,7 +13,8 @@ from .paths import plain_path
 from .stopping import check_stop
 
 if TYPE_CHECKING:
-    from .protocols import DecodingPath, Engine
+    from .drafter import Drafter
+    from .protocols import DecodingPath, Engine, WholeRounds
     from .types import RunContext
 
 
@@ -37,6 +38,12 @@ class OwnEngine:
     def take_over(self, other: Engine) -> bool:
         """Whether it did: few engines can."""
         return False
+
+    def whole_rounds(
+        self, path: DecodingPath, drafter: Drafter, ids: Sequence[int]
+    ) -> WholeRounds | None:
+        """None: the host takes part in each step of a round."""
+        return None
 
     def round_context(self) -> AbstractContextManager[None]:
         """A context that changes nothing."""

@@ -12,6 +12,7 @@ same with gamma = 0, so that nothing is drafted:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from .clock import now
 from .drafter import Drafter
 from .drafting import EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
-from .events import EndReason, Round
+from .events import EndReason, Round, Token
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
@@ -36,7 +37,7 @@ from .types import JudgedRound, LaneEvents, Prefilled
 
 if TYPE_CHECKING:
     from .policy import Policy
-    from .protocols import Decide, DecodingPath, Engine
+    from .protocols import Decide, DecodingPath, Engine, WholeRounds
 
 
 def decode(
@@ -118,7 +119,7 @@ class LaneRun:
     context: the most tokens that the target can see. borders: of its rotations, see
     `rotation_borders`. policy: None if gamma are always due. index: of the next round. clock, wall:
     seconds, as in `Round`. resumed: when `wall` last began to count. ended: why the text ended, if
-    it did by itself.
+    it did by itself. whole_rounds: what runs a round on the device alone, if anything does.
     """
 
     pair: Pair
@@ -140,6 +141,7 @@ class LaneRun:
     clock: float = 0.0
     wall: float = 0.0
     ended: EndReason | None = None
+    whole_rounds: WholeRounds | None = None
 
     def __post_init__(self) -> None:
         self.device = self.pair.device
@@ -157,6 +159,8 @@ class LaneRun:
         if self.drafter.engine_name is not None:
             seconds["draft"] = self.drafter.prefill(prefix)
             engines["draft"] = self.drafter.engine_name
+        if self.policy is None:  # else the next number of drafts depends on the last verdict
+            self.whole_rounds = self.target.whole_rounds(self.path, self.drafter, self.ids)
         self.target.round_fields()  # what reading the prompt has cost belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
         return Prefilled(seconds, engines, self.threads, self.drafter.layers)
@@ -171,18 +175,24 @@ class LaneRun:
         """The most tokens to draft now: none that could not be kept."""
         if self.target.catch_up_due:
             return 0
+        return self.gamma_after(len(self.ids))
+
+    def gamma_after(self, length: int) -> int:
+        """The most tokens to draft after `length` committed ones."""
         due = self.policy.gamma if self.policy else self.settings.gamma
-        room = min(due, self.most - len(self.ids) - 1, self.drafter.room(len(self.ids)))
+        room = min(due, self.most - length - 1, self.drafter.room(length))
         # A pass across a border would be two, and a refusal would have the text cross it again.
-        return before_border(self.borders, len(self.ids), room)
+        return before_border(self.borders, length, room)
 
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
         with self.target.round_context(), torch.inference_mode():
-            return self._round()
+            gamma = self.gamma()
+            if self.whole_rounds is not None and self.whole_rounds.fits(self.ids, gamma):
+                return self._whole_round(self.whole_rounds, gamma)
+            return self._round(gamma)
 
-    def _round(self) -> Round:
-        gamma = self.gamma()
+    def _round(self, gamma: int) -> Round:
         if self.policy:
             self.drafter.least_chance = self.policy.least_chance
         self.resumed = began = now(self.device)
@@ -194,21 +204,69 @@ class LaneRun:
         done = now(self.device)
 
         self.clock += done - began
-        self.index += 1
         # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
+        drafts, last = self._annotated(judged, emitted)
+        self.wall += now(self.device) - self.resumed
+        return self._as_round(
+            drafts, last, draft=drafted - began, verify=verified - drafted, overhead=done - verified
+        )
+
+    def _whole_round(self, whole_rounds: WholeRounds, gamma: int) -> Round:
+        """The same, all of it on the device, whose own clock it is measured with."""
+        timed = whole_rounds.round(self.ids, self._is_followed(gamma))
+        verified = time.perf_counter()
+        emitted = self.commit(timed.judged)
+        done = time.perf_counter()
+        with whole_rounds.reading():
+            drafts, last = self._annotated(timed.judged, emitted)
+        annotated = time.perf_counter()
+
+        # The device waits for a verdict's commit only if the next round is not there yet.
+        overhead = 0.0 if timed.is_followed else done - verified
+        seconds = timed.draft_seconds + timed.verify_seconds + overhead
+        self.clock += seconds
+        self.wall += seconds + annotated - done
+        return self._as_round(
+            drafts, last, draft=timed.draft_seconds, verify=timed.verify_seconds, overhead=overhead
+        )
+
+    def _is_followed(self, gamma: int) -> bool:
+        """Whether the next round drafts `gamma` tokens too, however many of this one are kept."""
+        shortest = len(self.ids) + 1
+        return all(
+            self.gamma_after(length) == gamma for length in range(shortest, shortest + gamma + 1)
+        )
+
+    def _annotated(
+        self, judged: JudgedRound, emitted: list[int]
+    ) -> tuple[list[Token], Token | None]:
+        """The drafted tokens of the round and the last that it emitted beside them, for the reader;
+        a stop text in them ends the lane."""
+        self.index += 1
         ended = self.end_reason() is not None
         drafts, last, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
         if stopped:
             self.ended = "stop"
-        self.wall += now(self.device) - self.resumed
+        return drafts, last
+
+    def _as_round(
+        self,
+        drafts: list[Token],
+        last: Token | None,
+        *,
+        draft: float,
+        verify: float,
+        overhead: float,
+    ) -> Round:
+        """The round that ends now. draft, verify, overhead: seconds."""
         return Round(
             self.lane,
             self.index - 1,
             drafts,
             last,
-            draft_seconds=drafted - began,
-            verify_seconds=verified - drafted,
-            overhead_seconds=done - verified,
+            draft_seconds=draft,
+            verify_seconds=verify,
+            overhead_seconds=overhead,
             clock=self.clock,
             wall=self.wall,
             **self.target.round_fields(),

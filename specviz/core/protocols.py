@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +15,10 @@ from .draws import Distributions
 from .events import Event
 from .lanes import Lane
 from .settings import Settings
-from .types import Doubles, Draft, JudgedRound, RunContext
+from .types import Doubles, Draft, JudgedRound, RunContext, TimedRound
+
+if TYPE_CHECKING:
+    from .drafter import Drafter
 
 
 class LanguageModel(Protocol):
@@ -114,12 +117,42 @@ class Engine(Protocol):
         run's settings need."""
         ...
 
+    def whole_rounds(
+        self, path: DecodingPath, drafter: Drafter, ids: Sequence[int]
+    ) -> WholeRounds | None:
+        """Rounds that the device runs by itself, for `path` of this engine and this drafter; None
+        if it cannot. ids: of the prompt, which both have read but for its last token."""
+        ...
+
     def round_context(self) -> AbstractContextManager[None]:
         """Within it each round runs of a lane whose target this engine runs."""
         ...
 
     def round_fields(self) -> dict[str, Any]:
         """Fields of a `Round` that only this engine knows, on the passes since the last call."""
+        ...
+
+
+class WholeRounds(Protocol):
+    """Rounds that a device runs by itself: draft steps, target pass, verdict and the new length.
+
+    They draw the same tokens from the same uniforms as the paths of the two engines.
+    """
+
+    def fits(self, ids: Sequence[int], gamma: int) -> bool:
+        """Whether the round after the committed `ids` with `gamma` drafts can be such a round."""
+        ...
+
+    def round(self, ids: Sequence[int], is_followed: bool) -> TimedRound:
+        """Run the round after the committed `ids`; the host waits once, for its verdict.
+
+        is_followed: whether another such round follows, however many drafts this one keeps: it is
+        enqueued before this one is read. The tensors of the result are valid until the next call.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Within it, what reads the tensors of the last round does not wait for the next one."""
         ...
 
 

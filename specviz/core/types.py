@@ -114,6 +114,19 @@ class JudgedRound(NamedTuple):
     p_is_complete: bool = True
 
 
+class TimedRound(NamedTuple):
+    """A round that a device ran by itself.
+
+    draft_seconds, verify_seconds: of the device's own clock. is_followed: whether the next round
+    was enqueued before this one was read, so that the device does not wait for the host.
+    """
+
+    judged: JudgedRound
+    draft_seconds: float
+    verify_seconds: float
+    is_followed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Prefilled:
     """A lane's first event. Keys are "target" and, in a lane that drafts with a model, "draft".

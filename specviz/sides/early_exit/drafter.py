@@ -52,10 +52,12 @@ class EarlyExit:
 class EarlyExitDrafter(Drafter):
     """The target's engine, stopped after its first layers."""
 
+    path: DecodingPath
+
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         self.layers = best_exit(pair.target, run.vocab).layers
         self.engine_name = target.engine.name
-        self._path = target
+        self.path = target
         self._model = pair.target
         self._max_new_tokens = run.settings.max_new_tokens
         self._context = context_length(pair.target) or UNLIMITED
@@ -63,17 +65,17 @@ class EarlyExitDrafter(Drafter):
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
         most = min(length + self._max_new_tokens, self._context)
-        self._path.prepare("draft", length, most, self.layers)
+        self.path.prepare("draft", length, most, self.layers)
         return 0.0  # the target has read the prompt for both
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        begin = self._path.engine.length
-        draft = self._path.draft(ids, count, self.layers, self.least_chance)
-        self._path.engine.rollback(begin)  # the other layers have not seen these tokens
+        begin = self.path.engine.length
+        draft = self.path.draft(ids, count, self.layers, self.least_chance)
+        self.path.engine.rollback(begin)  # the other layers have not seen these tokens
         return draft
 
     def step_cost(self) -> float:
-        return pass_cost(self._model, self._path.engine.name, self.layers)
+        return pass_cost(self._model, self.path.engine.name, self.layers)
 
 
 _best_exits: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()

@@ -16,6 +16,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
+from itertools import count
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -37,6 +38,7 @@ Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocated in them
 
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
+_numbers = count()  # of caches
 
 # A capture that failed goes on claiming memory in torch's allocator, which asks it about later
 # allocations: it must stay, and the captures after it need other memory.
@@ -55,14 +57,15 @@ class Program:
     value on the host nor change a shape. Its outputs are valid until its next call. Where a
     capture fails, a warning says so, and the program runs its function as it is.
 
-    graphed: whether calls replay a CUDA graph. seconds: how long it took to make.
+    function: what it runs. graphed: whether calls replay a CUDA graph. seconds: how long it took
+    to make.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
         start = time.perf_counter()
+        self.function = function
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         self.outputs: tuple[Tensor, ...] = ()
-        self._function = function
         self._graph: Any = None
         device = self.inputs[0].device
         if device.type == "cuda":
@@ -81,7 +84,7 @@ class Program:
         return self.outputs
 
     def _run(self) -> None:
-        results = self._function(*self.inputs)
+        results = self.function(*self.inputs)
         if not self.outputs:
             # Outside a capture's memory, where a later program would write over them.
             self.outputs = tuple(torch.empty_like(result) for result in results)
@@ -177,20 +180,22 @@ class InPlaceCache:
     """A model's cache, the passes over it, and the programs that were captured over its buffers.
 
     It does not keep the model alive. short: what computes short passes in place of its modules.
+    number: of this cache alone; the address of an object may become another one's.
     """
 
     def __init__(
         self, model: Any, vocab: int, capacity: int, short: LlamaPass | None = None
     ) -> None:
         self.capacity = capacity
+        self.number = next(_numbers)
         self.programs: OrderedDict[Hashable, Program] = OrderedDict()
         self._model = weakref.ref(model)
         self._vocab = vocab
         self._short = short
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
-        count = len(StaticCache(config=model.config, max_cache_len=1).layers)
-        self.layers = [PlacedLayer(self._written, capacity) for _ in range(count)]
+        depth = len(StaticCache(config=model.config, max_cache_len=1).layers)
+        self.layers = [PlacedLayer(self._written, capacity) for _ in range(depth)]
         self._cache = Cache(layers=list(self.layers))
         self._last_place = (context_length(model) or sys.maxsize) - 1
         self._has_additive_mask = model.config._attn_implementation == "eager"

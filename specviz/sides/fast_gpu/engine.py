@@ -24,9 +24,11 @@ from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
 from .llama_pass import llama_pass
 from .path import GraphPath
+from .rounds import whole_rounds
 
 if TYPE_CHECKING:
-    from ...core.protocols import DecodingPath
+    from ...core.drafter import Drafter
+    from ...core.protocols import DecodingPath, WholeRounds
 
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
 MOST_PROGRAMS = 96  # captured for one cache
@@ -40,12 +42,14 @@ UNLIMITED = 1 << 20  # a length for models without a stated limit
 class CachePool:
     """What the static form keeps of one model between runs: idle caches with their programs.
 
-    reason: why the model runs in another form, or None. seconds: spent on making programs.
+    reason: why the model runs in another form, or None. has_whole_rounds: whether a round may be
+    one program; not where one failed. seconds: spent on making programs.
     """
 
     def __init__(self, model: Any, vocab: int, reason: str | None) -> None:
         self.seconds = 0.0
         self.reason = reason
+        self.has_whole_rounds = True
         self._short = llama_pass(model) if reason is None else None
         self.stamp = _stamp(model, vocab, reason)
         self._model = weakref.ref(model)
@@ -91,6 +95,22 @@ class StaticEngine(OwnEngine):
     def path(self, run: RunContext) -> DecodingPath:
         return GraphPath(self, run)
 
+    def whole_rounds(
+        self, path: DecodingPath, drafter: Drafter, ids: Sequence[int]
+    ) -> WholeRounds | None:
+        if not self._pool.has_whole_rounds:
+            return None
+        rounds = whole_rounds(path, drafter, ids)
+        if rounds is None:
+            return None
+        with memory_limited():
+            reason = rounds.trial(ids)
+        if reason is None:
+            return rounds
+        self._pool.has_whole_rounds = False
+        warnings.warn(f"a round cannot be one program: {reason}", stacklevel=2)
+        return None
+
     @property
     def name(self) -> str:
         has_graphs = self.device.type == "cuda" and self._pool.reason is None
@@ -122,8 +142,13 @@ class StaticEngine(OwnEngine):
     def rollback(self, length: int) -> None:
         self.length = length
 
-    def program(self, key: Hashable, function: Function, inputs: Sequence[Tensor]) -> Program:
-        """The program of that name over the buffers in use; made of the rest if need be."""
+    def program(
+        self, key: Hashable, function: Function, inputs: Sequence[Tensor], *, is_vital: bool = True
+    ) -> Program:
+        """The program of that name over the buffers in use; made of the rest if need be.
+
+        is_vital: whether the model runs in another form from then on if it cannot be captured.
+        """
         assert self._cache is not None, "room is reserved before a program is asked for"
         programs = self._cache.programs
         if key not in programs:
@@ -131,7 +156,7 @@ class StaticEngine(OwnEngine):
                 program = Program(function, inputs)
             programs[key] = program
             self._pool.seconds += program.seconds
-            if self.device.type == "cuda" and not program.graphed:
+            if is_vital and self.device.type == "cuda" and not program.graphed:
                 self._pool.reason = "its passes could not be captured"
             if len(programs) > MOST_PROGRAMS:
                 programs.popitem(last=False)

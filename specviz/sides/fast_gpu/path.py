@@ -26,20 +26,21 @@ FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that ke
 
 
 class GraphPath:
-    """A `DecodingPath` for the static engine."""
+    """A `DecodingPath` for the static engine. verdict_key: what a verdict's program depends on."""
 
     def __init__(self, engine: StaticEngine, run: RunContext) -> None:
         self.engine = engine
-        self._run = run
+        self.run = run
         settings = run.settings
         self._sampling = (settings.temperature, settings.top_k, settings.top_p)
+        self.verdict_key = (*self._sampling, run.decide)
 
     @torch.inference_mode()
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
         """Make room and programs for a run from `length` to at most `most` tokens."""
-        gamma = self._run.settings.gamma
+        gamma = self.run.settings.gamma
         longest = min(most, length + AHEAD) + gamma + 1
         widest = min(gamma, MOST_GRAPHED)
         if task == "draft":
@@ -51,7 +52,7 @@ class GraphPath:
             self.engine.reserve(longest, [self._judge_key(count) for count in range(widest + 1)])
             for count in range(widest + 1):
                 ids, places, draws = self._blank_inputs(count + 1)
-                q = torch.zeros(count, self._run.vocab, device=self.engine.device)
+                q = torch.zeros(count, self.run.vocab, device=self.engine.device)
                 self._pass(ids, places, q, draws)
 
     def _blank_inputs(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,7 +71,7 @@ class GraphPath:
         least_chance: float = 0.0,
     ) -> Draft:
         engine = self.engine
-        run = self._run
+        run = self.run
         engine.reserve(len(ids) + count)
         unread = ids[engine.length : -max(FEEDS)]
         if unread:
@@ -110,7 +111,7 @@ class GraphPath:
         logits, fp32 [n + 1, vocab], and the draws u, fp64 [n].
         """
         engine = self.engine
-        run = self._run
+        run = self.run
         length = len(ids)
         count = len(draft.ids) if draft else 0
         engine.reserve(length + count)
@@ -135,7 +136,7 @@ class GraphPath:
         return ("draft", fed, layers, *self._sampling)
 
     def _judge_key(self, drafts: int) -> Hashable:
-        return ("judge", drafts, *self._sampling, self._run.decide)
+        return ("judge", drafts, *self.verdict_key)
 
     def _step(
         self, feed: Tensor, places: Tensor, draw: Tensor, layers: int | None
@@ -143,7 +144,7 @@ class GraphPath:
         """One draft step over `feed` [n] at `places` [n]: q [1, vocab], the id drawn with `draw`
         [1], and the logits [1, vocab]."""
         cache = self.engine.reserve(0)
-        settings = self._run.settings
+        settings = self.run.settings
 
         def step(feed: Tensor, places: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, 1, layers)
@@ -158,8 +159,8 @@ class GraphPath:
         """One target pass over the last token and n drafts, drawn from `q` [n, vocab], and their
         verdict by `u` [n + 1]: the outputs of `launch`."""
         cache = self.engine.reserve(0)
-        settings = self._run.settings
-        judge = self._run.decide or decide
+        settings = self.run.settings
+        judge = self.run.decide or decide
 
         def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, len(feed))

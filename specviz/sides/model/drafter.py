@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class ModelDrafter(Drafter):
     """The pair's draft model, with a cache of its own."""
 
+    path: DecodingPath
+
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         self._model = pair.draft_model
         self._max_new_tokens = run.settings.max_new_tokens
@@ -26,13 +28,13 @@ class ModelDrafter(Drafter):
         self._borders = rotation_borders(self._model)
         self.engine = make_engine(self._model, run.vocab)
         self.engine_name = self.engine.name
-        self._path = self.engine.path(run)
+        self.path = self.engine.path(run)
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
         if self.room(length):
             most = min(length + self._max_new_tokens, self._context)
-            self._path.prepare("draft", length, most)
+            self.path.prepare("draft", length, most)
         return prefill(self.engine, ids) if len(ids) <= self._context else 0.0
 
     def room(self, length: int) -> int:
@@ -42,7 +44,7 @@ class ModelDrafter(Drafter):
         return max(0, fed + 1)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        return self._path.draft(ids, count, least_chance=self.least_chance)
+        return self.path.draft(ids, count, least_chance=self.least_chance)
 
     def rollback(self, length: int) -> None:
         self.engine.rollback(min(length, self.engine.length))
