@@ -22,7 +22,6 @@ from specviz.sides.fast_gpu import engine as engines
 from specviz.sides.fast_gpu.cache import Program
 from specviz.sides.fast_gpu.rounds import (
     DeviceRounds,
-    EnqueuedRound,
     Mark,
     RoundFunction,
     step_by_step,
