@@ -48,7 +48,11 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     model = model if layers is None else truncated_model(model, layers)
     weights = pass_weights(model)
     read = pass_bytes(model) - weights.packed_bytes + UNPACKING * weights.packed
-    return read + _call_cost([model], torch.device(model.device), engine)
+    kernel_cost = engine_kind(engine).kernel_cost
+    device = torch.device(model.device)
+    if kernel_cost is not None and device.type != "cpu":
+        return read + kernel_cost(model, engine)
+    return read + _call_cost([model], device, engine)
 
 
 class DraftCosts(NamedTuple):

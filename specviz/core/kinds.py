@@ -179,15 +179,18 @@ class Arithmetic(NamedTuple):
 class EngineKind:
     """A form in which a model's passes run.
 
-    name: the form in headers. label: in words. make: (model, vocab) -> `Engine`, or None if it
-    cannot run this model exactly. package: a module that must be installed. states: whether it
-    hands out hidden states. anywhere: whether it runs every model, so that nothing must be tried.
+    name: the form in headers, where details may follow behind a comma. label: in words. make:
+    (model, vocab) -> `Engine`, or None if it cannot run this model exactly. package: a module that
+    must be installed. states: whether it hands out hidden states. anywhere: whether it runs every
+    model, so that nothing must be tried.
     make_head: (head, vocab, target) -> an engine of a head, or None. threads: (target, draft,
     vocab, width) -> how many threads suit such rounds.
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module: a static
         form makes fewer and cheaper calls, and in compiled passes only the work itself is left.
         On a processor they are right to about half an order of magnitude. Elsewhere they are those
         of an H100, with models of 14 million to 8 billion parameters.
+    kernel_cost: (model, form) -> bytes that could be read between the kernels of a one-token pass
+        on a GPU, where their number is known; form is the engine's whole name.
     extra_token: what each further token adds to a pass of a small model on a processor, in passes
         of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
         an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled
@@ -207,6 +210,7 @@ class EngineKind:
     threads: Callable[[LanguageModel, LanguageModel | None, int, int], int] | None = None
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**25
+    kernel_cost: Callable[[LanguageModel, str], int] | None = None
     extra_token: float = 0.14
     arithmetic: Arithmetic | None = None
     warms_once: bool = False

@@ -101,8 +101,9 @@ def verdict_kind(name: str) -> VerdictKind:
 
 
 def engine_kind(name: str) -> EngineKind:
-    """The engine with this form; one that is not listed costs what a static one does."""
-    listed = (kind for kind in known_engines if kind.name == name)
+    """The engine with this form, of which only what stands before a comma names it; one that is not
+    listed costs what a static one does."""
+    listed = (kind for kind in known_engines if kind.name == name.partition(",")[0])
     return next(listed, EngineKind(name=name, label=name))
 
 

@@ -31,6 +31,16 @@ SHAPES = {
         target=Size(4096, 384, 1024, 8, 6, 2, True),
         draft=Size(4096, 128, 384, 2, 2, 1, True),
     ),
+    "qwen2.5-1.5b+0.5b": Shape(
+        vocab=151936,
+        target=Size(151936, 1536, 8960, 28, 12, 2, True),
+        draft=Size(151936, 896, 4864, 24, 14, 2, True),
+    ),
+    "qwen2.5-7b+0.5b": Shape(
+        vocab=151936,
+        target=Size(152064, 3584, 18944, 28, 28, 4, False),
+        draft=Size(151936, 896, 4864, 24, 14, 2, True),
+    ),
     "llama-3.1-8b+3.2-1b": Shape(
         vocab=128256,
         target=Size(128256, 4096, 14336, 32, 32, 8, False),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.environment import may_have_gpu
 from ..base.errors import PromptError, SettingsError
 from ..core.lanes import Lane
 from ..core.registry import drafters, verdicts
@@ -103,10 +104,9 @@ def defaults_of(pair: str) -> dict[str, Any]:
         usual["drafter"] = offered[0]
     if row is not None and row.target.chat:
         usual["max_new_tokens"] = CHAT_LENGTH
-    if row is not None and row.gamma is not None:
-        usual["gamma"] = row.gamma
-    if row is not None and row.gamma_policy is not None:
-        usual["gamma_policy"] = row.gamma_policy
+    if row is not None:
+        own = row.defaults(on_gpu=may_have_gpu())
+        usual |= {name: own[name] for name in ("gamma", "gamma_policy") if name in own}
     return usual
 
 

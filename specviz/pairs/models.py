@@ -75,7 +75,7 @@ def _planned_and_loaded(
             models.append(_metadata(draft, on_progress))
     defaults: dict[str, Any] = {}
     if row is not None:
-        defaults = {name: getattr(row, name) for name in ("drafter", "gamma", "gamma_policy")}
+        defaults = row.defaults(on_gpu=devices[0].device.type == "cuda")
     pair = meta_pair(models, name=str(spec), **defaults)
     options = request.options
     if devices[0].device.type == "cpu":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -96,7 +96,8 @@ class NamedPair:
     hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
     as the file has it. draft_quantize: the bits of its draft there, one of
     `memory.DRAFT_QUANTIZED`. drafter, gamma, gamma_policy: its defaults, where others than the
-    usual ones are known to be faster.
+    usual ones are known to be faster. on_gpu: those that differ there, by name: a draft step costs
+    more of a target pass on a GPU, where the time between kernels counts.
     """
 
     name: str
@@ -113,6 +114,18 @@ class NamedPair:
     drafter: str | None = None
     gamma: int | None = None
     gamma_policy: str | None = None
+    on_gpu: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def defaults(self, *, on_gpu: bool) -> dict[str, Any]:
+        """Its own drafter, gamma and gamma_policy, as far as it has them."""
+        named = {
+            "drafter": self.drafter,
+            "gamma": self.gamma,
+            "gamma_policy": self.gamma_policy,
+        }
+        if on_gpu:
+            named |= self.on_gpu
+        return {name: value for name, value in named.items() if value is not None}
 
     @property
     def parts(self) -> tuple[Facts, ...]:

@@ -33,6 +33,8 @@ from specviz.core.loop import start_lane
 from specviz.core.model_facts import parameter_count, pass_bytes
 from specviz.core.ngrams import SIZES, NgramIndex
 from specviz.core.truncated import truncated_model
+from specviz.inspect.random_models import random_model
+from specviz.inspect.shapes import SHAPES
 from specviz.sides.early_exit import drafter as exits
 from specviz.sides.early_exit.drafter import best_exit, measured_exits
 
@@ -235,3 +237,15 @@ def test_a_pass_is_priced_by_what_it_reads():
     costs = [pass_cost(tied, form, layers) for layers in (1, 2, 3)]
     assert costs[0] < costs[1] < costs[2] == pass_cost(tied, form)
     assert costs[2] - costs[1] == costs[1] - costs[0]
+
+
+def test_the_cost_of_a_static_pass_is_what_an_h100_took():
+    """Milliseconds of one token, as docs/performance.md has them: a small model waits for kernels
+    as long as a large one reads."""
+    qwen, llama_pair = SHAPES["qwen2.5-1.5b+0.5b"], SHAPES["llama-3.1-8b+3.2-1b"]
+    measured = {qwen.target: 2.9, qwen.draft: 1.8, llama_pair.target: 7.6, llama_pair.draft: 1.9}
+    for size, milliseconds in measured.items():
+        model = random_model(size, torch.device("meta"))
+        cost = pass_cost(model, "static, CUDA graphs")
+        assert cost / 3.03e9 == pytest.approx(milliseconds, rel=0.15)
+        assert pass_cost(model, "static, CUDA graphs, Triton's kernels") < 0.8 * cost

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from torch.autograd import DeviceType
 from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.measure.bench.generate import ASSISTED, GENERATE, LOOKUP, PLAIN, generate_seconds
+from specviz.measure.bench.kernels import count_kernels, kernels_by_role, one_pass
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, best_of, measured
 from specviz.measure.bench.roofline import cache_bytes, floors
 
@@ -34,6 +37,8 @@ def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(pair: Pa
     assert set(row.tokens_per_second) == set(best.tokens_per_second) == names
     assert header.target["form"] == "compiled"
     assert row.context == 1 + 2 and row.identical == 2
+    assert set(row.host_seconds) == {BASELINE, SPECULATIVE}
+    assert all(0 < seconds < 1 for seconds in row.host_seconds.values())
 
 
 def test_each_variant_is_compared_at_its_best_number_of_threads() -> None:
@@ -97,6 +102,32 @@ def test_eager_only_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
     with eager_only():
         assert make_engine(pair.target, pair.vocab).name == "eager"
     assert make_engine(pair.target, pair.vocab).name == "compiled"
+
+
+def test_kernels_are_counted_without_copies_and_the_host_s_own_events() -> None:
+    events = [
+        SimpleNamespace(device_type=device, name=name)
+        for device, name in (
+            (DeviceType.CUDA, "ampere_bf16_gemm"),
+            (DeviceType.CUDA, "Memcpy DtoH (Device -> Pinned)"),
+            (DeviceType.CUDA, "Memset (Device)"),
+            (DeviceType.CPU, "cudaGraphLaunch"),
+            (DeviceType.CUDA, "argmax"),
+        )
+    ]
+    assert count_kernels(events) == 2
+
+
+def test_the_pass_whose_kernels_are_counted_can_be_repeated(pair: Pair) -> None:
+    for form in ("fastest", "static"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPECVIZ_FORM", form)
+            settings = Settings(gamma=3)
+            judging = one_pass(pair, pair.target, settings, "target")
+            assert judging().verdict == judging().verdict
+            drafting = one_pass(pair, pair.draft, settings, "draft")
+            assert drafting().ids.tolist() == drafting().ids.tolist()
+    assert kernels_by_role(pair, settings) == {}, "no GPU runs them"
 
 
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:

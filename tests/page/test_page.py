@@ -320,6 +320,18 @@ def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
     assert own.keys() == DEFAULTS.keys()
 
 
+@pytest.mark.parametrize(
+    ("on_gpu", "begins_with"), [(True, (2, "fixed")), (False, (5, "confidence"))]
+)
+def test_a_page_begins_with_what_suits_its_device(
+    on_gpu: bool, begins_with: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specviz.page.controls.may_have_gpu", lambda: on_gpu)
+    own = defaults_of("qwen2.5-coder-1.5b")
+    assert (own["gamma"], own["gamma_policy"]) == begins_with
+    assert defaults_of("builtin") == DEFAULTS
+
+
 def test_a_drafter_may_come_before_the_server_knows_the_pair() -> None:
     """A link names a pair and its drafter: whoever runs it at once is not refused by the choices
     of the pair that the page began with."""

@@ -20,6 +20,7 @@ from specviz.base.environment import ASSETS, BUILTIN
 from specviz.base.errors import PairError, SettingsError
 from specviz.core.llama_family import TYPES, is_llama_family
 from specviz.core.model_facts import context_length, parameter_count, text_config
+from specviz.core.settings import Settings
 from specviz.files.checksums import check_files
 from specviz.files.memory import PRECISIONS
 from specviz.files.metadata import (
@@ -152,6 +153,18 @@ def test_each_pair_is_written_as_load_pair_takes_it():
             )
         assert pair.shows.endswith(".")
         assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
+
+
+def test_a_row_has_its_own_defaults_for_each_device():
+    for row in named_pairs():
+        for on_gpu in (True, False):
+            own = row.defaults(on_gpu=on_gpu)
+            assert Settings(**own), "they are settings"
+            assert own.keys() <= {"drafter", "gamma", "gamma_policy"}
+    row = named_pair("qwen2.5-coder-1.5b")
+    assert row is not None
+    # A draft step costs 0.6 of a target pass on an H100, and a third on a processor.
+    assert row.defaults(on_gpu=True)["gamma"] < row.defaults(on_gpu=False)["gamma"]
 
 
 def test_memory_follows_from_parameters_and_caches():

@@ -11,13 +11,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import truediv
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...core.events import Header
-from ...core.lanes import LANE_LABELS
+from ...core.lanes import LANE_LABELS, Lane
 from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.race import race
@@ -30,6 +31,7 @@ from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...sides.fast_gpu.engine import startup_seconds
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
+from .kernels import kernels_by_role
 from .roofline import Floor, floors
 from .turns import all_with, over_prompts
 
@@ -46,6 +48,9 @@ COMPARED = (
 )
 """The variants whose ratio is told."""
 
+STEPS = {"target": "a one-token target pass", "draft": "a draft step"}
+"""What a pass of each model does, by its role."""
+
 
 @dataclass(frozen=True, slots=True)
 class BenchRow:
@@ -57,9 +62,10 @@ class BenchRow:
     speedup_wall: tokens per second of the lanes, and speed-up, on the wall clock, with engines and
     texts. A speed-up is None if all runs are too short to compare.
     alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
-    draft_step_seconds, overhead_seconds: medians over rounds. pass_seconds: medians by the number
-    of tokens in the target pass, including the verdict. identical: the number of prompts on which
-    both lanes wrote the same text; None when sampling.
+    draft_step_seconds, overhead_seconds: medians over rounds. host_seconds: of each lane, by label,
+    the median time between two rounds in which the host works on texts and cards. pass_seconds:
+    medians by the number of tokens in the target pass, including the verdict. identical: the number
+    of prompts on which both lanes wrote the same text; None when sampling.
     """
 
     temperature: float
@@ -78,6 +84,7 @@ class BenchRow:
     draft_step_seconds: float | None
     pass_seconds: dict[int, float]
     overhead_seconds: float
+    host_seconds: dict[str, float]
     identical: int | None
 
 
@@ -182,6 +189,10 @@ def _row(
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    host_seconds = {}
+    for lane, label in LANE_LABELS.items():
+        if seconds := _between_rounds(first_traces, lane):
+            host_seconds[label] = statistics.median(seconds)
     wall_rates = {}
     for lane, label in LANE_LABELS.items():
         wall_rates[label] = spread(
@@ -209,8 +220,18 @@ def _row(
         draft_step_seconds=statistics.median(steps) if steps else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
+        host_seconds=host_seconds,
         identical=identical,
     )
+
+
+def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:
+    """Seconds between the rounds of a lane that only its wall clock counts."""
+    seconds = []
+    for trace in traces:
+        for before, after in pairwise(trace.lane(lane)):
+            seconds.append((after.wall - before.wall) - (after.clock - before.clock))
+    return seconds
 
 
 def _halfway(trace: Trace) -> int:
@@ -252,14 +273,18 @@ def lanes_report(
         best.append(best_here)
     environment = _environment(pair, header)
     floors_of_pair = floors(pair, rows[0].context, settings.drafter)
+    kernels = kernels_by_role(pair, settings)
     for role, floor in floors_of_pair.items():
         print(_floor_line(role, floor, rows))
+    for role, count in kernels.items():
+        print(f"kernels of {STEPS[role]}: {count}")
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     return {
         "settings": settings,
         "environment": environment,
         "scripted_acceptance": acceptance,
         "floors": floors_of_pair,
+        "kernels": kernels,
         "rows": rows,
         "best": best,
     }
@@ -267,19 +292,19 @@ def lanes_report(
 
 def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
     if role == "target":
-        step = "a one-token target pass"
         measured_seconds = [row.pass_seconds.get(1) for row in rows]
     else:
-        step = "a draft step"
         measured_seconds = [row.draft_step_seconds for row in rows]
     seconds = min(filter(None, measured_seconds), default=None)
-    gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
+    share = ""
+    if seconds:
+        share = f", {floor.seconds / seconds:.0%} of what reading allows"
     return (
-        f"floor of {step}: {shown_milliseconds(floor.seconds)}, to read "
+        f"floor of {STEPS[role]}: {shown_milliseconds(floor.seconds)}, to read "
         f"{floor.bytes / 1e6:.1f} MB of weights and of {floor.cached} cached tokens at "
         f"{floor.bytes_per_second / 1e9:.1f} GB/s "
         f"(the measured speed of reading a buffer of that size repeatedly); "
-        f"measured {shown_milliseconds(seconds)}{gap}"
+        f"measured {shown_milliseconds(seconds)}{share}"
     )
 
 
@@ -304,6 +329,9 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
     passes = [
         f"{width}: {shown_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
     ]
+    between = [
+        f"{name} {shown_milliseconds(seconds)}" for name, seconds in row.host_seconds.items()
+    ]
     yield "speed-up", _shown_speedup(row.speedup)
     yield "speed-up, wall", _shown_speedup(row.speedup_wall)
     yield "tokens/s, wall", ", ".join(rates)
@@ -315,6 +343,7 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
     yield "draft step", shown_milliseconds(row.draft_step_seconds)
     yield "other work", f"{shown_milliseconds(row.overhead_seconds)} per round"
     yield "target pass", ", ".join(passes)
+    yield "host between rounds", ", ".join(between)
     if row.identical is not None:
         yield "same text", f"{row.identical}/{row.prompts} prompts"
 
