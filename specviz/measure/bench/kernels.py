@@ -60,5 +60,5 @@ def _kernels_within(run_pass: Callable[[], object]) -> int:
 
 def count_kernels(events: Iterable[Any]) -> int:
     """The kernels among the events of torch's profiler."""
-    on_gpu = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    on_gpu = [event for event in events if event.device_type.name == "CUDA"]
     return sum(not event.name.startswith(COPIES) for event in on_gpu)

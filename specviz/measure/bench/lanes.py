@@ -229,8 +229,8 @@ def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:
     """Seconds between the rounds of a lane that only its wall clock counts."""
     seconds = []
     for trace in traces:
-        for before, after in pairwise(trace.lane(lane)):
-            seconds.append((after.wall - before.wall) - (after.clock - before.clock))
+        timed = [r.wall - r.clock for r in trace.lane(lane) if r.wall is not None]
+        seconds += [after - before for before, after in pairwise(timed)]
     return seconds
 
 

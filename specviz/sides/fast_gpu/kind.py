@@ -8,7 +8,7 @@ from ...base.environment import FORM
 from ...core.kinds import EngineKind
 
 if TYPE_CHECKING:
-    from ...core.protocols import Engine, LanguageModel
+    from ...core.protocols import Engine
 
 
 def make_engine(model: Any, vocab: int) -> Engine | None:
@@ -34,7 +34,7 @@ TORCH_KERNEL_BYTES = 13_600_000
 TRITON_KERNEL_BYTES = 7_600_000
 
 
-def kernel_cost(model: LanguageModel, form: str) -> int:
+def kernel_cost(model: Any, form: str) -> int:
     """As `EngineKind.kernel_cost`."""
     from ...core.llama_family import is_llama_family
 
@@ -48,8 +48,7 @@ def kernel_cost(model: LanguageModel, form: str) -> int:
     else:
         of_a_layer, others = TORCH_KERNELS
         kernel_bytes = TORCH_KERNEL_BYTES
-    layers = len(model.model.layers)  # type: ignore[attr-defined]  -- of this family
-    return (of_a_layer * layers + others) * kernel_bytes
+    return (of_a_layer * len(model.model.layers) + others) * kernel_bytes
 
 
 STATIC = EngineKind(
