@@ -1,177 +1,295 @@
-"""Everything that only a GPU can show, in one command and less than 25 minutes: the CUDA tests, and
-speeds in every form.
+"""A visit of ten minutes to a machine with a GPU: what is exact there, and how fast.
 
-Each step has a limit, and the next one runs whatever became of it. Prints one table and writes one
-file, after each step, with the figures and the end of what each step printed; whole logs are beside
-it. Exit status 1: there is no GPU, or a step failed.
+It needs torch and transformers and nothing of this project's other requirements; models of
+well-known sizes get random weights there, and verdicts are scripted. Each step runs in a process of
+its own, which ends with its limit. A file of results is written after every figure, so that a visit
+may end at any time, and `--resume` goes on behind the steps that were finished. At the end, one
+table. Exit status 1: there is no GPU, or a step failed.
+
+`--pack FILE` writes what a visit needs as an archive of some megabytes, to be taken along.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
+from specviz.inspect.shapes import SHAPES, Shape
 
-from specviz.base.environment import FORM
-from specviz.files.hub import hub_is_reachable
-from specviz.pairs.table import at_hand, named_pair
+from . import gpu_steps
+from .gpu_steps import Report, Visit
 
 ROOT = Path(__file__).resolve().parent.parent
-WHOLE = 24 * 60.0  # seconds for all steps
+WHOLE = 9.5 * 60  # seconds for all steps
 SHORTEST = 10.0  # seconds: a step is not begun with less
 TAIL = 6000  # characters of a log that the file keeps
-FORMS = {
-    "eager": {FORM.name: "eager"},
-    "static": {FORM.name: "fastest"},
+DONE = "done"
+
+# Of each pair, how many drafts are kept: of Qwen 1.5B as in its recording of a page of code, of Llama
+# as in earlier measurements. Of Qwen 7B with this draft nobody knows it: it is taken to be the same.
+ACCEPTANCES = {
+    "qwen2.5-1.5b+0.5b": 0.89,
+    "llama-3.1-8b+3.2-1b": 0.7,
+    "qwen2.5-7b+0.5b": 0.7,
 }
-# None has a licence to accept.
-PAIRS = ("qwen2.5-coder-1.5b", "smollm2-1.7b-135m", "qwen3-8b-0.6b")
-SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")
+PACKED = ("specviz", "scripts", "tests", "assets", "pyproject.toml", "Makefile", "README.md")
+LEFT_OUT = {".safetensors", ".gz", ".png", ".mp4", ".woff2", ".pyc"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command in a process of its own.
-
-    limit: seconds. measures: whether it takes `--out FILE` as `bench` does.
-    """
+    """run: measures, and hands over each figure. limit: seconds."""
 
     name: str
-    command: tuple[str, ...]
+    run: Callable[[Report], None]
     limit: float
-    environment: Mapping[str, str] = field(default_factory=dict)
-    measures: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    """What became of a step. figures: what `bench` wrote, or None. output: the end of its log."""
+    """What became of a step. figures: what it handed over. output: the end of its log."""
 
     name: str
-    state: str
+    state: str = "not run: no time was left"
     seconds: float = 0.0
-    figures: Any = None
+    figures: dict[str, Any] = field(default_factory=dict)
     output: str = ""
 
 
-def bench(name: str, limit: float, form: str, *options: str) -> Step:
-    """A step that measures the lanes and `generate()` in one of `FORMS`."""
-    fixed = ("--temperatures", "0", "--count", "1", "--repeats", "3", "--gamma", "5")
-    command = (sys.executable, "-m", "specviz", "bench", *options, *fixed)
-    return Step(name, command, limit, FORMS[form], measures=True)
-
-
-def plan(options: argparse.Namespace) -> Iterator[Step]:
+def plan(visit: Visit, shapes: dict[str, Shape]) -> Iterator[Step]:
     """The steps, the most important first."""
-    tests = (sys.executable, "-m", "pytest", "tests", "-m", "cuda", "-s")
-    yield Step("CUDA tests", (*tests, "--continue-on-collection-errors"), 420)
-    for form in FORMS:
-        shape = ("--shape", options.shape, "--acceptance", "0.7")
-        yield bench(f"{options.shape}, {form}", 240, form, *shape)
-    can_fetch = hub_is_reachable()
-    for name in options.pairs:
-        row = named_pair(name)
-        if can_fetch or (row is not None and at_hand(row)):
-            yield bench(name, 300, "static", "--pair", name)
+
+    def step(name: str, limit: float, function: Callable[..., None], *more: Any) -> Step:
+        def run(report: Report) -> None:
+            function(report, visit, *more)
+
+        return Step(name, run, limit)
+
+    first, *others = shapes
+    yield step("machine", 40, gpu_steps.machine)
+    yield step("bits", 70, gpu_steps.bits, shapes[first])
+    yield step(first, 110, gpu_steps.pair_speeds, shapes[first], ACCEPTANCES.get(first, 0.7))
+    yield step("CUDA tests", 120, gpu_steps.cuda_tests)
+    for name in others:
+        yield step(name, 120, gpu_steps.pair_speeds, shapes[name], ACCEPTANCES.get(name, 0.7))
+    yield step("prove", 60, gpu_steps.proof)
+    yield step("launches", 20, gpu_steps.launches)
+    if find_spec("vllm") is not None:
+        yield step(f"vLLM, {first}", 150, gpu_steps.vllm_speed, shapes[first])
 
 
-def run_step(step: Step, limit: float, folder: Path) -> Outcome:
-    """Run a step for at most `limit` seconds; all processes that it started end with it."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in step.name)
-    log, result = folder / f"{name}.log", folder / f"{name}.json"
-    result.unlink(missing_ok=True)
-    command = [*step.command, *(("--out", str(result)) if step.measures else ())]
-    began = time.monotonic()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**os.environ, **step.environment, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
-        try:
-            status = process.wait(limit)
-            state = "passed" if status == 0 else f"failed with exit status {status}"
-        except subprocess.TimeoutExpired:
-            state = f"stopped at its limit of {limit:.0f} s"
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    figures = None
-    with suppress(OSError, ValueError):
-        figures = json.loads(result.read_text("utf-8"))
-    tail = log.read_text("utf-8", errors="replace")[-TAIL:]
-    return Outcome(step.name, state, round(time.monotonic() - began, 1), figures, tail)
+def run_all(
+    steps: Iterable[Step], file: Path, whole: float = WHOLE, known: Sequence[Outcome] = ()
+) -> list[Outcome]:
+    """Run the steps within `whole` seconds in all, but for those that are done in `known`; `file`
+    is written again after every figure."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + whole
+    finished = {outcome.name: outcome for outcome in known if outcome.state == DONE}
+    outcomes: list[Outcome] = []
 
+    def write() -> None:
+        text = json.dumps([asdict(outcome) for outcome in outcomes], indent=1)
+        beside = file.with_suffix(".part")
+        beside.write_text(text + "\n", "utf-8")
+        beside.replace(file)
 
-def run_all(steps: Iterator[Step], folder: Path, file: Path, whole: float = WHOLE) -> list[Outcome]:
-    """Run the steps within `whole` seconds in all; `file` is written again after each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    end, outcomes = time.monotonic() + whole, []
     for step in steps:
+        outcome = finished.get(step.name, Outcome(step.name))
+        outcomes.append(outcome)
         limit = min(step.limit, end - time.monotonic())
-        if limit < min(SHORTEST, step.limit):
-            outcomes.append(Outcome(step.name, "not run: no time was left"))
-        else:
+        if outcome.state != DONE and limit >= min(SHORTEST, step.limit):
             print(f"{step.name}: at most {limit:.0f} s", flush=True)
-            outcomes.append(run_step(step, limit, folder))
-        file.write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n", "utf-8")
+            run_step(step, limit, outcome, file.parent, write)
+        write()
     return outcomes
 
 
-def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The outcomes as Markdown; speeds in tokens/s."""
-    yield "| step | state | seconds | " + " | ".join(SPEEDS) + " | one-token pass | a round |"
-    yield "|---" * (len(SPEEDS) + 5) + "|"
-    for one in outcomes:
-        cells = [one.name, one.state, f"{one.seconds:.0f}", *_figures(one.figures)]
-        yield "| " + " | ".join(cells) + " |"
+def run_step(
+    step: Step, limit: float, outcome: Outcome, folder: Path, write: Callable[[], None]
+) -> None:
+    """Run a step in a process of its own for at most `limit` seconds; all that it started ends with
+    it, and what it has handed over is kept."""
+    log = folder / f"{''.join(c if c.isalnum() else '-' for c in step.name)}.log"
+    # A fork has all that was imported. No GPU was asked for before, so that it can use one.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run_alone, args=(step, theirs, log))
+    began = time.monotonic()
+    process.start()
+    theirs.close()
+    outcome.state = f"stopped at its limit of {limit:.0f} s"
+    with suppress(EOFError):
+        while (left := began + limit - time.monotonic()) > 0:
+            if ours.poll(left):
+                name, value = ours.recv()
+                outcome.figures[name] = value
+                write()
+        left = -1.0
+    if left > 0:  # it has closed its end
+        process.join(left)
+        code = process.exitcode
+        outcome.state = DONE if code == 0 else f"failed with exit status {code}"
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.join()
+    outcome.seconds = round(time.monotonic() - began, 1)
+    with suppress(OSError):
+        outcome.output = log.read_text("utf-8", errors="replace")[-TAIL:]
 
 
-def _figures(found: Any) -> list[str]:
-    """The medians of the speeds, and how far pass and round are from their floors."""
+def _run_alone(step: Step, connection: Connection, log: Path) -> None:
+    """In the process of a step."""
+    os.setsid()
+    with log.open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    code = 1
     try:
-        row, floors = found["rows"][0], found["floors"]
-        speeds = [f"{row['tokens_per_second'][name]['median']:.1f}" for name in SPEEDS]
-        one, gamma = row["pass_seconds"]["1"], found["settings"]["gamma"]
-        least = floors["target"]["seconds"]
-        least_round = least + gamma * floors["draft"]["seconds"]
-        took = row["pass_seconds"][str(gamma + 1)] + gamma * row["draft_step_seconds"]
-        took += row["overhead_seconds"]
-    except (KeyError, TypeError, IndexError):
-        return [""] * (len(SPEEDS) + 2)
-    shares = [f"{one * 1e3:.2f} ms, {least / one:.0%} of the bandwidth"]
-    return [*speeds, *shares, f"{took * 1e3:.2f} ms, {took / least_round:.2f} times its floor"]
+        step.run(lambda name, value: connection.send((name, value)))
+        code = 0
+    except SystemExit as error:
+        print(error)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.close()
+    os._exit(code)
+
+
+HEADINGS = (
+    "pair",
+    "kernels",
+    "floor",
+    "alone",
+    "with drafts (γ)",
+    "generate()",
+    "assisted",
+    "vLLM",
+    "a pass, of its floor",
+    "a draft step, of its floor",
+    "kernels of both",
+    "between rounds",
+)
+
+
+def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The speeds as Markdown, in tokens/s; floors are of a pass of the target."""
+    yield "| " + " | ".join(HEADINGS) + " |"
+    yield "|---" * len(HEADINGS) + "|"
+    vllm = {
+        outcome.name.removeprefix("vLLM, "): outcome.figures.get("tokens_per_second")
+        for outcome in outcomes
+        if outcome.name.startswith("vLLM, ")
+    }
+    for outcome in outcomes:
+        for kernels in ("torch", "triton"):
+            prefix = f"{kernels}: "
+            figures = {
+                name.removeprefix(prefix): value
+                for name, value in outcome.figures.items()
+                if name.startswith(prefix)
+            }
+            if "pass_seconds" in figures:
+                cells = _cells(outcome.figures | figures, vllm.get(outcome.name))
+                yield f"| {outcome.name} | {kernels} | " + " | ".join(cells) + " |"
+
+
+def _cells(figures: dict[str, Any], vllm: float | None) -> list[str]:
+    """The cells behind the pair and its kernels; empty where a step was cut off before."""
+    target_floor = figures["target_floor_seconds"]
+    draft_floor = figures["draft_floor_seconds"]
+    # Figures that were read from a file have texts as keys.
+    one = {int(width): seconds for width, seconds in figures["pass_seconds"].items()}[1]
+    step = figures.get("step_seconds")
+    rates = figures.get("tokens_per_second", {})
+    counts = figures.get("kernels", {})
+    ahead = figures.get("the next one enqueued", {})
+    gamma = figures.get("gamma", "?")
+    return [
+        f"{1 / target_floor:.0f}",
+        _rate(rates.get("target alone")),
+        f"{_rate(rates.get('with drafts'))} ({gamma})",
+        _rate(rates.get("generate()")),
+        _rate(rates.get("generate(assistant)")),
+        _rate(vllm),
+        f"{one * 1e3:.2f} ms, {target_floor / one:.0%}",
+        "" if step is None else f"{step * 1e3:.2f} ms, {draft_floor / step:.0%}",
+        ", ".join(map(str, counts.values())),
+        _milliseconds(ahead.get("milliseconds_between_rounds")),
+    ]
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.1f}"
+
+
+def _milliseconds(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds:.2f} ms"
+
+
+def pack(file: Path) -> None:
+    """Write what a visit needs: code, tests, tables; no weights, recordings or pictures."""
+    with tarfile.open(file, "w:gz") as archive:
+        for name in PACKED:
+            archive.add(ROOT / name, name, filter=_packed)
+
+
+def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    path = Path(member.name)
+    is_left_out = path.suffix in LEFT_OUT or "__pycache__" in path.parts
+    return None if is_left_out else member
+
+
+def read_outcomes(file: Path) -> list[Outcome]:
+    """The outcomes of an earlier visit; none if there was none."""
+    try:
+        return [Outcome(**fields) for fields in json.loads(file.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all steps; returns the exit status."""
+    """Run the visit; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", default="llama-3.1-8b+3.2-1b", help="as of bench")
-    parser.add_argument("--pairs", nargs="*", default=PAIRS, help="of the hub, or at hand")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu", help="folder")
+    add = parser.add_argument
+    add("--shapes", nargs="+", choices=SHAPES, default=list(ACCEPTANCES), help="sizes of pairs")
+    add("--seconds", type=float, default=WHOLE, help="for all steps, default %(default)s")
+    add("--resume", action="store_true", help="leave out what an earlier visit has finished")
+    add("--output", type=Path, default=ROOT / "build" / "gpu", help="folder of the results")
+    add("--pack", type=Path, metavar="FILE", help="only write what a visit needs, as a .tar.gz")
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
-        print(f"make gpu needs an NVIDIA GPU, and torch {torch.__version__} finds none here.")
-        return 1
+    if options.pack:
+        pack(options.pack)
+        print(f"{options.pack}: unpack it there, and run python3 -m scripts.measure_gpu")
+        return 0
     file = options.output / "results.json"
-    outcomes = run_all(plan(options), options.output, file)
+    known = read_outcomes(file) if options.resume else []
+    steps = list(plan(Visit(), {name: SHAPES[name] for name in options.shapes}))
+    first = run_all(steps[:1], file, options.seconds, known)
+    # Only a process of its own may ask for GPUs: what is forked after that could use none.
+    if first[0].figures.get("device") != "cuda":
+        print("make gpu needs an NVIDIA GPU, and torch finds none here.")
+        return 1
+    spent = first[0].seconds
+    outcomes = run_all(steps, file, options.seconds - spent, [*known, *first])
     print(*table(outcomes), f"All figures and the ends of the logs: {file}", sep="\n")
-    return int(any(one.state != "passed" for one in outcomes))
+    return int(any(outcome.state != DONE for outcome in outcomes))
 
 
 if __name__ == "__main__":

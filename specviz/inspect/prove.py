@@ -20,7 +20,7 @@ from ..core.settings import RANGES, Settings
 from ..runs.result import baseline, speculate
 from ..sides.heads.untrained import new_head
 from .equivalence import LUCK, Continuation, Outcome, chi_square, tail
-from .random_models import numbers, random_model
+from .random_models import CPU, numbers, random_model
 from .shapes import Size
 
 WORDS = 4  # of the vocabulary
@@ -47,8 +47,9 @@ class Proof(NamedTuple):
         return self.p_value >= LUCK
 
 
-def prove(name: str, runs: int = RUNS) -> Proof:
-    """Test a drafter, or a verdict with a draft model, by name.
+def prove(name: str, runs: int = RUNS, device: torch.device = CPU) -> Proof:
+    """Test a drafter, or a verdict with a draft model, by name, on a device: a head on a processor
+    alone.
 
     Each of `runs` texts is drawn with a seed of its own and compared with the probabilities that
     follow from the target's logits (Pearson's test of fit). Raises `SpecvizError` if there is no
@@ -56,13 +57,18 @@ def prove(name: str, runs: int = RUNS) -> Proof:
     """
     settings = _settings_with(name)
     pair = _small_pair()
+    law = law_of(pair)
+    if device.type != CPU.type:
+        target: Any = pair.target
+        draft: Any = pair.draft
+        pair = replace(pair, target=target.to(device), draft=draft.to(device), head=None)
     drawn: Counter[Outcome] = Counter()
     drafted = 0
     for seed in range(runs):
         rounds = list(speculate(pair, PROMPT, settings, seed=seed))
         drafted += sum(len(r.drafted) for r in rounds)
         drawn[tuple(token.id for r in rounds for token in r.emitted)] += 1
-    statistic, degrees = chi_square(drawn, law_of(pair), runs)
+    statistic, degrees = chi_square(drawn, law, runs)
     p_value = tail(statistic, degrees)
     assert p_value is not None
     return Proof(runs, drafted, statistic, degrees, p_value)

@@ -116,6 +116,11 @@ class StaticEngine(OwnEngine):
         has_graphs = self.device.type == "cuda" and self._pool.reason is None
         return "static, CUDA graphs" if has_graphs else "static"
 
+    @property
+    def program_seconds(self) -> float:
+        """What making programs for this model has taken so far."""
+        return self._pool.seconds
+
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
         """The cache in use, with room for `length` tokens. wanted: programs that the run is going
         to ask for."""

@@ -209,13 +209,16 @@ class DeviceRounds:
         self._last: EnqueuedRound | None = None
 
     def trial(self, ids: Sequence[int]) -> str | None:
-        """Make the programs for rounds after `ids` and run each, so that no round has to; why that
-        fails, or None."""
+        """Make the programs for rounds after `ids` and run those that are new, so that no round has
+        to; why that fails, or None."""
         draws = torch.zeros(2 * self._gamma + 1, dtype=torch.float64, device=self._run.device)
         state = self._uploaded(ids)
         for _ in range(TURNS):
             try:
+                seconds = self._path.engine.program_seconds
                 program = self._next_program(state, draws, len(ids))
+                if self._path.engine.program_seconds == seconds:
+                    continue  # an earlier run has made and tried it
                 begun = Mark(self._run.device)
                 begun.set()
                 program(state, draws)
