@@ -6,7 +6,8 @@
 # make docs        write the API reference from docstrings into build/api
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
-# make gpu         all that only a GPU can show: CUDA tests and speeds, in less than 25 minutes
+# make gpu         a visit of ten minutes to a GPU: tests, bits, speeds; with any Python that has
+#                  torch for it, else in .venv
 # make engines     specviz against vLLM, which is installed for it; VLLM=PATH names its environment
 # make real        fetch the published pair of files in 4 bits and run all tests of it: its text
 #                  against transformers in fp32, bits, load time and memory, a visit in a browser
@@ -79,8 +80,10 @@ bench: $(VENV)/.installed
 soak: $(VENV)/.installed
 	$(PY) -m scripts.soak $(ARGS)
 
-gpu: $(VENV)/.installed-dev
-	$(PY) -m scripts.measure_gpu $(ARGS)
+gpu:
+	@if $(PYTHON) -c 'import sys, torch, transformers; sys.exit(not torch.cuda.is_available())' 2>/dev/null; \
+	then $(PYTHON) -m scripts.measure_gpu $(ARGS); \
+	else $(MAKE) --no-print-directory $(VENV)/.installed-dev && $(PY) -m scripts.measure_gpu $(ARGS); fi
 
 engines: $(VENV)/.installed-dev
 	$(PY) -m scripts.engines --vllm $(VLLM) $(ARGS)

@@ -39,8 +39,8 @@ SHORTEST = 10.0  # seconds: a step is not begun with less
 TAIL = 6000  # characters of a log that the file keeps
 DONE = "done"
 
-# Of each pair, how many drafts are kept: of Qwen 1.5B as in its recording of a page of code, of Llama
-# as in earlier measurements. Of Qwen 7B with this draft nobody knows it: it is taken to be the same.
+# How many drafts of each pair are kept: of Qwen 1.5B as in its recording of a page of code, of
+# Llama as in earlier measurements. Of Qwen 7B with this draft it is not known.
 ACCEPTANCES = {
     "qwen2.5-1.5b+0.5b": 0.89,
     "llama-3.1-8b+3.2-1b": 0.7,
@@ -155,9 +155,10 @@ def run_step(
 def _run_alone(step: Step, connection: Connection, log: Path) -> None:
     """In the process of a step."""
     os.setsid()
-    with log.open("wb") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
+    output = log.open("w", encoding="utf-8", buffering=1)
+    for stream in (1, 2):
+        os.dup2(output.fileno(), stream)
+    sys.stdout = sys.stderr = output
     code = 1
     try:
         step.run(lambda name, value: connection.send((name, value)))
@@ -166,8 +167,7 @@ def _run_alone(step: Step, connection: Connection, log: Path) -> None:
         print(error)
     except BaseException:
         traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    output.flush()
     connection.close()
     os._exit(code)
 

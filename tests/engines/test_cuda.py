@@ -22,6 +22,7 @@ from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.loop import start_lane
 from specviz.sides.fast_gpu.cache import Program
 from specviz.sides.fast_gpu.engine import _pool_of
+from specviz.sides.fast_gpu.rounds import DeviceRounds, step_by_step
 
 pytestmark = [
     pytest.mark.cuda,
@@ -155,6 +156,28 @@ def test_a_round_waits_for_nothing_but_its_verdict():
             run.path.launch(run.ids, draft)
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_whole_round_waits_for_nothing_and_writes_what_single_steps_write():
+    pair = small_pair()
+    settings = Settings(gamma=3, temperature=0.9, max_new_tokens=80)
+    run = start_lane(pair, PROMPT, settings, "speculative")
+    run.prefill()
+    rounds = run.whole_rounds
+    assert isinstance(rounds, DeviceRounds)
+    first = run.round()
+    assert first.draft_seconds > 0 < first.verify_seconds and first.overhead_seconds == 0
+    with torch.inference_mode():
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            rounds._enqueue(None, len(run.ids) + 8)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    for form in (settings, replace(settings, temperature=0.0), replace(settings, gamma=1)):
+        for lane in (speculate, baseline):
+            whole = emitted_ids(lane(pair, PROMPT, form))
+            with step_by_step():
+                assert emitted_ids(lane(pair, PROMPT, form)) == whole
 
 
 def test_runs_leave_no_memory_behind():
