@@ -15,7 +15,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -260,7 +260,7 @@ class _Speeds:
     def rounds(self) -> None:
         """A round with the host in each step, as one program, and with the next one enqueued."""
         settings = Settings(gamma=self._gamma, max_new_tokens=self._visit.tokens, ignore_eos=True)
-        ways = {
+        ways: dict[str, tuple[AbstractContextManager[None], bool]] = {
             "step by step": (step_by_step(), False),
             "one program": (nullcontext(), False),
             "the next one enqueued": (nullcontext(), True),
