@@ -43,6 +43,7 @@ from specviz.measure.bench.kernels import kernels_by_role
 from specviz.measure.bench.lanes import measured
 from specviz.sides.fast_gpu import engine as static
 from specviz.sides.fast_gpu.cache import Program
+from specviz.sides.fast_gpu.kind import TRITON_FORM
 from specviz.sides.fast_gpu.rounds import Mark, step_by_step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,7 +198,7 @@ def kernel_forms(report: Report, vocab: int, *models: Any) -> Iterator[str]:
             if compilation is not None:
                 compilation.wait()
         form = make_engine(models[0], vocab).name
-        if kernels == "triton" and "Triton's" not in form:
+        if kernels == "triton" and not form.endswith(TRITON_FORM):
             report("without Triton's kernels", form)
             return
         yield kernels

@@ -249,3 +249,5 @@ def test_the_cost_of_a_static_pass_is_what_an_h100_took():
         cost = pass_cost(model, "static, CUDA graphs")
         assert cost / 3.03e9 == pytest.approx(milliseconds, rel=0.15)
         assert pass_cost(model, "static, CUDA graphs, Triton's kernels") < 0.8 * cost
+        without = "static, CUDA graphs, torch's kernels: Triton is not installed"
+        assert pass_cost(model, without) == cost
