@@ -23,7 +23,7 @@ const table = JSON.parse(readFileSync(new URL("../figures.json", import.meta.url
 function traceOf({ lanes = [OURS], prefill, source = null, rounds }) {
   const noPrefill = Object.fromEntries([...lanes, ALONE].map((lane) => [lane, {}]));
   const header = asHeader({
-    lanes: Object.fromEntries(lanes.map((lane) => [lane, {}])),
+    lanes: Object.fromEntries(lanes.map((lane) => [lane, { gamma: 1 }])),
     drafts: Object.fromEntries(lanes.map((lane) => [lane, null])),
     prefill_seconds: source && prefill ? prefill : { ...noPrefill, ...prefill },
     source,
