@@ -17,6 +17,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # And threads that share a pass do not sleep while a run goes on; tests of them ask for some.
 os.environ.setdefault("SPECVIZ_THREADS", "1")
+# Before triton is imported: without a GPU its kernels run in NumPy, on tensors of the host.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 # No test speaks TLS; to read the world's certificates takes each of many clients 20 ms.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = os.devnull

@@ -153,3 +153,10 @@ FORM = Variable(
     one_of("fastest", PLAINEST, "static"),
     "fastest",
 )
+KERNELS = Variable(
+    "SPECVIZ_KERNELS",
+    "Whose kernels compute short passes of the Llama family on a GPU: Triton's, where they can be "
+    "compiled and are not slower, or torch's.",
+    one_of("triton", "torch"),
+    "triton",
+)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from itertools import count
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -31,7 +31,11 @@ from ...core.model_facts import cache_argument, context_length
 from ...core.truncated import truncated_model
 from .llama_pass import MOST_TOKENS, LlamaPass
 
+if TYPE_CHECKING:
+    from .triton_pass import TritonPass
+
 SMALLEST = 256  # places of the shortest buffers
+MAX_ROWS = 16  # of a pass in Triton's kernels
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
@@ -179,12 +183,18 @@ class PlacedLayer(StaticLayer):
 class InPlaceCache:
     """A model's cache, the passes over it, and the programs that were captured over its buffers.
 
-    It does not keep the model alive. short: what computes short passes in place of its modules.
-    number: of this cache alone; the address of an object may become another one's.
+    It does not keep the model alive. short: what computes short passes in place of its modules;
+    shortest: and those of at most `MAX_ROWS` tokens. number: of this cache alone; the address of an
+    object may become another one's.
     """
 
     def __init__(
-        self, model: Any, vocab: int, capacity: int, short: LlamaPass | None = None
+        self,
+        model: Any,
+        vocab: int,
+        capacity: int,
+        short: LlamaPass | None = None,
+        shortest: TritonPass | None = None,
     ) -> None:
         self.capacity = capacity
         self.number = next(_numbers)
@@ -192,6 +202,7 @@ class InPlaceCache:
         self._model = weakref.ref(model)
         self._vocab = vocab
         self._short = short
+        self._shortest = shortest
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
         depth = len(StaticCache(config=model.config, max_cache_len=1).layers)
@@ -207,6 +218,9 @@ class InPlaceCache:
 
         Each token sees the places up to its own. layers: how many first layers run; None is all.
         """
+        if self._shortest is not None and len(ids) <= MAX_ROWS:
+            logits = self._shortest.logits(ids, places, keep, self.layers, layers)
+            return logits[:, : self._vocab]
         self._written.places = places
         # What a capture runs over may lie past the table of learned positions.
         positions = places.clamp(max=self._last_place)

@@ -9,7 +9,8 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Hashable, Iterable, Sequence
-from threading import Lock
+from itertools import pairwise
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,13 +26,16 @@ from .cache import Function, InPlaceCache, Program, capacity_for
 from .llama_pass import llama_pass
 from .path import GraphPath
 from .rounds import whole_rounds
+from .triton_support import KernelCompilation, first_line
 
 if TYPE_CHECKING:
     from ...core.drafter import Drafter
     from ...core.protocols import DecodingPath, WholeRounds
+    from .triton_pass import TritonPass
 
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
 MOST_PROGRAMS = 96  # captured for one cache
+TIMED_PASSES = 20
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
@@ -42,20 +46,62 @@ UNLIMITED = 1 << 20  # a length for models without a stated limit
 class CachePool:
     """What the static form keeps of one model between runs: idle caches with their programs.
 
-    reason: why the model runs in another form, or None. has_whole_rounds: whether a round may be
-    one program; not where one failed. seconds: spent on making programs.
+    reason: why the model runs in another form, or None. kernels: of Triton, if short passes are
+    computed by them. has_whole_rounds: whether a round may be one program; not where one failed.
+    seconds: spent on making programs.
     """
 
-    def __init__(self, model: Any, vocab: int, reason: str | None) -> None:
+    def __init__(
+        self, model: Any, vocab: int, reason: str | None, kernels: TritonPass | None = None
+    ) -> None:
         self.seconds = 0.0
         self.reason = reason
         self.has_whole_rounds = True
+        self.kernels = kernels
+        self.compilation: KernelCompilation | None = None
+        self._engines: weakref.WeakSet[StaticEngine] = weakref.WeakSet()
+        self._choosing = RLock()
         self._short = llama_pass(model) if reason is None else None
         self.stamp = _stamp(model, vocab, reason)
         self._model = weakref.ref(model)
-        self._vocab = vocab
+        self.vocab = vocab
         self._idle: list[InPlaceCache] = []
         self._lock = Lock()
+
+    @property
+    def kernels_reason(self) -> str | None:
+        """Why short passes are not computed by Triton's kernels; None if they are."""
+        return self.compilation.reason if self.compilation is not None else None
+
+    def engine(self, model: Any) -> StaticEngine:
+        """An engine with an empty cache.
+
+        Triton's kernels come into use between two runs, so that the lanes of a race never differ.
+        """
+        with self._choosing:
+            if not self._engines and self.compilation is not None:
+                candidate = self.compilation.take()
+                if candidate is not None:
+                    self.compilation.reason = self._try_kernels(model, candidate)
+            engine = StaticEngine(model, self.vocab, self)
+            self._engines.add(engine)
+        return engine
+
+    def _try_kernels(self, model: Any, candidate: TritonPass) -> str | None:
+        """Use kernels from now on if they pass the trial and are not slower; why not, or None."""
+        trial = CachePool(model, self.vocab, None, candidate)
+        before = CachePool(model, self.vocab, None)
+        try:
+            reason = _trial_result(model, self.vocab, trial) or trial.reason
+            if reason is None and model.device.type == "cuda":
+                reason = _slower(seconds_of_pass(model, trial), seconds_of_pass(model, before))
+        except Exception as error:  # Triton has errors of its own
+            reason = first_line(error)
+        if reason is None:
+            with self._lock:
+                self.kernels = candidate
+                self._idle = []  # whose programs run other kernels
+        return reason
 
     def take(self, capacity: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
         """A cache of at least `capacity` places, if possible one with the programs `wanted`."""
@@ -67,7 +113,7 @@ class CachePool:
                 self._idle.remove(best)
                 best.clear()
                 return best
-        return InPlaceCache(self._model(), self._vocab, capacity, self._short)
+        return InPlaceCache(self._model(), self.vocab, capacity, self._short, self.kernels)
 
     def give_back(self, cache: InPlaceCache) -> None:
         """Keep `cache` for a later run, and the oldest no longer if there are enough."""
@@ -113,8 +159,15 @@ class StaticEngine(OwnEngine):
 
     @property
     def name(self) -> str:
+        parts = ["static"]
         has_graphs = self.device.type == "cuda" and self._pool.reason is None
-        return "static, CUDA graphs" if has_graphs else "static"
+        if has_graphs:
+            parts.append("CUDA graphs")
+        if self._pool.kernels is not None:
+            parts.append("Triton's kernels")
+        elif has_graphs and self._pool.kernels_reason is not None:
+            parts.append(f"torch's kernels: {self._pool.kernels_reason}")
+        return ", ".join(parts)
 
     @property
     def program_seconds(self) -> float:
@@ -176,7 +229,7 @@ def static_engine(model: Any, vocab: int) -> StaticEngine | None:
     """An engine of the static form with an empty cache, or None if the model cannot have one."""
     complete(model)
     pool = _pool_of(model, vocab)
-    return StaticEngine(model, vocab, pool) if pool.reason is None else None
+    return pool.engine(model) if pool.reason is None else None
 
 
 def startup_seconds(model: Any) -> float:
@@ -194,6 +247,8 @@ def _pool_of(model: Any, vocab: int) -> CachePool:
         weakref.finalize(model, pool.close).atexit = False
         pool.reason = reason or _trial(model, vocab, pool)
         pool.close()  # the trial's own cache is too short to be of use
+        if pool.reason is None:
+            pool.compilation = KernelCompilation(model)
     return pool
 
 
@@ -202,9 +257,18 @@ def _stamp(model: Any, vocab: int, reason: str | None) -> Hashable:
     return (reason, vocab, tuple(p.data_ptr() for p in model.parameters()))
 
 
-@torch.inference_mode()
 def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
     """What goes wrong when the model runs over a static cache, or None; warns if anything."""
+    reason = _trial_result(model, vocab, pool)
+    if reason is not None:
+        warnings.warn(f"the static form cannot run this model: {reason}", stacklevel=5)
+    # What cannot be captured sets the pool's reason, with a warning of its own.
+    return reason or pool.reason
+
+
+@torch.inference_mode()
+def _trial_result(model: Any, vocab: int, pool: CachePool) -> str | None:
+    """What goes wrong in a few passes and a capture of a pool, or None."""
     count = min(8, context_length(model) or 8)
     half = count // 2
     if half == 0:
@@ -222,19 +286,39 @@ def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
         engine.rollback(half - 1)
         rest = engine.forward(ids[half - 1 :], keep=count - half + 1)
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    else:
-        difference = (torch.cat([first[:-1], rest]) - expected).abs().max()
-        largest = expected.abs().max().clamp(min=1.0)
-        if difference <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
-            cache = engine.reserve(count)
-            places = torch.arange(half, count, device=ids.device)
-            # What cannot be captured sets the pool's reason, with a warning of its own.
-            engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
-            return pool.reason
-        reason = "it gave other logits"
-    warnings.warn(f"the static form cannot run this model: {reason}", stacklevel=5)
-    return reason
+        return first_line(error)
+    difference = (torch.cat([first[:-1], rest]) - expected).abs().max()
+    largest = expected.abs().max().clamp(min=1.0)
+    if not difference <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
+        return "it gave other logits"
+    cache = engine.reserve(count)
+    places = torch.arange(half, count, device=ids.device)
+    engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
+    return None
+
+
+@torch.inference_mode()
+def seconds_of_pass(model: Any, pool: CachePool) -> float:
+    """Of one token on a GPU, as a captured program: the shortest of a few times."""
+    engine = StaticEngine(model, pool.vocab, pool)
+    cache = engine.reserve(1)
+    inputs = torch.zeros(2, 1, dtype=torch.int64, device=model.device).unbind()
+    program = engine.program("timed", lambda ids, at: (cache.logits(ids, at, 1),), inputs)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(TIMED_PASSES + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        program(*inputs)
+        mark.record()
+    torch.cuda.synchronize(model.device)
+    milliseconds: list[float] = [before.elapsed_time(after) for before, after in pairwise(marks)]
+    return min(milliseconds) / 1000
+
+
+def _slower(ours: float, before: float) -> str | None:
+    """The reason not to use kernels with which a pass takes `ours` seconds, if it took fewer."""
+    if ours <= before:
+        return None
+    return f"a pass takes {1e3 * ours:.2f} ms with Triton's and {1e3 * before:.2f} ms without"
 
 
 def refusal(model: Any) -> str | None:

@@ -7,7 +7,7 @@ to the model's dtype where transformers' modules round.
 
 Arguments in capitals are known when a kernel is compiled. EXACT: whether products take fp32 inputs,
 as those of fp32 models do, and all of them in Triton's interpreter, which has no bf16 arithmetic.
-KIND: how a matrix is stored (`triton_weights.py`): one number for each weight, or codes with scales.
+KIND: how a matrix is stored (`triton_weights.py`): a number for each weight, or codes with scales.
 """
 
 import triton

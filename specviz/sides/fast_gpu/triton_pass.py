@@ -16,14 +16,16 @@ from torch import Tensor
 from transformers.cache_utils import StaticLayer
 
 from . import triton_kernels as kernels
-from .llama_pass import LlamaPass, joined
+from .llama_pass import joined
 from .triton_weights import Matrix, packed_matrix
 
 ROWS = 16
-CHUNK = 128  # positions of the cache that a program attends to
+CHUNK = 128  # positions of the cache that a program attends to; fewer in fp32
+TOGETHER = 2  # heads of queries that share keys in a program
+FP32_CHUNK = 16
 MAX_BLOCK = 256  # inputs of a step of a product
 MIN_BLOCK = 16
-STEP_WEIGHTS = 8192  # at most, of a step of a program
+STEP_WEIGHTS = 8192  # at most, in a step of a program; a quarter in fp32, for shared memory
 PROGRAMS = 264  # two for each processor of an H100
 MAX_SPLITS = 8
 OPTIONS = {"num_warps": 4, "num_stages": 4, "enable_fp_fusion": True}
@@ -83,18 +85,16 @@ class Buffers:
 
 
 class TritonPass:
-    """A `LlamaPass` in few kernels. Wider passes are left to `wider`. It does not keep the model
-    itself alive.
+    """A `LlamaPass` over at most 16 tokens, in few kernels. It does not keep the model alive.
 
     Raises `ValueError` if the sizes of the model do not fit.
     """
 
-    def __init__(self, model: Any, wider: LlamaPass | None) -> None:
+    def __init__(self, model: Any) -> None:
         inner = model.model
         first = inner.layers[0]
         attention = first.self_attn
-        self.wider = wider
-        self._table = inner.embed_tokens.weight
+        self._table = _table(inner.embed_tokens, model.dtype)
         self._rotary = inner.rotary_emb
         self._rotations: dict[int, tuple[Tensor, Tensor]] = {}  # by capacity
         self._norm = inner.norm.weight
@@ -114,7 +114,9 @@ class TritonPass:
         for matrix in (self._head, *(m for layer in self._layers for m in _matrices(layer))):
             block_of(matrix, 16)
         # Attention: query heads of a program, and programs of a head of keys.
-        self._together = min(4, power_of_two(self._sharing))
+        is_fp32 = self._dtype == torch.float32
+        self._chunk = min(CHUNK, FP32_CHUNK) if is_fp32 else CHUNK
+        self._together = 1 if is_fp32 else min(TOGETHER, self._sharing)
         self._attention_programs = self._kv_heads * -(-self._sharing // self._together)
 
     def logits(
@@ -178,7 +180,7 @@ class TritonPass:
     def _buffers(self, capacity: int) -> Buffers:
         heads = self._heads * self._head_dim
         between = self._layers[0].down.inputs
-        slots = self._attention_programs * -(-capacity // CHUNK) * ROWS * self._together
+        slots = self._attention_programs * -(-capacity // self._chunk) * ROWS * self._together
         tiles = -(-self._width // 16)
         return Buffers(
             x=self._empty(ROWS, self._width),
@@ -264,7 +266,7 @@ class TritonPass:
 
     def _attend(self, cache: StaticLayer, buffers: Buffers) -> Call:
         capacity = _capacity([cache])
-        chunks = -(-capacity // CHUNK)
+        chunks = -(-capacity // self._chunk)
         return Call(
             kernel=kernels.attend,
             grid=(self._attention_programs, chunks),
@@ -287,7 +289,7 @@ class TritonPass:
                 "TOGETHER": self._together,
                 "HEAD": self._head_dim,
                 "WIDE": max(16, power_of_two(self._head_dim)),
-                "CHUNK": CHUNK,
+                "CHUNK": self._chunk,
                 "SCALE": self._scale,
                 "EXACT": self._is_exact,
             },
@@ -408,8 +410,9 @@ def columns_for(outputs: int) -> int:
 
 def block_of(matrix: Matrix, columns: int) -> int:
     """Inputs of a step of a product: all blocks of it have as many."""
+    most = STEP_WEIGHTS // 4 if matrix.data.dtype == torch.float32 else STEP_WEIGHTS
     block = MAX_BLOCK
-    while block > MIN_BLOCK and (matrix.inputs % block or block * columns > STEP_WEIGHTS):
+    while block > MIN_BLOCK and (matrix.inputs % block or block * columns > most):
         block //= 2
     if matrix.inputs % block:
         raise ValueError(f"{matrix.inputs} inputs of a layer are no multiple of {MIN_BLOCK}")
@@ -444,6 +447,13 @@ def _layer(layer: Any) -> Layer:
     )
 
 
+def _table(embedding: Any, dtype: torch.dtype) -> Tensor:
+    """The embeddings, one number for each weight."""
+    if hasattr(embedding, "packed_as"):
+        return embedding.unpacked().to(dtype)  # type: ignore[no-any-return]
+    return embedding.weight.detach()  # type: ignore[no-any-return]
+
+
 def _matrices(layer: Layer) -> tuple[Matrix, ...]:
     return layer.qkv, layer.output, layer.gate_and_up, layer.down
 
@@ -457,16 +467,17 @@ def _matrix(linear: Any) -> Matrix:
 
 def _joined_matrix(linears: Sequence[Any]) -> tuple[Matrix, Tensor | None]:
     """Linear layers over the same input as one, and their bias."""
-    kinds = {getattr(linear, "packed_as", None) for linear in linears}
-    if kinds == {None}:
+    kinds = [getattr(linear, "packed_as", None) for linear in linears]
+    packed_as = kinds[0]
+    if any(kind != packed_as for kind in kinds):
+        raise ValueError("layers of one input are packed in different kinds of blocks")
+    if packed_as is None:
         both = joined(linears)
         return Matrix.dense(both.weight), both.bias
-    if len(kinds) > 1:
-        raise ValueError("layers of one input are packed in different kinds of blocks")
     blocks = torch.cat([linear.weight.detach() for linear in linears])
     biases = [linear.bias for linear in linears]
     bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
-    return packed_matrix(blocks, *kinds, linears[0].in_features), bias
+    return packed_matrix(blocks, packed_as, linears[0].in_features), bias
 
 
 def _parts(matrix: Matrix) -> tuple[Tensor, Tensor, Tensor]:

@@ -84,7 +84,8 @@ def _paired(data: Tensor) -> Tensor:
     data: uint8 [..., n], whose low halves are codes 0 to n - 1, and whose high ones are the next n.
     """
     codes = torch.cat((data & 15, data >> 4), -1).unflatten(-1, (-1, 2))
-    return codes[..., 0] | codes[..., 1] << 4
+    paired: Tensor = codes[..., 0] | codes[..., 1] << 4
+    return paired
 
 
 def _group_scales(data: Tensor) -> Tensor:
