@@ -21,6 +21,7 @@ PACKAGE = ROOT / "specviz"
 CACHE_ROOMS = {
     *("core.eager", "core.running_engine", "core.running_states"),
     *("sides.fast_gpu.cache", "sides.fast_gpu.engine", "sides.fast_gpu.llama_pass"),
+    "sides.fast_gpu.triton_pass",
     *("sides.heads.eagle", "sides.heads.mtp", "measure.bench.batch", "files.metadata", "train"),
 }
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .environment import FORM, THREADS, ValueType, Variable, number, one_of
+from .environment import FORM, KERNELS, THREADS, ValueType, Variable, number, one_of
 
 _SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
@@ -229,6 +229,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     DRAIN_SECONDS,
     THREADS,
     FORM,
+    KERNELS,
     PLUGINS,
     LOG,
 )

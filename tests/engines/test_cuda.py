@@ -94,7 +94,9 @@ def test_text_is_that_of_the_plain_form(
     pair = small_pair()
     settings = replace(settings, max_new_tokens=300)
     header, *_, end = race(pair, PROMPT, settings)
-    assert header.target["form"] == header.draft["form"] == GRAPHS
+    # Behind it stands whose kernels compute the passes.
+    assert header.target["form"].startswith(GRAPHS)
+    assert header.draft["form"].startswith(GRAPHS)
     assert end.identical is not False
     lanes = (speculate, baseline)
     ours = [emitted_ids(lane(pair, PROMPT, settings)) for lane in lanes]
@@ -140,7 +142,7 @@ def test_families_are_captured_or_fall_back(kind: str):
     header, *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=40))
     reason = _pool_of(pair.target, VOCAB).reason
     print(f"{kind}: {header.target['form']} {reason or ''}")
-    assert header.target["form"] == (GRAPHS if reason is None else "eager")
+    assert header.target["form"].startswith(GRAPHS if reason is None else "eager")
     assert end.identical
 
 

@@ -29,7 +29,7 @@ from ...runs.metrics import compute_metrics
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
-from ...sides.fast_gpu.engine import startup_seconds
+from ...sides.fast_gpu.engine import startup_seconds, wait_for_kernels
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
 from .kernels import kernels_by_role
 from .roofline import Floor, floors
@@ -130,6 +130,8 @@ def measured(
                 other_rates = {name: rate(prompts[index]) for name, rate in ways.items()}
                 trace = Trace.from_events(race(pair, prompts[index], settings, decider=decider))
             if turn == 0:  # it warmed up
+                for model in filter(None, (pair.target, pair.draft)):
+                    wait_for_kernels(model)
                 continue
             traces[count][index].append(trace)
             for name, rate_of_run in (_lane_rates(trace) | other_rates).items():

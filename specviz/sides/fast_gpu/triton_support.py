@@ -23,8 +23,8 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OLDEST = (8, 0)  # compute capability of an A100: older GPUs have no asynchronous copies
 CAPACITY = 256  # of the cache that kernels are compiled for: they take any length
 
-COMPILING = "Triton compiles its kernels"
-UNTRIED = "Triton's kernels have not been tried yet"
+COMPILING = "faster ones are being compiled"
+UNTRIED = "faster ones have not been tried yet"
 
 
 def kernels_refusal(model: Any) -> str | None:
@@ -35,20 +35,20 @@ def kernels_refusal(model: Any) -> str | None:
     if KERNELS.read() != "triton":
         return f"{KERNELS.name} says so"
     if find_spec("triton") is None:
-        return "Triton is not installed"
+        return "the package triton is not installed"
     if not is_llama_family(model):
-        return "its architecture has no kernels"
+        return "its architecture has no others"
     if any(hasattr(module, "packed_as") for module in model.modules()):
         return "its weights are packed"
     if model.dtype not in DTYPES:
-        return f"there are none for {str(model.dtype).removeprefix('torch.')}"
+        return f"there are no others for {str(model.dtype).removeprefix('torch.')}"
     return device_refusal(model.device)
 
 
 def device_refusal(device: torch.device) -> str | None:
     """Why a device runs no kernels of Triton; None if it does."""
     if device.type != "cuda" or torch.version.hip is not None:
-        return "they need an NVIDIA GPU"
+        return "others need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < OLDEST:
         return "the GPU is older than Ampere"
     return None
