@@ -257,6 +257,7 @@ def test_kernels_come_into_use_between_two_runs(monkeypatch: pytest.MonkeyPatch)
     )
     first = make_engine(model, VOCAB)
     assert first.name == "static", "the first run does not wait"
+    assert first.reserve(CHUNK)._shortest is None  # a cache with programs of torch's kernels
     pool = engines._pools[model]
     assert pool.kernels_reason == triton_support.COMPILING
     may_end.set()

@@ -502,4 +502,15 @@ MUTANTS = [
     Mutant("audit", "AuditedModel.stream", "reader.ended is None", "False", "audit"),
     Mutant("audit", "_contradiction", 'not drafting.drafted and claimed["drafted"]', "False", "audit"),
     Mutant("audit", "SglangReader._steps", "if len(sent) == count else sent", "", "other_engines"),
+    # Triton's kernels
+    Mutant("triton", "attend", "seen[None, :] <= position[:, None]", "seen[None, :] < position[:, None]", "triton"),
+    Mutant("triton", "attend", "tl.exp(found - largest)", "tl.exp(largest - found)", "triton"),
+    Mutant("triton", "attend", "filled = (seen <= last)[:, None]", "filled = (seen < capacity)[:, None]", "triton"),
+    Mutant("triton", "queries_keys_values", "first_cosine - second_sine", "first_cosine + second_sine", "triton"),
+    Mutant("triton", "add_product", "arrived == SPLITS - 1", "arrived == 0", "triton"),
+    Mutant("triton", "_weights", "(codes - 8.0)", "(codes - 7.0)", "triton"),
+    Mutant("triton", "_group_scales", "(scales >> 6) << 4", "(scales >> 6) << 2", "triton"),
+    Mutant("triton", "TritonPass.logits", "[len(ids) - keep : len(ids)]", "[:keep]", "triton"),
+    Mutant("triton", "CachePool.engine", "if not self._engines and ", "if ", "triton"),
+    Mutant("triton", "CachePool._try_kernels", "self._idle = []  # whose", "pass  # whose", "triton"),
 ]  # fmt: skip

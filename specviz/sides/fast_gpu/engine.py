@@ -238,7 +238,8 @@ def startup_seconds(model: Any) -> float:
 
 
 def wait_for_kernels(model: Any) -> None:
-    """Wait until a model that has run has its kernels, so that runs which are compared share them."""
+    """Wait until the kernels of a model that has run are compiled: runs that are compared must
+    share them."""
     pool = _pools.get(model)
     if pool is not None and pool.compilation is not None:
         pool.compilation.wait()
