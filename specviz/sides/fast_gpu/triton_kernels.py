@@ -23,7 +23,10 @@ Q4_0 = tl.constexpr(2)
 Q4_K = tl.constexpr(3)
 
 
-@triton.jit(do_not_specialize=["count", "capacity"])
+@triton.jit(
+    do_not_specialize=["count", "capacity"],
+    do_not_specialize_on_alignment=["ids", "positions"],  # which may be parts of other tensors
+)
 def embed(
     ids,  # int64 [count]
     positions,  # int64 [count]

@@ -17,6 +17,7 @@ from transformers.cache_utils import StaticLayer
 
 from . import triton_kernels as kernels
 from .llama_pass import joined
+from .triton_support import on_device
 from .triton_weights import Matrix, packed_matrix
 
 ROWS = 16
@@ -133,8 +134,9 @@ class TritonPass:
         """
         self._initialize(cache_layers)
         buffers = self._buffers(_capacity(cache_layers))
-        for call in self.calls(ids, positions, cache_layers, buffers, depth):
-            call.launch()
+        with on_device(self._device):
+            for call in self.calls(ids, positions, cache_layers, buffers, depth):
+                call.launch()
         return buffers.logits[len(ids) - keep : len(ids)]
 
     def compile_calls(self, capacity: int) -> Iterator[Call]:

@@ -90,7 +90,7 @@ class KernelCompilation:
 
     def _compile(self, model: Any) -> None:
         try:
-            with torch.inference_mode(), _current(model.device):
+            with torch.inference_mode(), on_device(model.device):
                 self._compiled = compiled_pass(model)
         except Exception as error:  # of Triton, its compilers, the driver: all mean the same
             self._error = first_line(error)
@@ -116,6 +116,6 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _current(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which a GPU is the current one; no other device has to be."""
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which a GPU is the current one, where Triton launches its kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
