@@ -124,6 +124,14 @@ def test_first_layers_alone():
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
+@torch.inference_mode()
+def test_the_last_rows_alone_as_a_draft_reads_them():
+    cache = cache_of(family("llama"))
+    positions = torch.arange(3)
+    all_rows = cache.logits(IDS[:3], positions, 3)
+    assert torch.equal(cache.logits(IDS[:3], positions, 2), all_rows[1:])
+
+
 def test_programs_that_share_the_inputs_of_a_product(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "PROGRAMS", 12)
     monkeypatch.setattr(module, "MAX_BLOCK", 16)
