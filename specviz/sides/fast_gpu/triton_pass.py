@@ -8,6 +8,7 @@ drafted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,6 @@ from transformers.cache_utils import StaticLayer
 
 from . import triton_kernels as kernels
 from .llama_pass import joined
-from .triton_support import on_device
 from .triton_weights import Matrix, packed_matrix
 
 ROWS = 16
@@ -388,6 +388,11 @@ class TritonPass:
             tables = (cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
             self._rotations[capacity] = tables
         return self._rotations[capacity]
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which a GPU is the current one, where Triton launches its kernels."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def is_interpreted() -> bool:

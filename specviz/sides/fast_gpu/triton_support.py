@@ -7,7 +7,6 @@ is missing, passes are computed by torch's kernels (`llama_pass.py`), and a sent
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ class KernelCompilation:
 
     def _compile(self, model: Any) -> None:
         try:
-            with torch.inference_mode(), on_device(model.device):
+            with torch.inference_mode():
                 self._compiled = compiled_pass(model)
         except Exception as error:  # of Triton, its compilers, the driver: all mean the same
             self._error = first_line(error)
@@ -98,15 +97,16 @@ class KernelCompilation:
 
 def compiled_pass(model: Any) -> TritonPass | None:
     """A model's pass with its kernels compiled; None if the program ends meanwhile."""
-    from .triton_pass import TritonPass, is_interpreted
+    from .triton_pass import TritonPass, is_interpreted, on_device
 
     made = TritonPass(model)
     if is_interpreted():
         return made
-    for call in made.compile_calls(CAPACITY):
-        if not threading.main_thread().is_alive():
-            return None
-        call.compile()
+    with on_device(model.device):
+        for call in made.compile_calls(CAPACITY):
+            if not threading.main_thread().is_alive():
+                return None
+            call.compile()
     return made
 
 
@@ -114,8 +114,3 @@ def first_line(error: BaseException) -> str:
     """What an error says, or its kind if it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def on_device(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which a GPU is the current one, where Triton launches its kernels."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
