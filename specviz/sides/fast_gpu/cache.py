@@ -202,7 +202,7 @@ class InPlaceCache:
         self._model = weakref.ref(model)
         self._vocab = vocab
         self._short = short
-        self._shortest = shortest
+        self.shortest = shortest
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
         depth = len(StaticCache(config=model.config, max_cache_len=1).layers)
@@ -218,8 +218,8 @@ class InPlaceCache:
 
         Each token sees the places up to its own. layers: how many first layers run; None is all.
         """
-        if self._shortest is not None and len(ids) <= MAX_ROWS:
-            logits = self._shortest.logits(ids, places, keep, self.layers, layers)
+        if self.shortest is not None and len(ids) <= MAX_ROWS:
+            logits = self.shortest.logits(ids, places, keep, self.layers, layers)
             return logits[:, : self._vocab]
         self._written.places = places
         # What a capture runs over may lie past the table of learned positions.

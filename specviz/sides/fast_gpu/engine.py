@@ -120,7 +120,7 @@ class CachePool:
         with self._lock:
             if self.reason:
                 self._idle = []
-            else:
+            elif cache.shortest is self.kernels:  # the programs of another one run other kernels
                 self._idle = [*self._idle, cache][-MOST_IDLE:]
 
     def close(self) -> None:
