@@ -33,7 +33,7 @@ FULL = "runs are waiting already"
 ACTIONS = {"run": 30, "stop": 10, "leave": 20, "ask": 20, "": 20}
 """What visitors do on the page, and of how many in a hundred."""
 
-RUNS = "gradio_api/call/run"
+RUN = "run"
 PAUSE = 0.05  # seconds between two requests of a stranger
 EXPECTED = {200, 400, 413, 429, 503}
 BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
@@ -123,9 +123,7 @@ class Visitor:
         prompt = self.chance.choice(PROMPTS)
         wish = {**self.crowd.wish, "prompt": prompt, "session": self.session}
         began, heard, expected, over = time.perf_counter(), Counter[str](), 0, False
-        begun = await self._post(RUNS, {"data": [json.dumps(wish)]})
-        async for text in self._values(begun.json()["event_id"]):
-            delta = json.loads(text)
+        async for delta in self._deltas(wish):
             if delta["next"] < expected:
                 continue
             if delta["seq"] > expected:
@@ -144,19 +142,14 @@ class Visitor:
                 await asyncio.gather(*(self._post("ask/stop", stop) for _ in range(2)))
         return over
 
-    async def _values(self, event: str) -> AsyncIterator[str]:
+    async def _deltas(self, wish: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The deltas of a run."""
-        kind = ""
-        address = f"/{RUNS}/{event}"
-        async with self.crowd.client.stream("GET", address, headers=self.headers) as response:
-            async for line in response.aiter_lines():
-                if line.startswith("event: "):
-                    kind = line.removeprefix("event: ")
-                elif line.startswith("data: ") and kind == "generating":
-                    for text in json.loads(line.removeprefix("data: ")):
-                        yield text
-                elif line.startswith("data: ") and kind == "error":
-                    self.crowd.errors.append(f"an event failed: {line}")
+        client = self.crowd.client
+        async with client.stream("POST", f"/{RUN}", json=wish, headers=self.headers) as answer:
+            answer.raise_for_status()
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
 
     async def _post(self, address: str, asked: dict[str, Any]) -> httpx.Response:
         answer = await self.crowd.client.post(f"/{address}", json=asked, headers=self.headers)
@@ -175,7 +168,7 @@ async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
         ("/gradio_api/call/v2/generate", {"prompt": PROMPTS[0], "max_new_tokens": 512}),
         ("/gradio_api/queue/join", {**event, "data": []}),
         ("/gradio_api/queue/join", {**event, "data": [["x"] * 1000]}),
-        ("/gradio_api/call/run", {"data": [name]}),
+        ("/run", {"session": name}),
         ("/ask/missed", {"seq": name}),
         ("/files/trace", BOMB),
     )

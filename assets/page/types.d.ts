@@ -254,7 +254,7 @@ interface DoctorReport {
 
 /** What becomes of a run. */
 interface RunNews {
-  received(delta: string): void;
+  received(delta: Delta): void;
   refused(sentence: string): void;
 }
 
@@ -263,7 +263,7 @@ interface Server {
   run?(asked: Record<string, Value>, news: RunNews): Promise<void>;
   stop?(asked: { session: string }): Promise<void>;
   examine?(naming: Record<string, Value>): Promise<DoctorReport | { error: string }>;
-  missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
+  missed?(asked: { run: string; seq: number }): Promise<Delta[] | null>;
   opened?(file: Blob): Promise<{ trace?: FiledTrace; error?: string }>;
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
   begin_difference?(asked: RunWish): Promise<ExperimentState>;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from dataclasses import asdict
 from inspect import Parameter
 from typing import Any, get_type_hints
 from uuid import uuid4
+
+from starlette.concurrency import run_in_threadpool
 
 from ..core.events import Event, Round
 from ..core.registry import swept_drafters
@@ -25,20 +27,19 @@ from .controls import (
     checked_settings,
     defaults_of,
 )
-from .delivery import states
+from .delivery import States, states
 from .doctor import Doctor
 from .endpoints import Endpoints
 from .failures import sentence
 from .jobs import Run
 from .queue import RunQueue
-from .sweeps import asked_request, sweep_of, sweeps_allowed
+from .sweeps import SweepJob, asked_request, sweep_of, sweeps_allowed
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
 ENDED_EARLY = "This was stopped before there was any result: call it again."
 LATER = ("verdict",)  # settings that came after the others had places
 
-Values = Iterator[dict[str, Any]]
-States = Generator[dict[str, Any], None, None]
+Values = AsyncGenerator[dict[str, Any], None]
 
 
 def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: str) -> None:
@@ -48,13 +49,13 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
         holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
         ones with drafts, by what differs in each, such as ["drafter=ngram,gamma=3"]."""
-        yield from streamed(_states(runs, page_pair, values))
+        return streamed(_states(runs, page_pair, values))
 
     def generate(*values: Any) -> Values:
         """Race all lanes on a prompt: the result holds "text" (the continuation), "metrics",
         "lanes" (the metrics of each lane with drafts) and "trace" (the run as a recording has it).
         Until then there are values with a "status". lanes: as in `race`."""
-        yield from collected(_states(runs, page_pair, values))
+        return collected(_states(runs, page_pair, values))
 
     def doctor(pair: str = page_pair) -> Any:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
@@ -63,8 +64,8 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
 
     racing = signature_of(page_pair)
     places = asyncio.Semaphore(RUNS)
-    endpoints.add(generate, signature=racing, places=places)
-    endpoints.add(race, signature=racing, places=places)
+    endpoints.add_stream(generate, signature=racing, places=places)
+    endpoints.add_stream(race, signature=racing, places=places)
     endpoints.add(doctor)
     if sweeps_allowed():
         _add_sweep(endpoints, runs, page_pair)
@@ -87,13 +88,22 @@ def signature_of(page_pair: str) -> inspect.Signature:
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
         [Parameter(name, kind, default=default, annotation=hint) for name, hint, default in rows],
-        return_annotation=Values,
+        return_annotation=Iterator[dict[str, Any]],
     )
 
 
-def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
-    """The states of the run that a program asks for. Raises `SpecvizError`, or `gr.Error` with a
-    sentence."""
+async def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
+    """Yield the states of the run that a program asks for. Raises `SpecvizError`, or `gr.Error`
+    with a sentence."""
+    # A pair's name may have to be looked up on the disk.
+    run = await run_in_threadpool(_run_of, page_pair, values)
+    async with aclosing(_without_errors(states(runs, run))) as stream:
+        async for state in stream:
+            yield state
+
+
+def _run_of(page_pair: str, values: tuple[Any, ...]) -> Run:
+    """The run that a program asks for. Raises `SpecvizError`."""
     bound = signature_of(page_pair).bind(*values)
     bound.apply_defaults()
     fields = bound.arguments
@@ -106,21 +116,20 @@ def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
     # Each run has a session of its own, because a program may ask for several at a time.
     session = f"api-{uuid4().hex}"
     pair = asked_pair(pair, page_pair=page_pair)
-    run = Run(session, pair, checked_prompt(prompt), settings, lanes)
-    yield from _without_errors(states(runs, run))
+    return Run(session, pair, checked_prompt(prompt), settings, lanes)
 
 
-def _without_errors(stream: States) -> States:
-    """The states of a job, until one says that it failed: that is raised."""
-    with closing(stream):
-        for state in stream:
+async def _without_errors(stream: States) -> States:
+    """Yield the states of a job, until one says that it failed: that is raised."""
+    async with aclosing(stream):
+        async for state in stream:
             yield state
             if state["error"]:
                 raise sentence(state["error"])
 
 
-def streamed(stream: States) -> Values:
-    """Each state of a run as a program reads it, with events as a recording has them.
+async def streamed(stream: States) -> Values:
+    """Yield each state of a run as a program reads it, with events as a recording has them.
 
     A state without news is a value too, {}: only by sending does the server notice that the
     program has left. One also stands between two values with rounds: Gradio sends what has changed
@@ -128,8 +137,8 @@ def streamed(stream: States) -> Values:
     """
     rounds_before = False
     begun = False
-    with closing(stream):
-        for state in stream:
+    async with aclosing(stream):
+        async for state in stream:
             begun = begun or state.get("header") is not None
             rounds = [event_dict(event) for event in state.get("rounds", ())]
             if rounds_before and rounds:
@@ -145,12 +154,12 @@ def streamed(stream: States) -> Values:
                 raise sentence(ENDED_EARLY)
 
 
-def collected(stream: States) -> Values:
-    """How far a run is, and last of all the run as one value."""
+async def collected(stream: States) -> Values:
+    """Yield how far a run is, and last of all the run as one value."""
     events: list[Event] = []
     status = ""
-    with closing(stream):
-        for state in stream:
+    async with aclosing(stream):
+        async for state in stream:
             news = (state.get("header"), *state.get("rounds", ()), state.get("end"))
             events += filter(None, news)
             status = state["status"] or status
@@ -158,10 +167,15 @@ def collected(stream: States) -> Values:
             yield {"status": f"{rounds} rounds so far." if rounds else status}
     if not events:
         raise sentence(ENDED_EARLY)
+    yield await run_in_threadpool(_whole, events)
+
+
+def _whole(events: list[Event]) -> dict[str, Any]:
+    """A run as one value."""
     trace = Trace.from_events(events)
     lanes = {lane: asdict(compute_metrics(trace, lane)) for lane in trace.header.speculative}
     first, *_ = lanes
-    yield {
+    return {
         "text": trace.text(first),
         "texts": {lane: trace.text(lane) for lane in trace.lanes},
         "metrics": lanes[first],
@@ -180,7 +194,7 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
         temperatures: str = "0",
         length: int = 64,
         seconds: float = 60.0,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Values:
         """Which drafter and which gamma, and whether to speculate at all: the last value holds
         "result" (rows and recommendations) and "csv"; until then there are values with a "status".
         Lists may be texts with blanks; without prompts it is the built-in set."""
@@ -192,16 +206,15 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
             "length": length,
             "seconds": seconds,
         }
-        yield from _swept(runs, page_pair, pair, {**fields, "prompts": prompts})
+        return _swept(runs, page_pair, pair, {**fields, "prompts": prompts})
 
-    endpoints.add(sweep, places=asyncio.Semaphore(1))
+    endpoints.add_stream(sweep, places=asyncio.Semaphore(1))
 
 
-def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) -> Values:
-    name = asked_pair(pair, page_pair=page_pair)
-    job = sweep_of(name, asked_request(fields, name))
-    with closing(_without_errors(states(runs, job))) as stream:
-        for state in stream:
+async def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) -> Values:
+    job = await run_in_threadpool(_sweep_job, page_pair, pair, fields)
+    async with aclosing(_without_errors(states(runs, job))) as stream:
+        async for state in stream:
             progress = job.progress
             done = f"{progress.done} of about {progress.total} runs." if progress else ""
             if not state["over"]:
@@ -209,3 +222,8 @@ def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) ->
     if "whole" not in state:
         raise sentence(ENDED_EARLY)
     yield {"result": state["whole"], "csv": state["csv"]}
+
+
+def _sweep_job(page_pair: str, pair: str, fields: dict[str, Any]) -> SweepJob:
+    name = asked_pair(pair, page_pair=page_pair)
+    return sweep_of(name, asked_request(fields, name))

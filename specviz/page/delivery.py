@@ -1,20 +1,20 @@
 """The news of jobs on their way to visitors: as they come, or asked for from a number on.
 
-To the browser, the news of a run are deltas of JSON: `{"run", "seq", "next", "over"}` and any of
-`header`, `rounds`, `end`, `status`, `left` (seconds until the run begins, about), `error`,
-`fall_back` (whether a recording should play in place of the failed run) and `remark` (why a run
-without an error ended early). A delta holds the events from number `seq` to number `next`, so the
-player can tell what it has and what it missed.
+To the browser, the news of a run are deltas: `{"run", "seq", "next", "over"}` and any of `header`,
+`rounds`, `end`, `status`, `left` (seconds until the run begins, about), `error`, `fall_back`
+(whether a recording should play in place of the failed run) and `remark` (why a run without an
+error ended early). A delta holds the events from number `seq` to number `next`, so the player can
+tell what it has and what it missed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
-
-import orjson
+from uuid import uuid4
 
 from ..base.errors import SettingsError, SpecvizError
 from ..runs.trace import event_dict, round_values
@@ -31,8 +31,10 @@ LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their ru
 _STEP = 0.02
 FORGOTTEN = "The server does not know this any more: begin it again. What had arrived stays."
 
+States = AsyncGenerator[dict[str, Any], None]
 
-def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
+
+async def states(runs: RunQueue, job: Job) -> States:
     """Submit a job and yield its states, at most one per `TICK` and at least one per `HEARTBEAT`,
     until it is over. Closing the generator stops the job."""
     yield job.state(READY)
@@ -48,7 +50,7 @@ def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
     sent = time.monotonic()
     try:
         while not job.delivered:
-            time.sleep(TICK)
+            await asyncio.sleep(TICK)
             now = runs.status_of(job)
             is_due = now != status or time.monotonic() - sent > HEARTBEAT
             state = job.state(now, newest)
@@ -63,15 +65,16 @@ def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
         runs.cancel(job)
 
 
-def deltas(runs: RunQueue, run: Run) -> Generator[str, None, None]:
-    """The states of a run for the browser. Closing the generator stops the run."""
-    with closing(states(runs, run)) as stream:
-        for state in stream:
+async def deltas(runs: RunQueue, run: Run) -> States:
+    """The states of a run as the browser reads them. Closing the generator stops the run."""
+    async with aclosing(states(runs, run)) as stream:
+        async for state in stream:
             yield delta_of(state)
 
 
-def delta_of(state: dict[str, Any]) -> str:
-    """A state of a run as a string that is safe inside HTML."""
+def delta_of(state: dict[str, Any]) -> dict[str, Any]:
+    """A state of a run as the browser reads it. Tokens stay dataclasses, which orjson reads in
+    C."""
     since = max(0, state["since"])
     delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
     parts = {
@@ -80,13 +83,18 @@ def delta_of(state: dict[str, Any]) -> str:
         "end": state.get("end") and event_dict(state["end"]),
         "fall_back": bool(state["error"] and state.get("fall_back")),
         "remark": None if state["error"] else state["remark"],
-        **{name: state[name] for name in ("status", "error")},
+        "status": state["status"],
+        "error": state["error"],
     }
     delta |= {name: value for name, value in parts.items() if value}
     if state.get("left") is not None:
         delta["left"] = state["left"]
-    # orjson reads dataclasses in C: encoding must not hold up the thread that reads the results.
-    return orjson.dumps(delta).decode().replace("<", "\\u003c")
+    return delta
+
+
+def refusal(error: str) -> dict[str, Any]:
+    """The only delta of a run that the page does not take."""
+    return {"run": uuid4().hex, "seq": 0, "next": 0, "over": True, "error": error}
 
 
 def begun(runs: RunQueue, job: Job) -> dict[str, Any]:
@@ -108,7 +116,7 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
     """The questions for the news of a run, or of another job, and how far the page's own pair is
     loaded; and those that end jobs."""
 
-    def missed(request: dict[str, Any]) -> list[str] | None:
+    def missed(request: dict[str, Any]) -> list[dict[str, Any]] | None:
         run = runs.job(str(request["run"]))
         since = int(request["seq"])
         if not isinstance(run, Run):

@@ -1,16 +1,20 @@
-"""The run of a visitor: the page's own endpoint, which tells the browser what happens."""
+"""The run of a visitor: one request, whose answer is the stream of what happens."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
+import gradio as gr
 import orjson
+from fastapi import Body, HTTPException, Request
+from gradio.context import LocalContext
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from ..base.errors import SpecvizError
-from ..base.logs import brief
-from ..core.settings import Settings
+from ..errors import SpecvizError
 from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,
@@ -19,59 +23,71 @@ from .controls import (
     checked_settings,
     compared_with,
 )
-from .delivery import delta_of, deltas
-from .endpoints import Endpoints
-from .failures import sentence
+from .delivery import deltas, refusal
 from .jobs import Run
 from .queue import RunQueue
-from .security.requests import NOT_OURS, is_plain
+from .security.addresses import RUN_PATH
+from .security.requests import NOT_OURS
 
-log = logging.getLogger(__name__)
+MAX_SESSION = 64  # characters of the name of a tab
+NEEDED = {"session", "prompt", "pair", "lanes", *DEFAULTS}
+"""The fields of a wish for a run: the name of a tab, and the values of controls by name."""
 
-LONGEST_SESSION = 64  # characters of the name of a tab
+
+class RunStream(StreamingResponse):
+    """An answer that closes its generator however it ends, and with it stops the run."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
 
 
-def add_run(endpoints: Endpoints, runs: RunQueue, offers: Offers, page_pair: str) -> None:
-    """Add the endpoint. offers: drafters of pairs. page_pair: the pair that the page was started
+def add_run(page: gr.Server, runs: RunQueue, offers: Offers, page_pair: str) -> None:
+    """Add the route. offers: drafters of pairs. page_pair: the pair that the page was started
     with."""
 
-    def run(asked: str) -> Iterator[str]:
-        """Race all lanes for the page; yields deltas for its player. asked: JSON, an object with
-        the "session" of a tab and the values of all controls by name."""
-        wish, session = _read(asked)
+    @page.post(RUN_PATH, include_in_schema=False)
+    async def run(request: Request, wish: dict[str, Any] = Body()) -> RunStream:  # noqa: B008
+        """Race all lanes, and stream what happens as server-sent events, each with a delta."""
+        if NEEDED - wish.keys() or not _is_session(wish["session"]):
+            raise HTTPException(400, NOT_OURS)
+        # ZeroGPU charges a call to the visitor of this request, as with Gradio's own endpoints.
+        LocalContext.request.set(gr.Request(request))
         try:
-            wanted = _run_of(wish, session, offers, page_pair)
+            # A pair's name may have to be looked up on the disk.
+            wanted = await run_in_threadpool(_run_of, wish, offers, page_pair)
         except SpecvizError as error:
-            refused = Run(session, "", "", Settings())
-            refused.refuse(str(error))
-            yield delta_of(refused.state(""))
-            return
-        yield from deltas(runs, wanted)
-
-    endpoints.add(run, is_public=False)
+            return RunStream(_refused(str(error)))
+        return RunStream(_events(runs, wanted))
 
 
-def _read(text: str) -> tuple[dict[str, Any], str]:
-    """A visitor's wish, and the name of his tab. Raises `gr.Error`."""
-    try:
-        wish = orjson.loads(text)
-        session = wish["session"]
-        missing = {"prompt", "pair", "lanes", *DEFAULTS} - wish.keys()
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        log.info("a wish for a run made no sense: %s", brief(error))
-        raise sentence(NOT_OURS) from None
-    if missing or not isinstance(session, str) or not 0 < len(session) <= LONGEST_SESSION:
-        raise sentence(NOT_OURS)
-    if not all(map(is_plain, wish.values())):
-        log.info("a wish for a run holds lists or objects")
-        raise sentence(NOT_OURS)
-    return wish, session
+def _is_session(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_SESSION
 
 
-def _run_of(wish: dict[str, Any], session: str, offers: Offers, page_pair: str) -> Run:
+def _run_of(wish: dict[str, Any], offers: Offers, page_pair: str) -> Run:
+    """The run that a visitor wishes for. Raises `SpecvizError`."""
     settings = checked_settings({name: wish[name] for name in DEFAULTS})
     naming = (wish.get(name) for name in ("pair", "target", "draft", "weights"))
     pair = chosen_pair(*naming, page_pair=page_pair)
     prompt = checked_prompt(wish["prompt"])
     compared = compared_with(settings, wish["lanes"], offers.of(pair))
-    return Run(session, pair, prompt, settings, checked_others(settings, compared))
+    return Run(wish["session"], pair, prompt, settings, checked_others(settings, compared))
+
+
+async def _events(runs: RunQueue, run: Run) -> AsyncGenerator[bytes, None]:
+    async with aclosing(deltas(runs, run)) as stream:
+        async for delta in stream:
+            yield _event(delta)
+
+
+async def _refused(error: str) -> AsyncGenerator[bytes, None]:
+    yield _event(refusal(error))
+
+
+def _event(delta: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(delta) + b"\n\n"

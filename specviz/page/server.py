@@ -37,7 +37,7 @@ from .security.answers import security_headers
 from .security.connections import limit_connections
 from .security.guard import Guard
 from .security.password import Password
-from .security.sessions import MOST_EVENTS
+from .security.sessions import MAX_EVENTS, Sessions
 from .sweeps import choosing_functions
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,7 @@ class Page(gr.Server):
             password=password,
             policy=security_headers(inline_scripts(), inline_styles(), sites.frames),
             tools=self.has_tools,
+            sessions=Sessions(lambda: self.get_blocks()._queue),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,8 +96,8 @@ class Page(gr.Server):
         _, self.url, self.guard.shared = self.launch(
             prevent_thread_lock=True,
             mcp_server=self.has_tools,
-            # An event that waits for its reader has a place of these; `Endpoints` limits threads.
-            max_threads=MOST_EVENTS,
+            # An event that waits for its reader has a place of these.
+            max_threads=MAX_EVENTS,
             state_session_capacity=SESSIONS,
             max_file_size="1b",
             enable_monitoring=False,
@@ -159,7 +160,7 @@ def build_page(
     )
     endpoints = Endpoints(page, page.guard.sessions, page.guard.programs)
     add_api(endpoints, runs, examiner, pair)
-    add_run(endpoints, runs, examiner.offers, pair)
+    add_run(page, runs, examiner.offers, pair)
     add_routes(
         page,
         questions=questions,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,12 +40,12 @@ LOSSY = "lose some of it"
 UNHURRIED = "take your time"
 
 
-def lossy(queue: RunQueue, run: Run) -> Iterator[str]:
+async def lossy(queue: RunQueue, run: Run) -> AsyncIterator[dict[str, Any]]:
     """The deltas of a run; where the prompt says so, many get lost on the way."""
-    for text in deltas(queue, run):
-        delta = json.loads(text)
-        if LOSSY not in run.prompt or delta["over"] or delta["next"] % 3 == 1:
-            yield text
+    async with aclosing(deltas(queue, run)) as stream:
+        async for delta in stream:
+            if LOSSY not in run.prompt or delta["over"] or delta["next"] % 3 == 1:
+                yield delta
 
 
 def small_pair(name: str, _: Any = None) -> Pair:

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
 
 import gradio as gr
 import orjson
@@ -21,6 +21,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from gradio_client.utils import apply_diff
 from page_server import Site, served, toy_pair
+from streams import Stepped
 from waiting import until
 
 from specviz import Settings, Trace, compute_metrics
@@ -28,7 +29,9 @@ from specviz.base.environment import ASSETS
 from specviz.base.errors import SpecvizError
 from specviz.core.events import Round
 from specviz.core.race import race
-from specviz.page.api import ENDED_EARLY, _states, collected, signature_of, streamed
+from specviz.environment import ASSETS
+from specviz.errors import SpecvizError
+from specviz.page.api import ENDED_EARLY, _run_of, collected, signature_of, streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.page.sweeps import asked_request
 from specviz.runs.recording import read_recording
@@ -114,18 +117,24 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
     assert {one["type"] for one in rows[-2]["type"]["oneOf"]} == {"array", "null"}
 
 
+async def as_stream(states: Iterable[Any]) -> AsyncIterator[Any]:
+    for state in states:
+        yield state
+
+
 def test_an_update_without_news_is_a_value() -> None:
     """Else the server would not notice that a program which waits for its turn has left."""
     said = (("Wait.", False), ("", False))
     states = ({"status": status, "over": over} for status, over in said)
-    values = streamed(states)
+    values = Stepped(streamed(as_stream(states)))
     assert [next(values), next(values)] == [{"status": "Wait."}, {}]
 
 
 @pytest.mark.parametrize("endpoint", [streamed, collected])
 def test_a_run_that_ends_before_its_first_event_is_a_sentence(endpoint: Any) -> None:
     said = (("Wait.", False), ("", True))
-    values = endpoint({"status": status, "over": over} for status, over in said)
+    states = ({"status": status, "over": over} for status, over in said)
+    values = Stepped(endpoint(as_stream(states)))
     assert next(values) == {"status": "Wait."}
     with pytest.raises(gr.Error, match=re.escape(ENDED_EARLY)):
         list(values)
@@ -177,7 +186,7 @@ def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
     runs = race(toy_pair(), "the cat", Settings(gamma=6, temperature=1.0, max_new_tokens=80))
     rounds = [event for event in runs if isinstance(event, Round)]
     parts = [rounds[at : at + 7 - at % 5] for at in range(0, len(rounds), 5)]
-    values: list[Any] = list(streamed(state(*part) for part in parts))
+    values: list[Any] = list(Stepped(streamed(as_stream(state(*part) for part in parts))))
     for before, after in itertools.pairwise([None, *json.loads(json.dumps(values))]):
         assert apply_diff(before, diff(before, after)) == after
 
@@ -228,7 +237,7 @@ def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..
     without running it."""
 
     def race_asked(**fields: Any) -> object:
-        return next(_states(cast("Any", None), pair, tuple(fields.values())))
+        return _run_of(pair, tuple(fields.values()))
 
     def sweep_asked(**fields: Any) -> object:
         return asked_request(fields)

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from streams import deltas
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, SpecvizError, race
 from specviz.core.events import Event
-from specviz.page.delivery import CUT_SHORT, deltas, drain
+from specviz.page.delivery import CUT_SHORT, drain
 from specviz.page.jobs import Run
 from specviz.page.queue import CLOSING, RunQueue
 from specviz.worker.client import LocalWorker

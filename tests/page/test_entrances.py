@@ -133,17 +133,17 @@ def test_no_question_is_left_out(site: Site) -> None:
 
 
 def test_wishes_for_a_run(site: Site) -> None:
-    """What the page sends in one text: anything else is told as one sentence."""
+    """Values of other kinds than the page sends: each is taken, or is told as one sentence."""
     usual = {"session": "odd", "prompt": "the cat", "pair": "builtin", "lanes": "one"}
 
     @examples(COUNT)
     @given(wish=st.one_of(fields_of("session", "prompt", "pair", "lanes", *NAMES[2:]), VALUES))
     def check(wish: Any) -> None:
-        asked = json.dumps({**usual, **wish} if isinstance(wish, dict) else wish)
-        begun = site.post("/gradio_api/call/run", {"data": [asked]})
-        check_answer(begun)
-        if begun.status == 200:
-            check_stream(site, f"/gradio_api/call/run/{begun.json['event_id']}")
+        asked = {**usual, **wish} if isinstance(wish, dict) else wish
+        answer = site.post("/run", dumped(asked))
+        check_answer(answer)
+        if answer.status == 200:
+            check_question(Answer(200, {}, answer.body.strip().split(b"data: ")[-1]))
 
     check()
 
@@ -309,9 +309,7 @@ def wish_of(site: Site) -> dict[str, Any]:
 
 def run_of(site: Site, wish: Any) -> str:
     """All that comes of a wish for a run."""
-    begun = site.post("/gradio_api/call/run", {"data": [json.dumps(wish)]})
-    assert begun.status == 200, begun
-    return site.get(f"/gradio_api/call/run/{begun.json['event_id']}").body.decode()
+    return site.post("/run", wish).body.decode()
 
 
 def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
@@ -320,13 +318,9 @@ def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
         said = run_of(site, wish)
         assert NOT_OURS in said or "is no text" in said or "not offered" in said
         assert FAILED not in said
-    for data in ([], [None] * 40, [7], ["no JSON"]):
-        begun = site.post("/gradio_api/call/run", {"data": data})
-        said = begun.body.decode()
-        if begun.status == 200:
-            said = site.get(f"/gradio_api/call/run/{begun.json['event_id']}").body.decode()
-        assert NOT_OURS in said or "is missing" in said or "values, and this request has" in said
-        assert FAILED not in said
+    assert site.post("/run", b"no JSON").json["error"] == NOT_OURS
+    for data in ([], [None] * 40, [7]):
+        assert site.post("/gradio_api/call/generate", {"data": data}).status == 400
     for name, asked in (("missed", {"run": "", "seq": "x"}), ("ask_job", {})):
         answer = site.question(name, asked)
         assert answer.status == 200 and answer.json["error"] == NOT_OURS

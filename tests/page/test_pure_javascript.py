@@ -89,11 +89,11 @@ def test_lost_and_repeated_deltas_are_mended() -> None:
           const { Store } = await import("specviz/run/store.js");
           const round = (index) => ({ lane: "baseline", index, drafted: [], last: null });
           const told = (seq, next, more) =>
-            JSON.stringify({ run: "a", seq, next, over: false, ...more });
+            ({ run: "a", seq, next, over: false, ...more });
           const rounds = (from, to) => [0, 1, 2, 3].slice(from - 1, to - 1).map(round);
           const some = (seq, next) => told(seq, next, { rounds: rounds(seq, next) });
           const header = { lanes: {}, drafts: {} };
-          const texts = [told(0, 0, { status: "wait" }), told(0, 1, { header }), some(1, 3),
+          const deltas = [told(0, 0, { status: "wait" }), told(0, 1, { header }), some(1, 3),
             some(3, 4), some(4, 5), told(5, 6, { end: {}, over: true })];
           const heard = [], asked = [];
           const note = (name) => (what) => heard.push(`${name} ${what}`);
@@ -104,12 +104,12 @@ def test_lost_and_repeated_deltas_are_mended() -> None:
                   header: () => heard.push("header"), retold: note("retold"), lost() {},
                   rounds: (some) => heard.push(some.map((one) => one.index).join(" ")) },
           });
-          for (const place of [0, 1, 1, 2, 4, 4, 2]) store.receive(texts[place]);
+          for (const place of [0, 1, 1, 2, 4, 4, 2]) store.receive(deltas[place]);
           await new Promise((resume) => setTimeout(resume, 50));
-          for (const place of [3, 4, 5, 5]) store.receive(texts[place]);
+          for (const place of [3, 4, 5, 5]) store.receive(deltas[place]);
           const known = store.trace.rounds.map((one) => one.index);
-          store.receive(JSON.stringify({ run: "b", seq: 0, next: 0, over: true }));
-          store.receive(texts[5]);
+          store.receive({ run: "b", seq: 0, next: 0, over: true });
+          store.receive(deltas[5]);
           return [heard, asked, known];
         }"""
     )

@@ -147,7 +147,15 @@ def test_nothing_else_is_served(site: Site, path: str) -> None:
 
 
 UPLOADS = ["upload", "process_recording", "vibe-edit", "vibe-code", "proxy=x", "stream/x"]
-STARTS = ["run/run", "api/run", "call/start", "call/v2/run", "file=/etc/x", "component_server"]
+STARTS = [
+    "run/run",
+    "api/run",
+    "call/start",
+    "call/run",
+    "call/v2/run",
+    "file=/etc/x",
+    "component_server",
+]
 
 
 @pytest.mark.parametrize("path", [*UPLOADS, *STARTS])
@@ -252,8 +260,9 @@ def head(path: str, *lines: str) -> str:
     "path",
     [
         "/ask/missed",
+        "/run",
         *(f"/gradio_api/{one}" for one in ("queue/join", "call/generate", "call/v2/race")),
-        *(f"/gradio_api/{one}" for one in ("call/run", "cancel", "reset")),
+        *(f"/gradio_api/{one}" for one in ("cancel", "reset")),
     ],
 )
 def test_a_vast_body_is_refused_before_it_is_sent(site: Site, path: str) -> None:
@@ -487,8 +496,8 @@ def test_events_hold_plain_values(site: Site, body: Any) -> None:
 )
 def test_a_form_of_another_site_reaches_nothing(site: Site, kind: str) -> None:
     body = json.dumps({"data": [], "session_hash": "s"})
-    api = (f"/gradio_api/{one}" for one in ("queue/join", "cancel", "call/generate", "call/run"))
-    for path in ("/ask/missed", "/ask/stop", *api):
+    api = (f"/gradio_api/{one}" for one in ("queue/join", "cancel", "call/generate"))
+    for path in ("/run", "/ask/missed", "/ask/stop", *api):
         answer = site.post(path, body.encode(), {"Content-Type": kind})
         assert answer.status == 400 and is_sentence(answer)
 
@@ -561,14 +570,12 @@ def test_a_page_that_asks_for_what_it_has_read_is_told_of_no_loss(site: Site) ->
 def test_a_malformed_event_is_a_short_line_of_the_log(
     site: Site, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    number = list(site.page.guard.programs).index("run")
     long = "x" * 100_000
-    wrong = json.dumps({"session": "x", **site.offer()["defaults"], "prompt": "the cat"})
+    wish = {"session": "x", **site.offer()["defaults"], "prompt": "the cat"}
     with caplog.at_level(logging.INFO):
-        for session, asked in (("long", long), ("wrong", wrong.replace("builtin", long[:9999]))):
-            body = {"fn_index": number, "session_hash": session, "data": [asked]}
-            assert site.post("/gradio_api/queue/join", body).status == 200
-            site.get(f"/gradio_api/queue/data?session_hash={session}")
+        assert site.post("/run", {**wish, "pair": long}).status == 200
+        assert site.post("/run", {**wish, "session": long}).status == 400
+        assert site.post("/run", json.dumps(long).encode()).status == 400
         site.question("missed", {"run": "", "seq": long})
         site.post("/gradio_api/call/v2/generate", {"no_such": long})
         site.post("/gradio_api/queue/join", {"data": 7, "session_hash": long})
@@ -587,18 +594,12 @@ def test_values_in_lists_in_lists_are_a_short_line_of_the_log(
     levels: int, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In each field that the page sends: no parser and no sentence follows them to their end."""
-    number = list(site.page.guard.programs).index("run")
     usual = {"session": "x", **site.offer()["defaults"], "prompt": "the cat", "lanes": "one"}
     with caplog.at_level(logging.INFO):
         for field in (*usual, "pair", "weights"):
             wish = json.dumps({**usual, "pair": "builtin", "weights": "usual", field: "@"})
-            session = f"{field}{levels}"
-            asked = wish.replace('"@"', nested(levels))
-            body = {"fn_index": number, "session_hash": session, "data": [asked]}
-            answer = site.post("/gradio_api/queue/join", body)
-            if answer.status == 200:
-                answer = site.get(f"/gradio_api/queue/data?session_hash={session}")
-            assert b"Something went wrong" not in answer.body
+            answer = site.post("/run", wish.replace('"@"', nested(levels)).encode())
+            assert answer.status in (200, 400) and b"Something went wrong" not in answer.body
         for name, field in (("stop", "session"), ("missed", "run"), ("begin_rerun", "trace")):
             answer = site.post(f"/ask/{name}", f'{{"{field}": {nested(levels)}}}'.encode())
             assert answer.status in (200, 400) and b"Something went wrong" not in answer.body
@@ -631,7 +632,7 @@ def test_a_password_stands_before_everything(locked: Site) -> None:
         locked.get("/page/player.js"),
         locked.get("/recordings/easy.json.gz"),
         locked.get("/api"),
-        locked.post("/gradio_api/call/run", {"data": ["{}"]}),
+        locked.post("/run", {}),
         locked.get("/gradio_api/queue/data?session_hash=x"),
         locked.post("/gradio_api/call/generate", begun),
         locked.post("/gradio_api/queue/join", {**begun, "fn_index": 0, "session_hash": "x"}),

@@ -12,7 +12,7 @@ import pytest
 
 from specviz.page.security import sessions
 from specviz.page.security.requests import Refused
-from specviz.page.security.sessions import MOST_UNREAD, Sessions
+from specviz.page.security.sessions import MAX_UNREAD, Sessions
 
 
 class Source:
@@ -31,26 +31,51 @@ class Source:
             self.closed = True
 
 
-class Story:
-    """Two sessions, "a" and "b", and an endpoint of the first. gone: those that were forgotten."""
+class FakeQueue:
+    """What is used of Gradio's queue. ended: sessions whose events were ended."""
 
     def __init__(self) -> None:
-        self.gone: list[str] = []
-        self.known = Sessions(lambda name, _: self.gone.append(name))
+        self.pending_messages_per_session: dict[str, asyncio.Queue[int]] = {}
+        self.pending_event_ids_session: dict[str, set[str]] = {}
+        self.ended: list[str] = []
+
+    def push(self, name: str, event: str) -> None:
+        self.pending_messages_per_session.setdefault(name, asyncio.Queue())
+        self.pending_event_ids_session.setdefault(name, set()).add(event)
+
+    def end(self, name: str) -> None:
+        """The ends of all events of a session were read."""
+        self.pending_event_ids_session[name].clear()
+
+    async def clean_events(self, *, session_hash: str) -> None:
+        self.ended.append(session_hash)
+
+
+class Story:
+    """Two sessions, "a" and "b", and an endpoint of the first."""
+
+    def __init__(self) -> None:
+        self.queue = FakeQueue()
+        self.known = Sessions(lambda: self.queue)
         self.source = Source()
         self.found: list[int] = []
         for name in ("a", "b"):
-            self.known.begun(f"event of {name}", name, "client")
+            self.begin(f"event of {name}", name)
         self.task = asyncio.create_task(self._read())
 
+    def begin(self, event: str, name: str, client: str = "client") -> None:
+        self.queue.push(name, event)
+        self.known.note(event, client)
+
     async def _read(self) -> None:
-        async for number in self.known.heard("a", self.source.numbers()):
+        async for number in self.known.stream_results("a", self.source.numbers()):
             self.found.append(number)
+            await self.queue.pending_messages_per_session["a"].put(number)
 
     def leaves_nothing(self) -> bool:
-        known = self.known
-        held = (known._sessions, known._events, known._waiting, +known._arriving)
-        return not any(held)
+        held = (self.known._sessions, self.known._waiters, +self.known._arriving)
+        kept = (self.queue.pending_messages_per_session, self.queue.pending_event_ids_session)
+        return not any((*held, *kept))
 
 
 async def settled() -> None:
@@ -83,12 +108,13 @@ def test_nothing_is_made_before_there_is_a_reader_nor_for_another_session() -> N
 def test_an_endpoint_waits_for_a_slow_reader() -> None:
     async def story() -> None:
         one = Story()
-        with one.known.reading("a") as session:
+        with one.known.reading("a"):
             await settled()
-            assert len(one.found) == MOST_UNREAD
-            one.known.sent(session, "a")
+            assert len(one.found) == MAX_UNREAD
+            one.queue.pending_messages_per_session["a"].get_nowait()
+            one.known._wake("a")
             await settled()
-            assert len(one.found) == MOST_UNREAD + 1
+            assert len(one.found) == MAX_UNREAD + 1
         await one.task
 
     told(story)
@@ -107,20 +133,18 @@ def test_it_ends_at_once_when_its_reader_leaves_also_while_it_makes_a_value() ->
                 ended.append(True)
 
         async def read() -> None:
-            async for _ in one.known.heard("b", never()):
+            async for _ in one.known.stream_results("b", never()):
                 pass
 
         stuck = asyncio.create_task(read())
         with one.known.reading("a") as session, one.known.reading("b") as other:
             await settled()
-            one.known.leave(session, "a")
-            one.known.leave(other, "b")
-            await settled()
-            assert one.source.closed and ended == [True]
-        await asyncio.wait_for(asyncio.gather(one.task, stuck), 5)
+            session.has_left = other.has_left = True
+        await settled()
         assert one.source.closed and ended == [True]
-        assert sorted(one.gone) == ["a", "b"] and one.leaves_nothing()
-        assert not one.known.has_read_all("a")
+        await asyncio.wait_for(asyncio.gather(one.task, stuck), 5)
+        assert sorted(one.queue.ended) == ["a", "b"] and one.leaves_nothing()
+        assert not one.known.was_read_whole("a")
 
     told(story)
 
@@ -128,11 +152,14 @@ def test_it_ends_at_once_when_its_reader_leaves_also_while_it_makes_a_value() ->
 def test_a_session_that_was_read_to_its_end_is_forgotten_and_said_to_be_read() -> None:
     async def story() -> None:
         one = Story()
-        with one.known.reading("a") as session:
-            session.unfinished -= 1
-        assert one.gone == ["a"] and one.known.has_read_all("a")
+        with one.known.reading("a"):
+            await settled()
+            one.queue.end("a")
+        assert one.queue.ended == [] and one.known.was_read_whole("a")
+        assert one.queue.pending_messages_per_session.keys() == {"b"}
         assert one.known.session_of("event of a") is None
         assert one.known.session_of("event of b") == "b"
+        await one.task
 
     told(story)
 
@@ -162,22 +189,21 @@ def test_without_a_reader_it_is_given_up_and_leaves_nothing(
         while not one.leaves_nothing():
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.01)
-        assert sorted(one.gone) == ["a", "b"]
+        assert sorted(one.queue.ended) == ["a", "b"]
 
     told(story)
 
 
 def test_an_event_of_a_forgotten_session_ends_at_once_and_a_new_one_does_not() -> None:
-    """Gradio may begin an endpoint only after its session was forgotten."""
-
     async def story() -> None:
         one = Story()
-        one.known.forget("b")
-        assert not await asyncio.wait_for(one.known.come("b"), 5)
-        one.known.expect("b")
-        again = asyncio.create_task(one.known.come("b"))
+        waiting = asyncio.create_task(one.known.wait_for_reader("b"))
         await settled()
-        one.known.begun("another event", "b", "client")
+        one.known.forget("b")
+        assert not await asyncio.wait_for(waiting, 5)
+        again = asyncio.create_task(one.known.wait_for_reader("b"))
+        await settled()
+        one.begin("another event", "b")
         with one.known.reading("b"):
             assert await asyncio.wait_for(again, 5)
         one.task.cancel()
@@ -188,14 +214,15 @@ def test_an_event_of_a_forgotten_session_ends_at_once_and_a_new_one_does_not() -
 def test_where_there_are_too_many_the_one_goes_that_nobody_has_read_for_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "MOST_EVENTS", 2)
+    monkeypatch.setattr(sessions, "MAX_EVENTS", 2)
 
     async def story() -> None:
         one = Story()
         with one.known.reading("a"):
             with one.known.arriving("another"):
-                assert one.gone == ["b"]
-            one.known.begun("third", None, "another")
+                await settled()
+                assert one.queue.ended == ["b"]
+            one.begin("third", "third", "another")
             third = one.known.reading("third")
             with third, pytest.raises(Refused) as refused, one.known.arriving("one more"):
                 pass
@@ -208,10 +235,10 @@ def test_where_there_are_too_many_the_one_goes_that_nobody_has_read_for_longest(
 def test_a_client_has_a_share_of_the_events() -> None:
     async def story() -> None:
         one = Story()
-        for number in range(one.known._most - 2):
+        for number in range(one.known._max_of_client - 2):
             with one.known.arriving("client"):
                 pass
-            one.known.begun(f"event {number}", None, "client")
+            one.begin(f"event {number}", f"session {number}")
         with pytest.raises(Refused) as refused, one.known.arriving("client"):
             pass
         assert refused.value.status == 429

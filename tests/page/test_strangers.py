@@ -72,7 +72,7 @@ def nothing_is_kept(site: Site) -> bool:
     queue = site.page.get_blocks()._queue
     known = site.page.guard.sessions
     kept = (queue.event_ids_to_events, queue.pending_messages_per_session)
-    return not any((*kept, queue.pending_event_ids_session, known._sessions, known._events))
+    return not any((*kept, queue.pending_event_ids_session, known._sessions))
 
 
 def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
@@ -153,7 +153,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     assert PACED.begun == before + 1
     monkeypatch.setattr(sessions, "PATIENCE", 0.1)
     late = begin(site, "10.0.0.2").json["event_id"]
-    assert until(lambda: late not in known._events)
+    assert until(lambda: known.session_of(late) is None)
     assert LOST in site.get(f"/gradio_api/call/generate/{late}").body.decode()
     assert all(read(site, one).startswith("event: complete") for one in begun[:-1])
     assert until(lambda: nothing_is_kept(site))
@@ -171,7 +171,7 @@ def test_one_client_has_a_share_of_the_events(site: Site) -> None:
 
 
 def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_EVENTS", 10)
+    monkeypatch.setattr(sessions, "MAX_EVENTS", 10)
     thirty_came = threading.Event()
     monkeypatch.setattr(PACED, "pause", lambda: thirty_came.wait(60))
     last: list[str] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scripted_sweep import ScriptedSweep
+from streams import deltas
 from toy_models import mini, pair_of
 from waiting import until
 
@@ -16,7 +17,7 @@ from specviz import Settings, race
 from specviz.base.errors import SpecvizError
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import jobs
-from specviz.page.delivery import deltas, drain
+from specviz.page.delivery import drain
 from specviz.page.files import FileReader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue

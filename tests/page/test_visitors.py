@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 from filed import emitted
+from streams import deltas
 from toy_models import mini, pair_of
 from waiting import until
 
@@ -20,7 +22,7 @@ from specviz.base.errors import SettingsError
 from specviz.core.events import Event, Header
 from specviz.page import delivery, jobs
 from specviz.page import queue as runs
-from specviz.page.delivery import delivery_functions, deltas
+from specviz.page.delivery import delivery_functions
 from specviz.page.jobs import Run, RunQuestion
 from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
@@ -55,8 +57,8 @@ def run_of(session: str, settings: Settings = LONG) -> Run:
 
 def missed(queue: RunQueue, run: str, since: int) -> list[dict[str, Any]] | None:
     """What a player gets that asks again for the events of a run."""
-    texts = delivery_functions(queue)[0]({"run": run, "seq": since})
-    return None if texts is None else [json.loads(text) for text in texts]
+    deltas = delivery_functions(queue)[0]({"run": run, "seq": since})
+    return deltas and [json.loads(orjson.dumps(delta)) for delta in deltas]
 
 
 def begun(queue: RunQueue, run: Run) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from faulty_tasks import HANGS, FaultyRace, Odd, results
+from streams import deltas
 from toy_models import mini, pair_of
 from waiting import until
 
@@ -26,7 +27,8 @@ from specviz.base.environment import has_numba
 from specviz.base.errors import ModelError, TraceError
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import LaneRun
-from specviz.page.delivery import deltas
+from specviz.environment import has_numba
+from specviz.errors import ModelError, TraceError
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
 from specviz.worker.client import Limits, LocalWorker, ProcessWorker

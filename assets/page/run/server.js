@@ -2,7 +2,9 @@
 // they are, so that nothing has to unpack them.
 
 const JSON_KIND = { "content-type": "application/json" };
-const RUNS = "gradio_api/call/run";
+const RUN = "run";
+const EVENT = "data: ";
+const EVENT_END = "\n\n";
 const QUESTIONS = /** @type {const} */ ([
   "missed", "ask_job", "end_job", "stop", "loading", "examine",
   "begin_fetch", "stop_fetch", "ask_fetch",
@@ -30,30 +32,43 @@ export function serverOf(config) {
 }
 
 /**
- * Begin a run; its news are received until it ends or the connection does.
+ * Begin a run; its deltas are received until it ends or the connection does.
  * @type {NonNullable<Server["run"]>}
  */
 async function beginRun(asked, { received, refused }) {
-  const answer = await fetch(at(RUNS), {
+  const answer = await fetch(at(RUN), {
     method: "POST",
     headers: { ...JSON_KIND, ...await visitorHeaders() },
-    body: JSON.stringify({ data: [JSON.stringify(asked)] }),
+    body: JSON.stringify(asked),
   });
-  const begun = await answer.json();
-  if (!answer.ok) {
-    refused(begun.error ?? NO_ANSWER);
+  if (!answer.ok || !answer.body) {
+    const refusal = await answer.json().catch(() => ({}));
+    refused(refusal.error ?? NO_ANSWER);
     return;
   }
-  const news = new EventSource(at(`${RUNS}/${begun.event_id}`));
-  news.addEventListener("generating", ({ data }) => {
-    for (const delta of JSON.parse(data)) received(delta);
-  });
-  news.addEventListener("complete", () => news.close());
-  // A browser says the same of a stream that broke, and would ask again for one that is gone.
-  news.addEventListener("error", (event) => {
-    news.close();
-    if (event instanceof MessageEvent) refused(JSON.parse(event.data)?.error ?? NO_ANSWER);
-  });
+  try {
+    await readEvents(answer.body, received);
+  } catch (error) {
+    // The silence that follows is noticed, and the server asked what was missed.
+    console.info("specviz: the connection of a run broke:", error);
+  }
+}
+
+/**
+ * Read a stream of server-sent events, each of which has one line of JSON.
+ * @type {(body: ReadableStream<Uint8Array<ArrayBuffer>>, received: (value: any) => void) => Promise<void>}
+ */
+async function readEvents(body, received) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    const events = text.split(EVENT_END);
+    text = events.pop() ?? "";
+    for (const event of events) received(JSON.parse(event.slice(EVENT.length)));
+  }
 }
 
 /**

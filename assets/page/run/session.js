@@ -162,7 +162,7 @@ export class Session {
     return mismatchOf({ source, differences, isOtherPair: isOther, isOwnPreset, isBusy: busy, pair });
   }
 
-  /** @param {string | null} delta */
+  /** @param {Delta} delta */
   receive(delta) {
     this.#store.receive(delta);
   }

@@ -49,7 +49,7 @@ export class Store {
 
   /**
    * @param {object} parts
-   * @param {(run: string, seq: number) => Promise<string[] | null>} parts.ask
+   * @param {(run: string, seq: number) => Promise<Delta[] | null>} parts.ask
    *   what came from event `seq` on, or null if the run is not known
    * @param {StoreEvents} parts.on
    * @param {number} parts.schema of the traces that come
@@ -60,11 +60,8 @@ export class Store {
     this.#schema = schema;
   }
 
-  /** @param {string | null} text a delta as JSON */
-  receive(text) {
-    if (!text) return;
-    /** @type {Delta} */
-    const delta = JSON.parse(text);
+  /** @param {Delta} delta */
+  receive(delta) {
     if (this.#past.has(delta.run)) return;
     if (delta.run !== this.run) this.#begin(delta.run);
     this.#heardAt = performance.now();
@@ -151,12 +148,12 @@ export class Store {
     if (this.#asking || this.run === null) return;
     this.#asking = true;
     const { run } = this;
-    const texts = await this.#ask(run, this.#next).catch((error) => {
+    const deltas = await this.#ask(run, this.#next).catch((error) => {
       console.warn("specviz: the server did not answer", error);
       return null;
     });
     if (run === this.run && !this.#over) {
-      if (texts) for (const text of texts) this.receive(text);
+      if (deltas) for (const delta of deltas) this.receive(delta);
       else this.#lose(); // the server does not know the run: it has begun anew
     }
     this.#asking = false;

@@ -26,6 +26,9 @@ API = "/gradio_api/"
 FILES = "/files/"
 """Below it visitors' files are read, by what they are to be read as."""
 
+RUN_PATH = "/run"
+"""Here the page begins a run, and the answer is the stream of what happens."""
+
 QUESTION_PATH = "/ask/"
 """Below it the page asks, by the name of the question."""
 
@@ -41,7 +44,7 @@ PUBLIC = re.compile(
     r"|/(page|recordings)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|startup-events"
     r"|queue/status|(?P<session>queue/data)|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep|run)/(?P<event>\w{1,64})"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/(?P<event>\w{1,64})"
 )
 """The addresses that may be read. Gradio has more."""
 
@@ -70,10 +73,11 @@ _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
     Post(re.compile(r"/audit"), FORM),
+    Post(re.compile(RUN_PATH), EVENT, VALUES),
     Post(re.compile(QUESTION_PATH + r"\w{1,64}"), QUESTION, QUESTIONS),
     Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, VALUES, begins=True),
     Post(re.compile(API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
-    Post(re.compile(API + "(call/run|queue/join)"), EVENT, EVENTS, begins=True),
+    Post(re.compile(API + "queue/join"), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
     *(Post(re.compile(FILES + kind), most + 1, reads=kind) for kind, most in MOST_BYTES.items()),

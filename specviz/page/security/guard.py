@@ -34,10 +34,10 @@ from .addresses import (
 )
 from .answers import END, LOST_BY_CLIENT, LOST_BY_PROGRAM, NOTHING, Answer
 from .fields import check_fields
-from .listener import Listener
 from .owner import MAY_FETCH, SEES_MODELS, may_fetch, sees_models
 from .password import WRONG, Password
 from .requests import NOT_OURS, Bodies, Refused, check, client_of, note, with_id
+from .sessions import Sessions
 
 if TYPE_CHECKING:
     from ..files import FileReader
@@ -67,6 +67,7 @@ class Guard:
         password: Password | None,
         policy: Mapping[str, str],
         tools: bool,
+        sessions: Sessions,
     ) -> None:
         self.programs: dict[str, Signature] = {}
         self.shared: str | None = None
@@ -78,8 +79,7 @@ class Guard:
         self._policy = policy
         self._tools = tools
         self._bodies = Bodies()
-        self._listener = Listener(app)
-        self.sessions = self._listener.sessions
+        self.sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # the page uses none
@@ -138,14 +138,14 @@ class Guard:
         session = self.sessions.session_of(name)
         if session is None:
             lost = LOST_BY_CLIENT if path.startswith(API + "queue") else LOST_BY_PROGRAM
-            events = END if self.sessions.has_read_all(name) else lost
+            events = END if self.sessions.was_read_whole(name) else lost
             await answer.give(Response(events, media_type="text/event-stream"))
             return
 
         async def passed(receive: Receive, send: Send) -> None:
             await self._pass(scope, receive, send)
 
-        await self._listener.read(passed, session, answer.watched(receive), answer.send)
+        await self.sessions.read(passed, session, answer.watched(receive), answer.send)
 
     async def _take(self, post: Post, scope: Scope, receive: Receive, answer: Answer) -> None:
         """Answer a request with a body."""
@@ -166,7 +166,7 @@ class Guard:
                 body = await run_in_threadpool(self._reader.answer, post.reads, raw)
                 await answer.give(Response(body, media_type="application/json"))
             elif post.begins:
-                await self._listener.begin(passed, raw, client, received, answer.send)
+                await self.sessions.begin(passed, client, received, answer.send)
             elif post is LOGIN and self._password is not None:
                 answer.sentences = {400: WRONG}
                 async with self._password.attempt(client) as attempt:

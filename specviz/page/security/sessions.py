@@ -1,4 +1,4 @@
-"""Who reads the results of which event, and how many events are unfinished.
+"""Who reads the results of which event of Gradio's queue, and how many events are unfinished.
 
 Gradio runs every event to its end, and keeps the results of 2,000 sessions: those of the oldest are
 lost when strangers send new names. Here an endpoint makes results for a reader and for nobody else,
@@ -12,21 +12,23 @@ of it happens in the server's event loop, so nothing here needs a lock.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
+import orjson
 from anyio import move_on_after
+from starlette.types import Message, Receive, Send
 
 from ...base.variables import MOST_PER_CLIENT
 from .requests import Refused
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
-MOST_EVENTS = 512  # unfinished ones, of all clients
-MOST_UNREAD = 8  # results of one session that were made and not sent
-REMEMBERED = 4096  # sessions whose results all were read, or that were forgotten
+MAX_EVENTS = 512  # unfinished ones, of all clients
+MAX_UNREAD = 8  # results of one session that were made and not sent
+MAX_REMEMBERED = 4096  # sessions whose results all were read
 RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
@@ -35,56 +37,101 @@ BUSY = "The server is busy: try again in a minute."
 T = TypeVar("T")
 _END = object()
 
+Pass = Callable[[Receive, Send], Awaitable[None]]
+"""Has Gradio answer a request."""
+
+
+class EventQueue(Protocol):
+    """What is used of Gradio's queue: the unsent results and the unread events of each session."""
+
+    pending_messages_per_session: Any
+    pending_event_ids_session: dict[str, set[str]]
+
+    async def clean_events(self, *, session_hash: str) -> None:
+        """End the events of a session."""
+
+
+@dataclass(eq=False)
+class Waiter:
+    """An endpoint that waits for news of its session. is_given_up: whether it waits in vain."""
+
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    is_given_up: bool = False
+
 
 @dataclass
 class Session:
-    """client: whose events these are. unfinished: events of which nobody has read the end. streams:
-    that are open. gone: those of them whose client has left. left: whether one has. unread: results
-    that were made and not sent. events: their ids. silent: the timer that forgets it."""
+    """client: the address whose events these are. streams: how many are open. has_left: whether the
+    reader of one left before its end. silent: the timer that forgets a session without a reader."""
 
     client: str
-    unfinished: int = 0
     streams: int = 0
-    gone: int = 0
-    left: bool = False
-    unread: int = 0
-    events: list[str] = field(default_factory=list)
+    has_left: bool = False
     silent: asyncio.TimerHandle | None = None
 
 
 class Sessions:
     """The sessions with unfinished events or open streams; no other one leaves anything behind.
 
-    leave: has Gradio forget a session; it is told whether all of its events have ended.
+    queue: returns Gradio's queue, which is there once the page is served.
     """
 
-    def __init__(self, leave: Callable[[str, bool], None]) -> None:
-        self._leave = leave
+    def __init__(self, queue: Callable[[], EventQueue]) -> None:
+        self._queue = queue
         self._sessions: dict[str, Session] = {}
-        self._events: dict[str, str] = {}  # sessions by event
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
-        self._waiting: dict[str, set[asyncio.Event]] = {}  # endpoints by session
-        self._read: deque[str] = deque(maxlen=REMEMBERED)
-        self._forgotten: OrderedDict[str, None] = OrderedDict()
-        self._most = 4 * MOST_PER_CLIENT.read()
+        self._waiters: dict[str, set[Waiter]] = {}  # by session
+        self._read_whole: deque[str] = deque(maxlen=MAX_REMEMBERED)
+        self._max_of_client = 4 * MOST_PER_CLIENT.read()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def unfinished(self) -> int:
-        """How many events are unfinished, those included that are on their way."""
-        events = sum(session.unfinished for session in self._sessions.values())
-        return events + self._arriving.total()
+        """How many events are unfinished, including those on their way."""
+        return sum(map(self._unread, self._sessions)) + self._arriving.total()
+
+    async def begin(self, passed: Pass, client: str, receive: Receive, send: Send) -> None:
+        """Have Gradio answer a request that begins an event, and note the event. Raises
+        `Refused`."""
+        arriving = ExitStack()
+        arriving.enter_context(self.arriving(client))
+
+        async def note_and_send(message: Message) -> None:
+            # Noted before it is sent: the client reads the results at once.
+            event = _event_of(message.get("body", b""))
+            if event is not None:
+                arriving.close()
+                self.note(event, client)
+            await send(message)
+
+        with arriving:
+            await passed(receive, note_and_send)
+
+    async def read(self, passed: Pass, name: str, receive: Receive, send: Send) -> None:
+        """Have Gradio stream the results of a session for as long as they are read."""
+
+        async def watch(session: Session) -> Message:
+            message = await receive()
+            session.has_left = session.has_left or message["type"] == "http.disconnect"
+            return message
+
+        async def send_and_wake(message: Message) -> None:
+            await send(message)
+            self._wake(name)  # an endpoint may wait until this was sent
+
+        with self.reading(name) as session:
+            await passed(lambda: watch(session), send_and_wake)
 
     @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
         """Count an event of this client while it is on its way. Raises `Refused` if the client has
         too many unfinished ones."""
-        sessions = self._sessions.values()
-        of_client = sum(session.unfinished for session in sessions if session.client == client)
-        if of_client + self._arriving[client] >= self._most:
+        names = [name for name, session in self._sessions.items() if session.client == client]
+        if sum(map(self._unread, names)) + self._arriving[client] >= self._max_of_client:
             raise Refused(429, TOO_MANY, retry=RETRY)
-        if self.unfinished >= MOST_EVENTS:
-            unheard = (name for name, session in self._sessions.items() if not session.streams)
-            oldest = next(unheard, None)
+        if self.unfinished >= MAX_EVENTS:
+            without_reader = (name for name, one in self._sessions.items() if not one.streams)
+            oldest = next(without_reader, None)
             if oldest is None:
                 raise Refused(503, BUSY, retry=RETRY)
             self.forget(oldest)
@@ -94,28 +141,24 @@ class Sessions:
         finally:
             self._arriving -= Counter([client])
 
-    def expect(self, name: str) -> None:
-        """An event of this session is on its way to Gradio, where it may begin at once."""
-        self._forgotten.pop(name, None)
-
-    def begun(self, event: str, name: str | None, client: str) -> None:
-        """Note an event of this session, which Gradio has taken."""
-        name = name or event
+    def note(self, event: str, client: str) -> None:
+        """Note an event that Gradio has taken, unless its end was read meanwhile."""
+        name = self._session_in_queue(event)
+        if name is None:
+            return
         session = self._sessions.setdefault(name, Session(client))
-        session.unfinished += 1
-        session.events.append(event)
-        self._events[event] = name
         if not session.streams:
-            self._fall_silent(name, session)
+            self._start_timer(name, session)
 
     def session_of(self, name: str) -> str | None:
         """The session with this name, or to which the event of this id belongs."""
-        return name if name in self._sessions else self._events.get(name)
+        known = name if name in self._sessions else self._session_in_queue(name)
+        return known if known in self._sessions else None
 
-    def has_read_all(self, name: str) -> bool:
+    def was_read_whole(self, name: str) -> bool:
         """Whether a session that is unknown now was read to its end. Gradio's clients open a stream
         too many if an event ends while the answer that names it is still on its way."""
-        return name in self._read
+        return name in self._read_whole
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Session]:
@@ -130,115 +173,144 @@ class Sessions:
             yield session
         finally:
             session.streams -= 1
-            session.gone = min(session.gone, session.streams)
             if not session.streams and self._sessions.get(name) is session:
-                self._closed(name, session)
-
-    def _closed(self, name: str, session: Session) -> None:
-        """The last stream of a session is closed."""
-        if session.unfinished > 0 and not session.left:
-            self._fall_silent(name, session)
-            return
-        if not session.left:
-            self._read.append(name)
-        self.forget(name)
-
-    def leave(self, session: Session, name: str) -> None:
-        """The client of one of its streams has left, before the end."""
-        session.gone += 1
-        session.left = True
-        self._wake(name)
-
-    def sent(self, session: Session, name: str) -> None:
-        """A result has gone to the reader of this session."""
-        session.unread = max(0, session.unread - 1)
-        self._wake(name)
+                self._close(name, session)
 
     def is_read(self, name: str) -> bool:
         """Whether somebody reads this session."""
         session = self._sessions.get(name)
-        return session is not None and session.streams > session.gone
+        return session is not None and session.streams > 0
 
-    async def come(self, name: str) -> bool:
-        """Wait for a reader, for up to `PATIENCE`; whether there is one. An endpoint may begin
+    async def wait_for_reader(self, name: str) -> bool:
+        """Wait for up to `PATIENCE`, and return whether there is a reader. An endpoint may begin
         before the answer that names its event, and so before its session is known."""
         with move_on_after(PATIENCE):
-            while not (self.is_read(name) or name in self._forgotten):
-                await self._news(name)
+            while not self.is_read(name):
+                if not await self._has_news(name):
+                    return False
         return self.is_read(name)
 
-    async def heard(self, name: str, results: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """The results of an event, as its reader takes them. It begins once there is a reader, and
-        ends when that one has left; the generator is then closed."""
+    async def stream_results(
+        self, name: str, results: AsyncGenerator[T, None]
+    ) -> AsyncGenerator[T, None]:
+        """Yield the results of an event as its reader takes them. The stream begins once there is a
+        reader, and ends when that one has left; the generator is then closed."""
         async with aclosing(results):
-            if not await self.come(name):
+            if not await self.wait_for_reader(name):
                 return
-            left = asyncio.create_task(self._left(name))
+            reader_left = asyncio.create_task(self._wait_until_left(name))
             try:
-                while not left.done():
-                    step = asyncio.create_task(_next(results))
-                    await asyncio.wait({step, left}, return_when=asyncio.FIRST_COMPLETED)
-                    if not step.done():
-                        step.cancel()
-                        await asyncio.wait({step})
+                while not reader_left.done():
+                    result = await _next_unless(reader_left, results)
+                    if result is _END:
                         return
-                    result = step.result()
-                    session = self._sessions.get(name)
-                    if result is _END or session is None:
-                        return
-                    session.unread += 1
                     yield result  # type: ignore[misc]
-                    await self._caught_up(name)
+                    await self._wait_for_slow_reader(name)
             finally:
-                left.cancel()
+                reader_left.cancel()
 
     def forget(self, name: str) -> None:
         """End the events of a session, and have Gradio forget it."""
         session = self._sessions.pop(name)
         if session.silent is not None:
             session.silent.cancel()
-        for event in session.events:
-            self._events.pop(event, None)
-        session.streams = 0
-        self._forgotten[name] = None
-        if len(self._forgotten) > REMEMBERED:
-            self._forgotten.popitem(last=False)
+        for waiter in self._waiters.get(name, ()):
+            waiter.is_given_up = True
         self._wake(name)
-        self._leave(name, session.unfinished <= 0)
+        if not self._unread(name):
+            self._drop_results(name)
+            return
+        task = asyncio.get_running_loop().create_task(self._end_events(name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _left(self, name: str) -> None:
-        while self.is_read(name):
-            await self._news(name)
+    async def _end_events(self, name: str) -> None:
+        """End what Gradio still runs of a session. First, since an event that goes on looks for
+        the place of its results."""
+        await self._queue().clean_events(session_hash=name)
+        self._drop_results(name)
 
-    async def _caught_up(self, name: str) -> None:
-        """Wait while a reader is behind."""
-        session = self._sessions.get(name)
-        while session is not None and self.is_read(name) and session.unread >= MOST_UNREAD:
-            await self._news(name)
+    def _drop_results(self, name: str) -> None:
+        self._queue().pending_messages_per_session.pop(name, None)
+        self._queue().pending_event_ids_session.pop(name, None)
 
-    def _fall_silent(self, name: str, session: Session) -> None:
+    def _close(self, name: str, session: Session) -> None:
+        """The last stream of a session was closed."""
+        if not self._unread(name):
+            self._read_whole.append(name)
+            self.forget(name)
+        elif session.has_left:
+            self.forget(name)
+        else:
+            self._start_timer(name, session)
+
+    def _start_timer(self, name: str, session: Session) -> None:
         """Forget a session unless somebody reads it within `PATIENCE`."""
         self._wake(name)
         if session.silent is None:
             later = asyncio.get_running_loop().call_later
             session.silent = later(PATIENCE, self.forget, name)
 
-    async def _news(self, name: str) -> None:
-        """Wait until something about this session has changed."""
-        news = asyncio.Event()
-        waiting = self._waiting.setdefault(name, set())
-        waiting.add(news)
+    def _unread(self, name: str) -> int:
+        """How many events of a session have an end that nobody has read."""
+        return len(self._queue().pending_event_ids_session.get(name, ()))
+
+    def _session_in_queue(self, event: str) -> str | None:
+        """The session of an event whose end nobody has read; None if there is no such event."""
+        pending = self._queue().pending_event_ids_session
+        return next((name for name, events in pending.items() if event in events), None)
+
+    async def _wait_until_left(self, name: str) -> None:
+        while self.is_read(name):
+            await self._has_news(name)
+
+    async def _wait_for_slow_reader(self, name: str) -> None:
+        """Wait while the reader of a session has many results to take."""
+        while self.is_read(name):
+            unsent = self._queue().pending_messages_per_session.get(name)
+            if unsent is None or unsent.qsize() < MAX_UNREAD:
+                return
+            await self._has_news(name)
+
+    async def _has_news(self, name: str) -> bool:
+        """Wait until something about this session has changed. False: it was forgotten."""
+        waiter = Waiter()
+        waiters = self._waiters.setdefault(name, set())
+        waiters.add(waiter)
         try:
-            await news.wait()
+            await waiter.news.wait()
         finally:
-            waiting.discard(news)
-            if not waiting and self._waiting.get(name) is waiting:
-                del self._waiting[name]
+            waiters.discard(waiter)
+            if not waiters and self._waiters.get(name) is waiters:
+                del self._waiters[name]
+        return not waiter.is_given_up
 
     def _wake(self, name: str) -> None:
-        for news in self._waiting.get(name, ()):
-            news.set()
+        for waiter in self._waiters.get(name, ()):
+            waiter.news.set()
+
+
+async def _next_unless(left: asyncio.Task[None], results: AsyncGenerator[T, None]) -> T | object:
+    """Return the next result, or `_END` if there is none or the reader has left before it came."""
+    step = asyncio.create_task(_next(results))
+    try:
+        await asyncio.wait({step, left}, return_when=asyncio.FIRST_COMPLETED)
+        return step.result() if step.done() else _END
+    finally:
+        if not step.done():  # a generator cannot be closed while it makes a value
+            step.cancel()
+            await asyncio.wait({step})
 
 
 async def _next(results: AsyncGenerator[T, None]) -> T | object:
     return await anext(results, _END)
+
+
+def _event_of(raw: bytes) -> str | None:
+    """The id in Gradio's answer to a request that begins an event; None in any other answer."""
+    try:
+        answer: Any = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    event = answer.get("event_id") if isinstance(answer, dict) else None
+    return event if isinstance(event, str) else None
