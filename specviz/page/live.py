@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..errors import SpecvizError
+from ..base.errors import SpecvizError
 from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,

@@ -29,8 +29,6 @@ from specviz.base.environment import ASSETS
 from specviz.base.errors import SpecvizError
 from specviz.core.events import Round
 from specviz.core.race import race
-from specviz.environment import ASSETS
-from specviz.errors import SpecvizError
 from specviz.page.api import ENDED_EARLY, _run_of, collected, signature_of, streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.page.sweeps import asked_request

@@ -27,8 +27,6 @@ from specviz.base.environment import has_numba
 from specviz.base.errors import ModelError, TraceError
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import LaneRun
-from specviz.environment import has_numba
-from specviz.errors import ModelError, TraceError
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
 from specviz.worker.client import Limits, LocalWorker, ProcessWorker
