@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeAlias
 
 import psutil
@@ -177,8 +178,9 @@ def _census(page: Any) -> Census:
     # glibc returns freed memory, so that peaks do not count as growth.
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     things = gc.get_objects()
-    generators = [one for one in things if type(one).__name__ == "generator"]
-    ours = [one for one in generators if "specviz" in one.gi_code.co_filename]
+    codes = [one.gi_code for one in things if isinstance(one, GeneratorType)]
+    codes += [one.ag_code for one in things if isinstance(one, AsyncGeneratorType)]
+    ours = [code for code in codes if "specviz" in code.co_filename]
     runs = [one for one in things if isinstance(one, Run) and not one.over]
     server = psutil.Process()
     children = server.children()

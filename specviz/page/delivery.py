@@ -41,7 +41,6 @@ async def states(runs: RunQueue, job: Job) -> States:
     try:
         runs.submit(job)
     except SpecvizError as refusal:
-        job.fall_back = True
         job.refuse(str(refusal))
         yield job.state("")
         return
@@ -49,7 +48,7 @@ async def states(runs: RunQueue, job: Job) -> States:
     status = READY
     sent = time.monotonic()
     try:
-        while not job.delivered:
+        while not job.ending.is_delivered:
             await asyncio.sleep(TICK)
             now = runs.status_of(job)
             is_due = now != status or time.monotonic() - sent > HEARTBEAT
@@ -153,7 +152,12 @@ def drain(runs: RunQueue, seconds: float) -> None:
     if (job := runs.current) is not None:
         job.end_early(CUT_SHORT)
     _wait_while(lambda: runs.current is not None, GRACE)
-    _wait_while(lambda: any(not (j.delivered or j.abandoned()) for j in runs.jobs()), LAST_WORDS)
+    _wait_while(lambda: any(_is_awaited(job) for job in runs.jobs()), LAST_WORDS)
+
+
+def _is_awaited(job: Job) -> bool:
+    """Whether the visitor of a job still waits for its end."""
+    return not (job.ending.is_delivered or job.is_abandoned())
 
 
 def _wait_while(holds: Callable[[], bool], seconds: float) -> None:

@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
 
 from ..core.events import End, EndReason, Event, Header, Round
 from ..core.lanes import BASELINE, LANES, Lane
 from ..core.settings import Settings
-from ..worker.tasks import READING, LoadTask, RaceTask, Task
+from ..worker.tasks import READING, LoadTask, RaceTask, Stop, Task
 from .loads import Load
 from .security.requests import CLIENT
 
@@ -22,18 +23,49 @@ CLOSED = "The pair was not loaded: the server is about to end."
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 
+class Visitor:
+    """Whoever wants a job, as its request tells it, and whether they still ask for its news.
+
+    session: the name of a tab, or of a program's call. client: the address, empty if it is unknown.
+    context: of the request, in which the work is done: ZeroGPU finds the account in it, and the log
+    the request's id.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.client = CLIENT.get()
+        self.context = copy_context()
+        self._asked_at = time.monotonic()
+        self._patience = PATIENCE
+
+    def note_question(self, *, hidden: bool) -> None:
+        """Note that the visitor asks for news. hidden: whether the browser shows another tab."""
+        self._asked_at = time.monotonic()
+        self._patience = HIDDEN_PATIENCE if hidden else PATIENCE
+
+    def has_left(self) -> bool:
+        """Whether the visitor seems to have left without stopping the job."""
+        return time.monotonic() - self._asked_at > self._patience
+
+
+@dataclass
+class Ending:
+    """How a job has ended, or will.
+
+    error: why it failed. remark: why it ended early, if its visitor did not stop it. fall_back:
+    whether a recording may take its place, since nothing is wrong with the request. is_delivered:
+    whether the visitor has been sent the end.
+    """
+
+    error: str | None = None
+    remark: str | None = None
+    fall_back: bool = False
+    is_delivered: bool = False
+
+
 class Job:
     """Something that a visitor wants from the models, which do one job at a time. Its news have
-    numbers: whoever asks for them names the last one that is known.
-
-    number: of the newest news. length: how much is wanted, in a unit of its kind. status: a
-    sentence about it, if that is the last that came. client: the address of its visitor, if it is
-    known. begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
-    noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
-    fall_back: whether a recording may take its place, since nothing is wrong with the request.
-    delivered: whether the visitor has been told its end. context: of the visitor's request, in
-    which the work is done.
-    """
+    numbers: whoever asks for them names the last one that is known."""
 
     most: ClassVar[int | None] = None
     """How many jobs of this kind there may be that have not ended, and from one address."""
@@ -43,24 +75,16 @@ class Job:
 
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
-        self.session = session
-        self.client = CLIENT.get()
+        self.visitor = Visitor(session)
         self.task = task
-        self.length = 1
-        self.number = 0
-        self.stopping = threading.Event()
-        self.stopped_at: float | None = None
-        self.begun: float | None = None
-        self.status: str | None = None
+        self.length = 1  # how much is wanted, in a unit of its kind
+        self.number = 0  # of the newest news
+        self.status: str | None = None  # a sentence, if that is the last that came
+        self.begun: float | None = None  # when its pair was in memory, by the monotonic clock
+        self.stopping = Stop()
         self.over = False
-        self.error: str | None = None
-        self.remark: str | None = None
-        self.fall_back = False
-        self.delivered = False
-        self._asked_at = time.monotonic()
-        self._patience = PATIENCE
-        # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
-        self.context = copy_context()
+        self.ending = Ending()
+        self._stopped_at: float | None = None  # when the stop was noticed
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
@@ -80,8 +104,8 @@ class Job:
         raise NotImplementedError
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        """What came after the news of number `since`, up to `number`; also all of the result if it
-        is over."""
+        """Return what came after the news of number `since`, up to `number`; also all of the result
+        if it is over."""
         raise NotImplementedError
 
     @property
@@ -90,40 +114,44 @@ class Job:
         return None
 
     def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
-        """The news after number `since`. waiting: why it does not go on. hidden: whether the
-        browser shows another tab."""
-        self._asked_at = time.monotonic()
-        self._patience = HIDDEN_PATIENCE if hidden else PATIENCE
+        """Return the news after number `since`, for the visitor. waiting: why it does not go on.
+        hidden: whether the browser shows another tab."""
+        self.visitor.note_question(hidden=hidden)
         # Read in this order: news that came before its end are then among those up to `number`.
-        over = self.delivered = self.over_for_visitor()
+        over = self.ending.is_delivered = self.over_for_visitor()
         number = self.number
         state: dict[str, Any] = {"id": self.id, "over": over, "since": since, "version": number}
         state |= {"status": "" if over else waiting, "error": None, "remark": None}
         if over:
-            state |= {"error": self.error, "remark": self.remark}
+            state |= {"error": self.ending.error, "remark": self.ending.remark}
         if number == since and not over:
             return state
         return {**state, **self.news(since, number, over=over)}
 
-    def abandoned(self) -> bool:
-        """Whether its visitor seems to have left without stopping it."""
-        return time.monotonic() - self._asked_at > self._patience
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.visitor.has_left()
+
+    def seconds_since_stop(self) -> float:
+        """Seconds since its stop was first noticed; 0 without one."""
+        if not self.stopping.is_set():
+            return 0.0
+        self._stopped_at = self._stopped_at or time.monotonic()
+        return time.monotonic() - self._stopped_at
 
     def over_for_visitor(self) -> bool:
         """Whether its visitor need not wait any longer: whoever stopped it waits for `GRACE`."""
-        if self.over or not self.stopping.is_set():
-            return self.over
-        self.stopped_at = self.stopped_at or time.monotonic()
-        return time.monotonic() - self.stopped_at > GRACE
+        return self.over or self.seconds_since_stop() > GRACE
 
     def end_early(self, remark: str) -> None:
         """Stop it; it keeps the results that it has."""
-        self.remark = remark
+        self.ending.remark = remark
         self.stopping.set()
 
     def refuse(self, sentence: str) -> None:
-        """End it before it has begun."""
-        self.error = sentence
+        """End it before it has begun. A recording may take its place."""
+        self.ending.error = sentence
+        self.ending.fall_back = True
         self.over = True
 
     def has_more(self) -> bool:
@@ -133,8 +161,8 @@ class Job:
 
     def finish(self) -> None:
         """Called after the task has ended, in the queue's thread."""
-        if self.remark and not self.error and not self.has_result():
-            self.error = self.remark
+        if self.ending.remark and not self.ending.error and not self.has_result():
+            self.ending.error = self.ending.remark
 
     def close(self) -> None:
         """End the job, whatever happened before."""
@@ -156,7 +184,7 @@ class LoadJob(Job):
         super().add(item)
         self.load.status = str(item)
 
-    def abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:
         return False
 
     def has_result(self) -> bool:
@@ -164,10 +192,10 @@ class LoadJob(Job):
 
     def close(self) -> None:
         super().close()
-        if self.error is None and not self.stopping.is_set():
+        if self.ending.error is None and not self.stopping.is_set():
             self.load.succeed()
         else:
-            self.load.fail(self.error or CLOSED)
+            self.load.fail(self.ending.error or CLOSED)
 
 
 class RunQuestion(Job):
@@ -276,7 +304,7 @@ class Run(Job):
             "header": next((event for event in new if isinstance(event, Header)), None),
             "rounds": [event for event in new if isinstance(event, Round)],
             "end": next((event for event in new if isinstance(event, End)), None),
-            "fall_back": over and self.fall_back and not self.racing,
+            "fall_back": over and self.ending.fall_back and not self.racing,
         }
 
     def has_result(self) -> bool:
@@ -284,7 +312,7 @@ class Run(Job):
 
     def finish(self) -> None:
         super().finish()
-        if self.racing and not self._ended and not self.error:
+        if self.racing and not self._ended and not self.ending.error:
             self.add(End({lane: self._reason(lane) for lane in self._emitted}))
 
     def _reason(self, lane: Lane) -> EndReason:

@@ -64,7 +64,7 @@ def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
     run = finished_run(runs, request)
-    return (uuid4().hex, pair) if run is None else (run.session, run.task.pair)
+    return (uuid4().hex, pair) if run is None else (run.visitor.session, run.task.pair)
 
 
 def _shown_difference(difference: Difference) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
     """
     run = finished_run(runs, request)
     if run is not None:
-        session = run.session
+        session = run.visitor.session
         pair = run.task.pair
         prompt = run.prompt
         settings = (run.lanes or {}).get(str(request.get("lane")), run.settings)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from contextlib import closing
 
 from ..base.environment import BUILTIN
@@ -15,7 +16,7 @@ from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
-from .jobs import Job, LoadJob, Run
+from .jobs import Ending, Job, LoadJob, Run
 from .loads import LEAST, Load, first_reading, remember_first_reading
 from .probes import Durations, about, expected_whole, kind_of
 
@@ -96,7 +97,7 @@ class RunQueue:
         Raises `SpecvizError` if the queue is full or has too many jobs of this client, or if the
         server is about to end.
         """
-        self.stop(job.session)
+        self.stop(job.visitor.session)
         with self._wake:
             if self.closing:
                 raise SpecvizError(CLOSING)
@@ -105,8 +106,7 @@ class RunQueue:
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self.current):
                 raise SpecvizError(FULL.format(waiting, about(self._wait(waiting))))
-            of_client = sum(other.client == job.client for other in self._waiting)
-            if job.client and of_client >= self.limits.per_client:
+            if _is_share_used(job, self._waiting, self.limits.per_client):
                 raise SpecvizError(SHARE_USED)
             self._check_kind(job)
             self._jobs[job.id] = job
@@ -115,11 +115,13 @@ class RunQueue:
             self._wake.notify()
 
     def _check_kind(self, job: Job) -> None:
+        """Raise `SpecvizError` if there are too many jobs of this kind."""
+        if job.most is None:
+            return
         same = [
             other for other in self._jobs.values() if type(other) is type(job) and not other.over
         ]
-        of_client = sum(other.client == job.client for other in same) if job.client else -1
-        if job.most is not None and (len(same) >= job.most or of_client >= job.most_of_client):
+        if len(same) >= job.most or _is_share_used(job, same, job.most_of_client):
             raise SpecvizError(job.crowded)
 
     def refuse_from_now_on(self) -> None:
@@ -127,14 +129,13 @@ class RunQueue:
         with self._wake:
             self.closing = True
             for job in list(self._waiting):
-                job.error = CLOSING
-                job.fall_back = True
+                job.ending = Ending(error=CLOSING, fall_back=True)
                 self.cancel(job)
 
     def stop(self, session: str) -> None:
         """Stop what this visitor has running or waiting."""
         with self._wake:
-            for job in [job for job in self._jobs.values() if job.session == session]:
+            for job in [job for job in self._jobs.values() if job.visitor.session == session]:
                 self.cancel(job)
 
     def cancel(self, job: Job) -> None:
@@ -161,7 +162,7 @@ class RunQueue:
             if current is not None:
                 ahead.append(current)
             runs = [other for other in ahead if not isinstance(other, LoadJob)]
-            others = sum(other.session != job.session for other in runs)
+            others = sum(other.visitor.session != job.visitor.session for other in runs)
             if not others:
                 return self._status_behind_own(current)
             wait = self._wait(position)
@@ -202,14 +203,15 @@ class RunQueue:
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
         with self._wake:
-            for job in [job for job in self._waiting if job.stopping.is_set() or job.abandoned()]:
-                self.cancel(job)
+            for job in list(self._waiting):
+                if job.stopping.is_set() or job.is_abandoned():
+                    self.cancel(job)
             if self._thread is not None and not self._thread.is_alive():
                 log.error("the queue's thread died: it is replaced")
                 victim = self.current
                 self.current = None
                 if victim is not None and not victim.over:
-                    victim.error = victim.error or FAILED
+                    victim.ending.error = victim.ending.error or FAILED
                     victim.close()
                 self.start()
 
@@ -268,7 +270,7 @@ class RunQueue:
                 self._since = time.monotonic()
             self._do(job)
             with self._wake:
-                if job.begun is not None and not (job.stopping.is_set() or job.error):
+                if job.begun is not None and not (job.stopping.is_set() or job.ending.error):
                     self._durations.add(job, time.monotonic() - self._since)
                 self.current = None
 
@@ -293,7 +295,7 @@ class RunQueue:
     def _do(self, job: Job) -> None:
         try:
             # Also what is logged belongs to the visitor's request.
-            job.context.run(self._attempt, job)
+            job.visitor.context.run(self._attempt, job)
         finally:
             if not self._rests(job):
                 job.close()
@@ -301,7 +303,7 @@ class RunQueue:
     def _rests(self, job: Job) -> bool:
         """Whether this job goes on later: then it is now the last of those that wait."""
         with self._wake:
-            ended = self.closing or job.stopping.is_set() or job.error is not None
+            ended = self.closing or job.stopping.is_set() or job.ending.error is not None
             if ended or not job.has_more():
                 return False
             self._waiting.append(job)
@@ -314,11 +316,11 @@ class RunQueue:
                 self.answered = True
         except SpecvizError as error:
             log.info("a task was refused: %s", brief(error))
-            job.error = str(error)
-            job.fall_back = isinstance(error, NoGpuError)
+            job.ending.error = str(error)
+            job.ending.fall_back = isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")
-            job.error = FAILED
+            job.ending.error = FAILED
 
     def _collect(self, job: Job) -> None:
         """Run a job's task and give the job its results, until it ends or must be given up."""
@@ -347,7 +349,7 @@ class RunQueue:
 
     def _stop_if_due(self, job: Job) -> None:
         """Stop the current job if its visitor has left or its time is over."""
-        if job.abandoned():
+        if job.is_abandoned():
             job.stopping.set()
         elif job.begun is not None and time.monotonic() - job.begun > self.limits.seconds:
             job.end_early(CUT_SHORT.format(self.limits.seconds))
@@ -357,13 +359,19 @@ class RunQueue:
         replaces the models' process, and with it the pair is loaded again."""
         if not job.stopping.is_set():
             return False
-        job.stopped_at = job.stopped_at or time.monotonic()
         patience = self.limits.stop_seconds
         if job.begun is not None:
             patience = max(patience, self._load_seconds)
-        if time.monotonic() - job.stopped_at <= patience:
+        if job.seconds_since_stop() <= patience:
             return False
         # The next job may want the pair that is being loaded.
         with self._wake:
             another_wanted = any(other.task.pair != job.task.pair for other in self._waiting)
         return job.begun is not None or another_wanted
+
+
+def _is_share_used(job: Job, others: Iterable[Job], limit: int) -> bool:
+    """Whether the address of a job has as many of the others as it may. One that is unknown has no
+    share."""
+    client = job.visitor.client
+    return bool(client) and sum(other.visitor.client == client for other in others) >= limit

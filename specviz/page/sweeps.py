@@ -274,8 +274,8 @@ class SweepJob(Job):
         return True
 
     def finish(self) -> None:
-        if self.has_more() and not (self.stopping.is_set() or self.error):
-            self.remark = RESTARTED  # nothing else ends a sweep between two turns
+        if self.has_more() and not (self.stopping.is_set() or self.ending.error):
+            self.ending.remark = RESTARTED  # nothing else ends a sweep between two turns
         self._rest = None  # its state is of no use any more
         super().finish()
 

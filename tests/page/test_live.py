@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from gradio.context import LocalContext
 from page_server import Site, served
 from waiting import until
 
 from specviz import race
+from specviz.page.live import RunStream
 
 
 class Counted:
@@ -84,6 +88,15 @@ def test_it_waits_in_the_same_queue_as_the_runs_of_programs(site: Site) -> None:
     assert deltas[-1]["over"] and COUNTED.most == 1
 
 
+def test_a_run_is_done_in_the_name_of_its_request(site: Site) -> None:
+    """On ZeroGPU, `spaces` reads there whose GPU time a run takes."""
+    token = {"X-IP-Token": "whose.run.is", "Content-Type": "application/json"}
+    site.post("/run", wish_of(site), token)
+    *_, job = site.page.runs.jobs()
+    request = job.visitor.context[LocalContext.request]
+    assert request is not None and request.headers["x-ip-token"] == "whose.run.is"
+
+
 def test_a_visitor_who_leaves_ends_the_run(site: Site) -> None:
     body = json.dumps(wish_of(site, tokens=500)).encode()
     head = (
@@ -112,3 +125,30 @@ def test_a_stop_and_a_second_run_of_a_tab_end_the_first(site: Site, ending: str)
         deltas_of(site, wish_of(site, "a tab"))
     first.join(30)
     assert deltas[-1]["over"] and deltas[-1]["next"] < 500
+
+
+def test_a_stream_is_closed_also_where_its_reader_takes_nothing() -> None:
+    closed: list[bool] = []
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x"
+        finally:
+            closed.append(True)
+
+    async def stalled(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def left() -> Any:
+        await asyncio.sleep(0.01)
+        return {"type": "http.disconnect"}
+
+    async def stream() -> bool:
+        generator = endless()
+        await RunStream(generator)({"type": "http"}, left, stalled)
+        return closed == [True]
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(asyncio.run, stream()).result()

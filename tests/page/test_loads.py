@@ -128,7 +128,7 @@ def test_a_run_that_is_asked_for_meanwhile_starts_when_it_is_ready(gate: Gate) -
     assert waiting.endswith("Your run starts when they are ready.")
     gate.open.set()
     until(lambda: run.over)
-    assert run.error is None and run.racing
+    assert run.ending.error is None and run.racing
 
 
 def test_the_next_start_says_how_long_it_takes(

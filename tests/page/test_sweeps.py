@@ -116,7 +116,7 @@ def test_a_closed_tab_ends_a_sweep_and_a_hidden_one_does_not(
 def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> None:
     job = begun(queue, LONG)
     drain(queue, 5.0)
-    assert job.over and job.remark == RESTARTED and job.result is not None
+    assert job.over and job.ending.remark == RESTARTED and job.result is not None
     with pytest.raises(SpecvizError, match="restarted"):
         queue.submit(sweep_of("tiny", job.result.request))
 

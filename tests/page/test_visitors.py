@@ -225,7 +225,7 @@ def test_one_address_has_a_share_of_the_queue() -> None:
     queue = queue_of(limits=Limits(per_client=1))
     first, others = begun(queue, run_of("a")), [run_of("b"), run_of("c"), run_of("d")]
     for run, client in zip(others, ("10.0.0.1", "10.0.0.1", "10.0.0.2"), strict=True):
-        run.client = client
+        run.visitor.client = client
     second = in_queue(queue, others[0])
     assert told(queue, others[1])[-1]["error"] == runs.SHARE_USED
     for stream in (in_queue(queue, others[2]), second, first):
