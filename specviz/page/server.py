@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Sequence
+from inspect import Signature
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,12 @@ from .routes import add_routes
 from .security.addresses import Sites
 from .security.answers import security_headers
 from .security.connections import limit_connections
+from .security.entrance import Entrance
 from .security.guard import Guard
+from .security.intake import Intake
 from .security.password import Password
+from .security.readings import Readings
+from .security.requests import without_origin
 from .security.sessions import MAX_EVENTS, Sessions
 from .sweeps import choosing_functions
 
@@ -56,7 +61,12 @@ NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so
 
 
 class Page(gr.Server):
-    """The page. runs: its queue. examiner: its doctor. url: where it is served, once it is."""
+    """The page.
+
+    runs: its queue. examiner: its doctor. sessions: of Gradio's queue. programs: the parameters of
+    endpoints by name, in the order in which Gradio numbers them. url: where it is served, once it
+    is.
+    """
 
     examiner: Doctor
 
@@ -74,15 +84,24 @@ class Page(gr.Server):
         self.has_tools = _tools(password is not None)
         self.url = ""
         self.reader = FileReader()
+        self.sessions = Sessions(lambda: self.get_blocks()._queue)
+        self.programs: dict[str, Signature] = {}
+        self.entrance = Entrance(
+            runs=runs, sites=sites, password=password, has_tools=self.has_tools
+        )
+        inside = without_origin(super().__call__)
         self.guard = Guard(
             super().__call__,
-            runs=runs,
-            reader=self.reader,
-            sites=sites,
-            password=password,
+            entrance=self.entrance,
+            readings=Readings(inside, self.sessions),
+            intake=Intake(
+                inside,
+                sessions=self.sessions,
+                reader=self.reader,
+                password=password,
+                programs=self.programs,
+            ),
             policy=security_headers(inline_scripts(), inline_styles(), sites.frames),
-            tools=self.has_tools,
-            sessions=Sessions(lambda: self.get_blocks()._queue),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,7 +112,7 @@ class Page(gr.Server):
     def serve(self, **options: Any) -> None:
         """Begin to serve the page, in a thread of its own. options: of Gradio's `launch()`. Raises
         what that raises."""
-        _, self.url, self.guard.shared = self.launch(
+        _, self.url, self.entrance.shared = self.launch(
             prevent_thread_lock=True,
             mcp_server=self.has_tools,
             # An event that waits for its reader has a place of these.
@@ -158,7 +177,7 @@ def build_page(
         *doctor_questions(examiner, pair),
         *fetch_questions(page.fetching, offer),
     )
-    endpoints = Endpoints(page, page.guard.sessions, page.guard.programs)
+    endpoints = Endpoints(page, page.sessions, page.programs)
     add_api(endpoints, runs, examiner, pair)
     add_run(page, runs, examiner.offers, pair)
     add_routes(

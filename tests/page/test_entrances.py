@@ -219,7 +219,7 @@ def check_stream(site: Site, path: str) -> None:
 
 
 def test_events_of_the_page_by_number(site: Site) -> None:
-    events = len(site.page.guard.programs)
+    events = len(site.page.programs)
     numbers = st.integers(-2, events + 2)
     plain = st.one_of(SCALARS, st.lists(TEXTS, max_size=3))
     turn = iter(range(10**9))

@@ -559,7 +559,7 @@ def test_results_that_are_gone_are_a_whole_answer(site: Site) -> None:
 
 def test_a_page_that_asks_for_what_it_has_read_is_told_of_no_loss(site: Site) -> None:
     """As a client of Gradio does if an event ends before the answer that names it."""
-    number = list(site.page.guard.programs).index("doctor")
+    number = list(site.page.programs).index("doctor")
     asked = {"fn_index": number, "session_hash": "twice", "data": ["no pair"]}
     assert site.post("/gradio_api/queue/join", asked).status == 200
     read, again = (site.get("/gradio_api/queue/data?session_hash=twice").body for _ in range(2))

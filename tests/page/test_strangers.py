@@ -60,7 +60,7 @@ def site() -> Iterator[Site]:
 def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No stranger of an earlier test is remembered in the next one."""
     yield
-    known = site.page.guard.sessions
+    known = site.page.sessions
     loop = site.page.get_blocks().server.servers[0].get_loop()
     for name in list(known._sessions):
         loop.call_soon_threadsafe(known.forget, name)
@@ -70,7 +70,7 @@ def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def nothing_is_kept(site: Site) -> bool:
     """Whether neither the page nor Gradio knows an event or its results."""
     queue = site.page.get_blocks()._queue
-    known = site.page.guard.sessions
+    known = site.page.sessions
     kept = (queue.event_ids_to_events, queue.pending_messages_per_session)
     return not any((*kept, queue.pending_event_ids_session, known._sessions))
 
@@ -145,7 +145,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = PACED.begun
-    known = site.page.guard.sessions
+    known = site.page.sessions
     begun = [begin(site, f"10.0.{number}.1") for number in range(25)]
     assert read(site, begun[-1]).startswith("event: complete")
     # The server forgets a stream just after its last word.
@@ -184,7 +184,7 @@ def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyP
             thirty_came.set()
         asked = {"data": ["no pair"], "fn_index": 2, "session_hash": f"new{number}"}
         site.post("/gradio_api/queue/join", asked, from_address(f"10.3.{number % 250}.1"))
-        assert site.page.guard.sessions.unfinished <= 10
+        assert site.page.sessions.unfinished <= 10
     assert [one.split("\n")[0] for one in last] == ["event: complete"] * 2
 
 

@@ -17,11 +17,12 @@ from uuid import uuid4
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import Receive, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...base.logs import REQUEST
 
 ID = "x-request-id"
+_RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 _GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
 
 
@@ -32,6 +33,22 @@ def with_id(scope: Scope) -> Scope:
     given = headers.get(ID, "")
     headers[ID] = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
     return scope
+
+
+def without_origin(app: ASGIApp) -> ASGIApp:
+    """Gradio's application, which is told no `origin`, and of `range` the forms that it
+    understands: it lets the site that `origin` names read the answer, and fails for most forms of
+    `range`, which may be ignored."""
+
+    async def passed(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name, value) for name, value in scope["headers"] if _is_for_gradio(name, value)]
+        await app({**scope, "headers": headers}, receive, send)
+
+    return passed
+
+
+def _is_for_gradio(name: bytes, value: bytes) -> bool:
+    return name != b"origin" and (name != b"range" or bool(_RANGE.fullmatch(value)))
 
 
 def client_of(scope: Scope) -> str:

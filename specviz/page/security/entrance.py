@@ -1,0 +1,72 @@
+"""The entrance of the page: which requests come in, by address, site and password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Scope
+
+from ..probes import probed
+from .addresses import POSTS, PREFLIGHT, TOOL_POST, TOOLS, Post, Sites, is_readable, path_of
+from .answers import NOTHING, Answer
+from .password import Password
+from .requests import NOT_OURS, Refused
+
+if TYPE_CHECKING:
+    from ..queue import RunQueue
+
+
+class Entrance:
+    """Admits requests.
+
+    runs: the queue, whose state operators ask for. sites: that may use the page. password: None if
+    there is none. has_tools: whether Gradio's MCP server is on. shared: the address of Gradio's
+    tunnel, if there is one.
+    """
+
+    def __init__(
+        self, *, runs: RunQueue, sites: Sites, password: Password | None, has_tools: bool
+    ) -> None:
+        self.shared: str | None = None
+        self._runs = runs
+        self._sites = sites
+        self._password = password
+        self._has_tools = has_tools
+
+    def admit(self, scope: Scope, answer: Answer) -> Post | Response | None:
+        """Return what a request brings, None if it brings nothing, or a response if it is answered
+        here. Adds the headers that its site needs to the answer. Raises `Refused`."""
+        headers = Headers(scope=scope)
+        path = path_of(scope)
+        # A probe has no session, and may name any host.
+        response = probed(scope, self._runs)
+        if response is not None:
+            return response
+        answer.added |= self._sites.admit(headers, self.shared)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            answer.added |= PREFLIGHT if answer.added else {}
+            return Response(status_code=204)
+        post = self._wanted(scope["method"], path, headers)
+        if self._password is not None:
+            self._password.check(scope, path)
+        return post
+
+    def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
+        """What an admitted POST brings; None for other methods. Raises `Refused`."""
+        tools = self._has_tools and bool(TOOLS.fullmatch(path))
+        if method in ("GET", "HEAD") and is_readable(path):
+            return None
+        if tools and method in ("GET", "HEAD", "DELETE"):
+            return None
+        matching = (post for post in POSTS if post.path.fullmatch(path))
+        post = next(matching, TOOL_POST if tools else None)
+        if method != "POST" or post is None:
+            raise Refused(404, NOTHING)
+        # Another site can make a browser send forms here, but neither of these.
+        wanted = "application/json" if post.reads is None else "application/octet-stream"
+        kind = headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != wanted and (post.kind or post.reads):
+            raise Refused(400, NOT_OURS)
+        return post
