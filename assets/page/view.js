@@ -27,6 +27,97 @@ const NOT_YET = "Press Run: every number is measured.";
 const PENDING = "Your run has not begun yet.";
 const WORD = 4; // rounds in which a word is whole
 
+/** The frames that are asked for: at most one at a time. */
+class Frames {
+  #draw;
+  #isAsked = false;
+  #timer = 0; // until the next frame in which something is due
+
+  /** @param {() => void} draw */
+  constructor(draw) {
+    this.#draw = draw;
+  }
+
+  /** @param {number} [wait]  ms until something is due: a frame for nothing costs much of a full one */
+  request(wait = 0) {
+    if (this.#isAsked) return;
+    clearTimeout(this.#timer);
+    if (wait > FRAME && !document.hidden) {
+      this.#timer = setTimeout(() => this.request(), wait - FRAME);
+      return;
+    }
+    this.#isAsked = true;
+    // A hidden tab gets no frames, but its state must stay right.
+    if (document.hidden) setTimeout(this.#draw, HIDDEN_FRAME);
+    else requestAnimationFrame(this.#draw);
+  }
+
+  /** A frame is being drawn: from now on another one may be asked for. */
+  begun() {
+    this.#isAsked = false;
+  }
+}
+
+/**
+ * now: ms. wasRunning: whether a run went on in the frame before. pace: ms between two frames with figures.
+ * @typedef {{ now: number, isRunning: boolean, wasRunning: boolean, pace: number }} Frame
+ */
+
+/**
+ * Which frame draws words, and which figures. While a run goes on, there is time between two frames with
+ * words. Figures come with them, or take turns with them where they take long: a frame for both would then be
+ * a late one.
+ */
+class DrawingTurns {
+  areWordsDue = false;
+  figuresTook = 0; // ms
+  #areFiguresDue = false;
+  #wordsAt = -Infinity; // ms, when they were drawn
+  #figuresAt = -Infinity;
+
+  /** What this frame draws. @type {(frame: Frame) => { words: boolean, figures: boolean }} */
+  partsOf({ now, isRunning, wasRunning, pace }) {
+    if (!isRunning) {
+      // Behind a run, the last words come first and their figures in the next frame.
+      const words = this.areWordsDue;
+      return { words, figures: words ? !wasRunning : this.#areFiguresDue };
+    }
+    const isTimeForFigures = now - this.#figuresAt > pace;
+    const isTurnOfFigures = this.#areFiguresDue && isTimeForFigures;
+    const isTooSoon = wasRunning && now - this.#wordsAt < WORDS_EVERY;
+    const words = this.areWordsDue && !isTooSoon && (this.#areQuick || !isTurnOfFigures);
+    return { words, figures: isTurnOfFigures || (words && this.#areQuick && isTimeForFigures) };
+  }
+
+  /** @param {number} now */
+  noteWords(now) {
+    this.areWordsDue = false;
+    this.#areFiguresDue = true;
+    this.#wordsAt = now;
+  }
+
+  /** @param {number} now */
+  noteFigures(now) {
+    this.#areFiguresDue = false;
+    this.#figuresAt = now;
+  }
+
+  /** How many ms after this frame the next part is due; null if none is. @param {Frame} frame */
+  waitAfter({ now, isRunning, pace }) {
+    if (this.areWordsDue) return this.#wordsAt + WORDS_EVERY - now;
+    if (!this.#areFiguresDue) return null;
+    if (!isRunning) return 0;
+    return this.#figuresAt + pace + (this.#areQuick ? WORDS_EVERY : 0) - now; // unless words come before
+  }
+
+  get #areQuick() {
+    return this.figuresTook < QUICK;
+  }
+}
+
+/** How many ms are between two frames with figures. @param {Round[]} rounds that are shown */
+const paceOfFigures = (rounds) => Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, rounds.length / 4));
+
 export class View {
   #page;
   #say;
@@ -44,13 +135,8 @@ export class View {
   #transport;
   #pending;
   #crosshair;
-  #isDrawPending = false;
-  #waiting = 0; // timer, for the next frame in which something is due
-  #areWordsDue = false;
-  #areFiguresDue = false;
-  #wordsAt = -Infinity; // ms, when they were drawn
-  #figuresAt = -Infinity;
-  #figuresTook = 0; // ms
+  #frames = new Frames(() => this.#draw());
+  #turns = new DrawingTurns();
   #spokenAt = -Infinity; // ms
 
   /** @param {PageParts} page */
@@ -153,71 +239,50 @@ export class View {
   }
 
   requestDraw() {
-    this.#areWordsDue = true;
-    this.#requestFrame();
+    this.#turns.areWordsDue = true;
+    this.#frames.request();
   }
 
   /** At once, and not with the next frame. */
   draw() {
-    this.#areWordsDue = true;
+    this.#turns.areWordsDue = true;
     this.#draw();
   }
 
-  /** @param {number} [wait]  ms until something is due: a frame for nothing costs much of a full one */
-  #requestFrame(wait = 0) {
-    if (this.#isDrawPending) return;
-    clearTimeout(this.#waiting);
-    if (wait > FRAME && !document.hidden) {
-      this.#waiting = setTimeout(() => this.#requestFrame(), wait - FRAME);
-      return;
-    }
-    this.#isDrawPending = true;
-    // A hidden tab gets no frames, but its state must stay right.
-    if (document.hidden) setTimeout(() => this.#draw(), HIDDEN_FRAME);
-    else requestAnimationFrame(() => this.#draw());
-  }
-
-  /**
-   * While a run goes on, there is time between two frames with words. Figures come with them, or take turns
-   * with them where they take long: a frame for both would then be a late one.
-   */
+  /** Draw what is due in this frame. */
   #draw() {
-    this.#isDrawPending = false;
+    this.#frames.begun();
     const { root: { dataset }, session: { pending, trace }, timeline } = this.#page;
     const shown = timeline.shown();
     const now = performance.now();
     const wasRunning = dataset.state === "running";
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
-    const pace = Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, shown.rounds.length / 4)); // ms
-    const isTime = now - this.#figuresAt > pace;
-    const areQuick = this.#figuresTook < QUICK;
-    const areFiguresNext = isRunning && this.#areFiguresDue && isTime;
-    const isTooSoon = isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY;
-    const areWords = this.#areWordsDue && (areQuick || !areFiguresNext) && !isTooSoon;
-    if (areWords) {
-      this.#areWordsDue = false;
-      this.#areFiguresDue = true;
-      this.#wordsAt = now;
+    const frame = { now, isRunning, wasRunning, pace: paceOfFigures(shown.rounds) };
+    const parts = this.#turns.partsOf(frame);
+    if (parts.words) {
+      this.#turns.noteWords(now);
       this.#drawWords(shown, trace);
     }
-    const areWithWords = isRunning ? areWords && areQuick && isTime : !(areWords && wasRunning);
-    const areFigures = areFiguresNext || (this.#areFiguresDue && areWithWords);
-    if (areFigures) {
+    if (parts.figures) {
       const begun = performance.now();
-      this.#areFiguresDue = false;
-      this.#figuresAt = now;
+      this.#turns.noteFigures(now);
       if (trace && !pending) this.#drawFigures(shown.rounds, trace);
-      this.#figuresTook = performance.now() - begun;
+      this.#turns.figuresTook = performance.now() - begun;
     }
-    // Marks wait for a frame without figures: while a run goes on, for that of its next words.
-    const run = { isRunning, isOver: dataset.state === "ended" };
-    const mark = () => this.#grid.lanes.filter((lane) => lane.mark(run)).length > 0;
-    const areMarksLeft = areFigures && !areWords ? !isRunning : mark();
-    const figuresAt = this.#figuresAt + pace + (areQuick ? WORDS_EVERY : 0); // unless words come before
-    if (areMarksLeft) this.#requestFrame();
-    else if (this.#areWordsDue) this.#requestFrame(this.#wordsAt + WORDS_EVERY - now);
-    else if (this.#areFiguresDue) this.#requestFrame(isRunning ? figuresAt - now : 0);
+    const wait = this.#areMarksLeft(parts, isRunning) ? 0 : this.#turns.waitAfter(frame);
+    if (wait !== null) this.#frames.request(wait);
+  }
+
+  /**
+   * Draw marks, which wait for a frame without figures: while a run goes on, for that of its next words.
+   * Returns whether another frame is needed for them.
+   * @type {(parts: { words: boolean, figures: boolean }, isRunning: boolean) => boolean}
+   */
+  #areMarksLeft(parts, isRunning) {
+    if (parts.figures && !parts.words) return !isRunning;
+    const run = { isRunning, isOver: this.#page.root.dataset.state === "ended" };
+    return this.#grid.lanes.filter((lane) => lane.mark(run)).length > 0;
   }
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */

@@ -99,7 +99,7 @@ MUTANTS = [
     Mutant("kinds", "_reads_both_ways", "is False for module", "is True for module", "doctor_agrees"),
     Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
     Mutant("kinds", "named_end_ids", "type(token_id) is not int", "False", "doctor_agrees"),
-    Mutant("kinds", "_read", "not all(map(is_plain, wish.values()))", "False", "security"),
+    Mutant("kinds", "_is_session", "<= MAX_SESSION", "<= 10**6", "security"),
     Mutant("kinds", "_numbers", "len(known) < len(numbers)", "False", "api"),
     Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
     Mutant("kinds", "_weight_files", "WHOLE in present or INDEX not in present", "True", "hub"),
