@@ -8,7 +8,7 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 
 /**
  * The menu Share. Returns what closes it.
- * @param {PageParts} page
+ * @param {PageGround & Needs<"session">} page
  */
 export function shareMenu(page) {
   const { notice, root } = page;
@@ -24,7 +24,7 @@ export function shareMenu(page) {
 
 /**
  * What opens one round step by step, and the comparison of two runs.
- * @param {PageParts} page
+ * @param {PageGround & PagePlay & Needs<"view">} page
  */
 export function openersOf(page) {
   const { notice, root } = page;
@@ -51,7 +51,7 @@ export class Choosing {
   #page;
   #view;
 
-  /** @param {PageParts} page */
+  /** @param {PageGround & PagePlay & Needs<"controls">} page */
   constructor(page) {
     this.#page = page;
     this.#view = page.notice.fetching(() => this.#fetch());
@@ -98,7 +98,7 @@ export class Openers {
   #open = /** @type {string | null} */ (null);
   #shown = /** @type {Shown | null} */ (null);
 
-  /** @param {PageParts} page */
+  /** @param {PageGround & Needs<"session">} page */
   constructor(page) {
     this.#fetched = page.notice.fetching(async () =>
       new (await importPart("panels/panels.js")).Panels(page, () => this.#mark(null)));
@@ -157,7 +157,7 @@ const canOpen = (name, { header }) =>
 export class Cards {
   #card = /** @type {Card | null} */ (null);
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "notice" | "session">} page */
   constructor(page) {
     const { notice, root } = page;
     const fetched = notice.fetching(async () => {

@@ -559,24 +559,38 @@ interface PageControls {
   renew(before: string): void; // the page opens with another pair than `before`
 }
 
-/** The parts of the page, as player.js makes them; each is given those that it needs. */
-interface PageParts {
+/** What the page is made of first: it needs no other part. */
+interface PageGround {
   root: HTMLElement; // the player
-  controls?: PageControls;
   server: Server;
   config: Config;
   address: Address;
   notice: Notice;
-  replay: SlowReplay;
-  session: Session;
   shell: Shell;
-  stage: Stage;
+}
+
+/** What is shown, and where its playhead stands. */
+interface PagePlay {
+  session: Session;
   timeline: Timeline;
-  view: View;
-  repeats: Repeats;
-  reading: ReadingMode;
-  quiz: Quiz;
-  choosing: Choosing;
-  fetching?: import("specviz/run/fetching.js").Fetching; // while a pair is not here yet
+  replay: SlowReplay;
   runs: Run[]; // that were shown, the newest last
 }
+
+/** What visitors see and press. */
+interface PageSurface {
+  view: View;
+  stage: Stage;
+  quiz: Quiz;
+  repeats: Repeats;
+  reading: ReadingMode;
+  choosing: Choosing;
+  controls?: PageControls;
+  fetching?: import("specviz/run/fetching.js").Fetching; // while a pair is not here yet
+}
+
+/** All parts of the page, as player.js makes them. */
+interface PageParts extends PageGround, PagePlay, PageSurface {}
+
+/** Those parts of the page that something needs: it is given no others. */
+type Needs<Part extends keyof PageParts> = Pick<PageParts, Part>;

@@ -139,7 +139,7 @@ export class View {
   #turns = new DrawingTurns();
   #spokenAt = -Infinity; // ms
 
-  /** @param {PageParts} page */
+  /** @param {PageGround & PagePlay & Needs<"view" | "stage" | "repeats" | "reading">} page */
   constructor(page) {
     const { root } = page;
     this.#page = page;

@@ -18,7 +18,7 @@ const known = new WeakMap();
 
 /**
  * The figures of a run that is over, by theme, lane and name.
- * @type {(page: Pick<PageParts, "config" | "server">, trace: Trace) => Promise<RunFigures>}
+ * @type {(page: Needs<"server" | "config">, trace: Trace) => Promise<RunFigures>}
  */
 export function figuresOf({ config, server }, trace) {
   if (config.figures) return Promise.resolve(config.figures);
@@ -52,7 +52,7 @@ export class Charts {
   #lane = /** @type {LaneName} */ ("");
   #figures = /** @type {RunFigures | null} */ (null);
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"server" | "config">} page */
   constructor(page) {
     this.#page = page;
     this.node.append(this.#note);

@@ -64,7 +64,7 @@ export class ChooseView {
   #machine = element("p", "sc-machine");
   #exports = element("p", "sc-actions sc-exports");
 
-  /** @param {PageParts} page */
+  /** @param {PageGround & Needs<"session" | "controls">} page */
   constructor(page) {
     this.#page = page;
     const { root, server, config: { choose } } = page;

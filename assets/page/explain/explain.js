@@ -44,7 +44,7 @@ export class Explain {
   #timer = 0; // until the next step comes by itself
   #resume = false; // whether the race was playing
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "session" | "timeline" | "view">} page */
   constructor(page) {
     this.#page = page;
     this.#furnish();

@@ -80,7 +80,7 @@ export class Check {
   #turn = 0; // tells answers to a question that was given up
 
   /**
-   * @param {PageParts} page
+   * @param {Needs<"server" | "session">} page
    * @param {Question} question
    * @param {() => object | null} asked  what it is about, or null if there is nothing
    */

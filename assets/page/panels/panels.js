@@ -40,7 +40,7 @@ export class Panels {
   #redrawing = 0; // timer
 
   /**
-   * @param {PageParts} page
+   * @param {Needs<"root" | "server" | "config" | "session">} page
    * @param {() => void} closed  called when a panel is closed
    */
   constructor(page, closed) {

@@ -25,7 +25,7 @@ export class Card {
   #anchor = /** @type {HTMLElement | null} */ (null); // the token that the card is about
   #isPinned = false; // by a click: it stays until another one, or Escape
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "session">} page */
   constructor(page) {
     const { root } = page;
     this.#page = page;

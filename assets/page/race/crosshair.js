@@ -25,7 +25,7 @@ export class Crosshair {
   #isInLane = false; // whether a token is pointed at: its card tells
 
   /**
-   * @param {PageParts} page
+   * @param {Needs<"root" | "session" | "timeline" | "view">} page
    * @param {object} parts
    * @param {import("specviz/charts/live.js").LiveCharts} parts.charts
    * @param {import("specviz/race/lane-grid.js").LaneGrid} parts.grid

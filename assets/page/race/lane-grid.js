@@ -184,7 +184,7 @@ export class ReadingMode {
   node;
   #page;
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "address">} page */
   constructor(page) {
     this.#page = page;
     const buttons = MODES.map(({ mode, title }) => element("button", "", mode, { title, dataset: { mode } }));

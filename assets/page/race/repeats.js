@@ -17,7 +17,7 @@ export class Repeats {
   /** @type {Map<LaneName, number | null>[] | null} */
   #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "config" | "session" | "shell">} page */
   constructor(page) {
     this.#page = page;
     this.#button = find(page.root, "[data-repeat]", HTMLButtonElement);

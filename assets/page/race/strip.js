@@ -31,7 +31,7 @@ export class Strip {
     dataset: { compare: "" },
   });
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "session" | "runs">} page */
   constructor(page) {
     const { root } = this.#page = page;
     this.#run = find(root, "[data-run]");

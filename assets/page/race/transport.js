@@ -22,7 +22,7 @@ export class Transport {
   #width = 0; // px
   #shown = /** @type {Trace | null} */ (null);
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "timeline">} page */
   constructor({ root, timeline }) {
     this.#timeline = timeline;
     const play = find(root, "[data-play]", HTMLButtonElement);

@@ -22,7 +22,7 @@ export class Fetching {
   #isWatching = false;
 
   /**
-   * @param {PageParts} page
+   * @param {Needs<"root" | "server" | "config" | "notice" | "session">} page
    * @param {FetchState} state
    * @param {() => void} arrived  called once the pair is here, and the configuration that of a page with it
    */

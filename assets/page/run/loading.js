@@ -8,7 +8,7 @@ const EVERY = 1000; // ms between questions
 export class Loading {
   #page;
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"server" | "config" | "notice" | "session">} page */
   constructor(page) {
     this.#page = page;
   }

@@ -60,7 +60,7 @@ export class Session {
   #showings = 0; // a recording that arrives after something else was shown is not shown
 
   /**
-   * @param {PageParts} page  its timeline gets the rounds of what is shown
+   * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page  its timeline gets the rounds of what is shown
    * @param {SessionEvents} on
    */
   constructor(page, on) {

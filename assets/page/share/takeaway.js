@@ -38,7 +38,7 @@ export class Takeaway {
   #menu;
   #list;
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "server" | "config" | "notice" | "session">} page */
   constructor(page) {
     const { root, server, config } = this.#page = page;
     this.#menu = find(root, "[data-share]", HTMLDetailsElement);
@@ -163,7 +163,10 @@ export class Takeaway {
   }
 }
 
-/** The entry that records a film: how far it is, and how to cancel it. @param {PageParts} page */
+/**
+ * The entry that records a film: how far it is, and how to cancel it.
+ * @param {Needs<"session" | "notice">} page
+ */
 function filmItem({ session, notice }) {
   const label = `Short film (.${suffixOf(filmType() ?? "")})`;
   const start = element("button", "", label, { dataset: { take: "film" } });

@@ -30,7 +30,7 @@ export class Stage {
   #question = null; // that is asked of what is shown, or was answered
   #votes = /** @type {number[]} */ ([]); // by answer
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "address" | "replay" | "session" | "timeline" | "view" | "quiz">} page */
   constructor(page) {
     this.#page = page;
     this.#help = find(page.root, "[data-help]", HTMLDialogElement);
@@ -237,7 +237,7 @@ export class Quiz {
   #questions;
   #place = -1; // of the question that is shown
 
-  /** @param {PageParts} page */
+  /** @param {Needs<"root" | "controls" | "config" | "notice" | "session" | "stage" | "view">} page */
   constructor(page) {
     this.#page = page;
     const { root, config, notice, session: { recordings } } = page;
