@@ -81,10 +81,10 @@ export class Shell {
   /** Mark a prompt that holds signs of a chat template. @param {string[]} signs */
   markSigns(signs) {
     document.body.classList.toggle("sv-has-signs", signs.length > 0);
-    const said = signs.length ? signsText(signs) : "";
+    const sentence = signs.length ? signsText(signs) : "";
     const button = document.querySelector("#signs");
-    button?.setAttribute("title", said);
-    button?.setAttribute("aria-label", said);
+    button?.setAttribute("title", sentence);
+    button?.setAttribute("aria-label", sentence);
   }
 
   /** @param {boolean} canStop whether there is a run to stop */

@@ -22,7 +22,7 @@ from .choices import listed_drafters, pair_choices
 from .local_pairs import local_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
-MOST_OTHERS = 2  # lanes with drafts beside the first
+MAX_OTHERS = 2  # lanes with drafts beside the first
 
 START = Settings(temperature=0.7, seed=1)
 """The settings with which the page begins."""
@@ -126,8 +126,8 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
         return None
     if not isinstance(others, list) or not all(isinstance(text, str) for text in others):
         raise SettingsError('the lanes are no list of texts: use one such as ["drafter=ngram"].')
-    if len(others) > MOST_OTHERS:
-        raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MOST_OTHERS}.")
+    if len(others) > MAX_OTHERS:
+        raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MAX_OTHERS}.")
     return beside(settings, map(parsed_lane, others))
 
 
@@ -155,7 +155,7 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
         ]
     else:
         others = []
-    return others[:MOST_OTHERS]
+    return others[:MAX_OTHERS]
 
 
 def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:

@@ -19,8 +19,8 @@ from .files import after
 from .security.requests import CLIENT
 
 IDLE = 120.0  # seconds without a question after which its process ends
-MOST_WAITING = 24  # requests; each holds a thread of the server
-MOST_OF_CLIENT = 4  # of these, of one address
+MAX_WAITING = 24  # requests; each holds a thread of the server
+MAX_OF_CLIENT = 4  # of these, of one address
 CROWDED = "Many pairs are being examined at the moment: choose this one again in a minute."
 SHARE_USED = (
     "As many pairs as your network may have examined at a time are waiting already: choose this "
@@ -46,8 +46,8 @@ class Doctor:
         """The report about a pair. Raises `SpecvizError`, also if too many wait for theirs."""
         turn = self.turns.turn(
             CLIENT.get(),
-            most=MOST_WAITING,
-            most_of_client=MOST_OF_CLIENT,
+            limit=MAX_WAITING,
+            limit_of_client=MAX_OF_CLIENT,
             crowded=CROWDED,
             share_used=SHARE_USED,
         )

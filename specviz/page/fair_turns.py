@@ -25,18 +25,18 @@ class FairTurns:
 
     @contextmanager
     def turn(
-        self, client: str, *, most: int, most_of_client: int, crowded: str, share_used: str
+        self, client: str, *, limit: int, limit_of_client: int, crowded: str, share_used: str
     ) -> Iterator[None]:
         """Wait for a turn, which lasts as long as the block.
 
-        client: the address; one that is empty is unknown, and has no share. most, most_of_client:
+        client: the address; one that is empty is unknown, and has no share. limit, limit_of_client:
         how many may be unfinished, of all and of one address. Raises `SpecvizError` with `crowded`
         or `share_used` if there are more.
         """
         with self._changed:
-            if self._unfinished.total() >= most:
+            if self._unfinished.total() >= limit:
                 raise SpecvizError(crowded)
-            if client and self._unfinished[client] >= most_of_client:
+            if client and self._unfinished[client] >= limit_of_client:
                 raise SpecvizError(share_used)
             self._unfinished[client] += 1
             ticket = object()

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 SUFFIX = ".json.gz"
 
 _SERVE = command_of("specviz.runs.recording", "serve(sys.stdin.buffer, sys.stdout.buffer)")
-MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
-MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
+MAX_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
+MAX_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
 IDLE = 60.0  # seconds without a file after which the process ends
 
 TOO_SLOW = "this file takes too long to read; use a smaller one."
@@ -40,14 +40,14 @@ class FileReader:
     """Gives files to the process, which starts with the first one, and again after it ended."""
 
     def __init__(self) -> None:
-        self._places = threading.BoundedSemaphore(MOST_WAITING + 1)
+        self._places = threading.BoundedSemaphore(MAX_WAITING + 1)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._idle: threading.Timer | None = None
 
     def answer(self, kind: str, raw: bytes) -> bytes:
         """What a file holds, or `{"error": sentence}`, as JSON. kind: of
-        `addresses.MOST_BYTES`."""
+        `addresses.MAX_BYTES`."""
         if not self._places.acquire(blocking=False):
             return orjson.dumps({"error": CROWDED})
         try:
@@ -75,7 +75,7 @@ class FileReader:
     def _read_in_process(self, kind: str, raw: bytes) -> bytes:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        limit = after(MOST_SECONDS, process.kill)
+        limit = after(MAX_SECONDS, process.kill)
         try:
             process.stdin.write(f"{kind} {len(raw)}\n".encode())
             process.stdin.write(raw)

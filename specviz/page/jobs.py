@@ -67,9 +67,9 @@ class Job:
     """Something that a visitor wants from the models, which do one job at a time. Its news have
     numbers: whoever asks for them names the last one that is known."""
 
-    most: ClassVar[int | None] = None
+    max_unfinished: ClassVar[int | None] = None
     """How many jobs of this kind there may be that have not ended, and from one address."""
-    most_of_client: ClassVar[int] = 0
+    max_of_client: ClassVar[int] = 0
     crowded: ClassVar[str] = ""
     """What is said if there are more."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_KINDS = 100
 Kind: TypeAlias = tuple[type, str]
-LEAST_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
+MIN_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
 
 
 class Measured(Protocol):
@@ -63,7 +63,7 @@ def expected_whole(job: Job) -> float | None:
     """Seconds that all of a job that is under way takes, by what it has done since it began; None
     if it does not tell enough."""
     share = job.share
-    if job.begun is None or share is None or share < LEAST_SHARE:
+    if job.begun is None or share is None or share < MIN_SHARE:
         return None
     return (time.monotonic() - job.begun) / share
 

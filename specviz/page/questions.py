@@ -17,7 +17,7 @@ from ..pairs.spec import MOST_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
-from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
+from .controls import MAX_LENGTH, MAX_OTHERS, MOST_CHARACTERS, checked_settings
 from .delivery import begun, finished_run
 from .failures import PageQuestion
 from .jobs import RunQuestion
@@ -26,7 +26,7 @@ from .queue import RunQueue
 MOST_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
-MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
+MAX_PROMPT = 64  # tokens: every draw reads the prompt anew
 
 NOT_LENT = "this page is lent its GPU for races alone: run {} on your own machine."
 TOO_LONG = "this run is longer than this page allows: use {} on your own machine."
@@ -95,7 +95,7 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
         settings = checked_settings({**request["settings"], "stop": (), "max_new_tokens": LENGTH})
     seed = (settings.seed + int(request.get("again", 0))) % int(RANGES["seed"][1])
     draws = max(1, min(int(request.get("draws", MOST_DRAWS)), MOST_DRAWS))
-    task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MOST_PROMPT)
+    task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MAX_PROMPT)
     experiment = RunQuestion(session, task, _shown_draws, done=0, draws=draws)
     experiment.length = draws
     return experiment
@@ -144,7 +144,7 @@ def read_run(value: Any, instead: str) -> Trace:
     check_trace(trace)
     header = trace.header
     is_long = header.settings.max_new_tokens > MAX_LENGTH
-    too_many = len(header.speculative) > 1 + MOST_OTHERS
+    too_many = len(header.speculative) > 1 + MAX_OTHERS
     if is_long or too_many or len(header.prompt_ids) > MOST_CHARACTERS:
         raise TraceError(TOO_LONG.format(instead))
     return trace

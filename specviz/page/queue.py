@@ -23,7 +23,7 @@ from .probes import Durations, about, expected_whole, kind_of
 log = logging.getLogger(__name__)
 
 KEPT_JOBS = 16  # finished jobs that can still be asked for
-MOST_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
+MAX_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
 WAITING = "Your run starts when they are ready."
@@ -116,12 +116,12 @@ class RunQueue:
 
     def _check_kind(self, job: Job) -> None:
         """Raise `SpecvizError` if there are too many jobs of this kind."""
-        if job.most is None:
+        if job.max_unfinished is None:
             return
         same = [
             other for other in self._jobs.values() if type(other) is type(job) and not other.over
         ]
-        if len(same) >= job.most or _is_share_used(job, same, job.most_of_client):
+        if len(same) >= job.max_unfinished or _is_share_used(job, same, job.max_of_client):
             raise SpecvizError(job.crowded)
 
     def refuse_from_now_on(self) -> None:
@@ -256,7 +256,7 @@ class RunQueue:
         size = 0
         for run in [job for job in reversed(self._jobs.values()) if isinstance(job, Run)]:
             size += run.size
-            if size > MOST_KEPT and run.over:
+            if size > MAX_KEPT and run.over:
                 run.forget()
 
     def _work(self, load: Load | None) -> None:

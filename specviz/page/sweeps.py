@@ -36,8 +36,8 @@ GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
-MOST_LISTED = 100  # values of a list
-MOST_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
+MAX_LISTED = 100  # values of a list
+MAX_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
 
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
 RESTARTED = "The server is being restarted, so this sweep ended with what it had."
@@ -165,7 +165,7 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
         )
     first = prompts[: Bounds.here().prompts]
     sizes = accumulate(len(prompt.text.encode("utf-8", "replace")) for prompt in first)
-    kept = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MOST_SENT]
+    kept = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MAX_SENT]
     left_out = len(prompts) - len(kept) + int(contents["left_out"])
     pairs = [[prompt.kind, prompt.text] for prompt in kept]
     return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
@@ -185,9 +185,9 @@ def _visitor_prompt(value: Any) -> Question:
 def _listed(name: str, value: object) -> list[Any]:
     """The values of a list, of a text with blanks between them, or of a single number."""
     if isinstance(value, str):
-        return value.split()[:MOST_LISTED]
+        return value.split()[:MAX_LISTED]
     if isinstance(value, list):
-        return value[:MOST_LISTED]
+        return value[:MAX_LISTED]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [value]
     raise SettingsError(f"{name} is {shown(value)}: use a list, or a text with blanks.")
@@ -237,8 +237,8 @@ class SweepJob(Job):
     plan, progress, result: the newest of each.
     """
 
-    most = 3  # each lets every run wait for one turn of it
-    most_of_client = 2
+    max_unfinished = 3  # each lets every run wait for one turn of it
+    max_of_client = 2
     crowded = (
         "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep "
         "on your own machine with `python -m specviz sweep`."

@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant("kinds", "_weight_files", "WHOLE in present or INDEX not in present", "True", "hub"),
     Mutant("kinds", "cached_weights", "- present)", "- set(_weight_files(source, folder, present)))", "hub"),
     # The doctor, shared by addresses
-    Mutant("turns", "FairTurns.turn", "self._unfinished[client] >= most_of_client", "False", "fair_turns"),
+    Mutant("turns", "FairTurns.turn", "self._unfinished[client] >= limit_of_client", "False", "fair_turns"),
     Mutant("turns", "FairTurns._take", "waiting = self._waiting.pop(client)", "waiting = self._waiting[client]", "fair_turns"),
     Mutant("turns", "FairTurns.turn", "self._next() is ticket", "True", "fair_turns"),
     Mutant("turns", "FairTurns._next", "if client != self._latest", "", "fair_turns"),
@@ -358,11 +358,11 @@ MUTANTS = [
     Mutant("guard", "Sites.admit", "if origin.lower() not in self.origins:", "if False:", "sites security"),
     Mutant("guard", "Sites._is_name", "return bool(_PRIVATE.fullmatch(name))", "return True", "sites security"),
     Mutant("guard", "client_of", "(host, 64)", "(host, 128)", "security strangers visitors"),
-    Mutant("guard", "Bodies.read", "if size > most:", "if False:", "security strangers"),
+    Mutant("guard", "Bodies.read", "if size > max_bytes:", "if False:", "security strangers"),
     Mutant("guard", "Bodies._take_place", "self._large[client] >= LARGE_OF_CLIENT", "False", "security strangers visitors"),
     Mutant("guard", "_Event", "list[Plain]", "list[Any]", "security strangers"),
     Mutant("guard", "_Named", "session_hash: Name", "session_hash: str", "security strangers"),
-    Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MOST_STRINGS", "False", "security strangers"),
+    Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MAX_STRINGS", "False", "security strangers"),
     # Weights as files hold them
     Mutant("weights", "_nibbles", "b.lshr(raw, integers(4))", "b.lshr(raw, integers(3))", BLOCKS),
     Mutant("weights", "_group_scales", "[0, 1 << 31] * 8", "[0, 0] * 8", BLOCKS),

@@ -152,6 +152,6 @@ def test_of_models_that_are_named_the_page_hears_their_drafters(
 def test_no_more_visitors_wait_for_the_doctor_than_there_are_threads_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "MOST_WAITING", 0)
+    monkeypatch.setattr(doctor, "MAX_WAITING", 0)
     with pytest.raises(SpecvizError, match="choose this one again"):
         examining({})({"pair": "builtin"})

@@ -16,8 +16,8 @@ from specviz.page import doctor
 from specviz.page.fair_turns import FairTurns
 
 TURN: dict[str, Any] = {
-    "most": 9,
-    "most_of_client": 5,
+    "limit": 9,
+    "limit_of_client": 5,
     "crowded": "Too many.",
     "share_used": "Too many of yours.",
 }
@@ -136,7 +136,7 @@ def test_forty_requests_of_one_address_keep_nobody_from_the_doctor(
     ]
     for thread in threads:
         thread.start()
-    assert until(lambda: len(answers) == 40 - doctor.MOST_OF_CLIENT)
+    assert until(lambda: len(answers) == 40 - doctor.MAX_OF_CLIENT)
     assert all("your network" in answer for answer in answers)
     stranger: list[str] = []
     other = threading.Thread(target=lambda: stranger.extend([ask(site, "10.2.0.1"), "done"]))
@@ -151,5 +151,5 @@ def test_forty_requests_of_one_address_keep_nobody_from_the_doctor(
     assert stranger == ["good", "done"] and worker.examined <= 3
     for thread in threads:
         thread.join(30)
-    assert answers.count("good") == doctor.MOST_OF_CLIENT
+    assert answers.count("good") == doctor.MAX_OF_CLIENT
     assert any("refused" in record.getMessage() for record in caplog.records)

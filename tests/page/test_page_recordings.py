@@ -72,7 +72,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
     reader: FileReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "MOST_SECONDS", 0.0)
+        patch.setattr(reading, "MAX_SECONDS", 0.0)
         slow = gzip.compress(b"[" + b"1," * 2**20 + b"1]")
         assert "takes too long" in read(reader, slow)["error"]
     assert "trace" in read(reader, saved(recorded(SAMPLED), tmp_path))
@@ -85,7 +85,7 @@ def test_only_a_few_files_wait(reader: FileReader) -> None:
     def ask() -> None:
         answers.append(read(reader, b"{}"))
 
-    askers = [threading.Thread(target=ask) for _ in range(reading.MOST_WAITING + 3)]
+    askers = [threading.Thread(target=ask) for _ in range(reading.MAX_WAITING + 3)]
     with reader._lock:
         for one in askers:
             one.start()

@@ -39,7 +39,7 @@ from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.password import WRONG
 from specviz.page.security.requests import (
     EVENTS,
-    MOST_STRINGS,
+    MAX_STRINGS,
     QUESTION,
     QUESTIONS,
     SMALL,
@@ -662,8 +662,8 @@ def test_passwords_cannot_be_tried_fast(locked: Site, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(password, "SLOWER", 0.05)
     began = time.monotonic()
-    tries = [tried("open", "10.0.0.1") for _ in range(password.MOST_TRIES)]
-    assert time.monotonic() - began > 0.04 * sum(range(password.MOST_TRIES))
+    tries = [tried("open", "10.0.0.1") for _ in range(password.MAX_TRIES)]
+    assert time.monotonic() - began > 0.04 * sum(range(password.MAX_TRIES))
     assert {one.status for one in tries} == {400}
     paused = tried("sesame", "10.0.0.1")
     assert paused.status == 429 and paused.json["detail"] == password.PAUSED
@@ -773,7 +773,7 @@ def test_a_question_holds_long_texts_but_not_many() -> None:
     check(few, QUESTIONS)
     with pytest.raises(Refused):
         check(many, QUESTIONS)
-    short = question(["abcdefgh" * 200] * (MOST_STRINGS + 50))
+    short = question(["abcdefgh" * 200] * (MAX_STRINGS + 50))
     assert len(short) > SMALL  # less than SMALL of which is outside of its strings
     with pytest.raises(Refused):
         check(short, QUESTIONS)

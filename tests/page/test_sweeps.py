@@ -122,7 +122,7 @@ def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> 
 
 
 def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
-    jobs = [begun(queue, LONG, str(i)) for i in range(SweepJob.most)]
+    jobs = [begun(queue, LONG, str(i)) for i in range(SweepJob.max_unfinished)]
     request = SweepRequest((Question("prose", "w1"),))
     with pytest.raises(SpecvizError, match="python -m specviz sweep"):
         queue.submit(sweep_of("tiny", request))

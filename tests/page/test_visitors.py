@@ -331,7 +331,7 @@ def test_nobody_who_does_not_run_waits() -> None:
 
 
 def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MOST_KEPT", 80)
+    monkeypatch.setattr(runs, "MAX_KEPT", 80)
     queue = queue_of(race)
     past = [run_of(f"{i}", Settings(max_new_tokens=8)) for i in range(2 * runs.KEPT_JOBS)]
     for run in past:

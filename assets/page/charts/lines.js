@@ -132,14 +132,14 @@ const nodeOf = ({ tag }) => (tag === "span" ? element("span") : shape(tag, {}));
 /** @param {Point[]} points */
 function path(points) {
   let last = points[0];
-  let said = `M${last.x.toFixed(1)} ${last.y.toFixed(1)}`;
+  let commands = `M${last.x.toFixed(1)} ${last.y.toFixed(1)}`;
   points.forEach((point, i) => {
     const isNear = Math.abs(point.x - last.x) < NEAR && Math.abs(point.y - last.y) < NEAR;
     if (i === 0 || (isNear && i < points.length - 1)) return;
-    said += `L${point.x.toFixed(1)} ${point.y.toFixed(1)}`;
+    commands += `L${point.x.toFixed(1)} ${point.y.toFixed(1)}`;
     last = point;
   });
-  return said;
+  return commands;
 }
 
 /** At a place in px. @type {(text: string, className: string, at: Point) => Part} */

@@ -395,9 +395,9 @@ export class LiveCharts {
    */
   tell(figures) {
     for (const [name, [value, words]] of Object.entries(figures)) {
-      const [figure, said] = this.#heads[name].children;
+      const [figure, sentence] = this.#heads[name].children;
       if (figure.textContent !== value) figure.textContent = value;
-      if (said.textContent !== words) said.textContent = words;
+      if (sentence.textContent !== words) sentence.textContent = words;
     }
   }
 

@@ -33,7 +33,7 @@ export class Form {
     placeholder: "A prompt on each line, JSON, or JSONL with “prompt”, “turns” or “messages”, "
       + "or CSV with a column “prompt”",
   });
-  #said = element("p", "sc-found", { role: "status" });
+  #status = element("p", "sc-found", { role: "status" });
 
   /**
    * @param {ChooseConfig} config
@@ -191,7 +191,7 @@ export class Form {
       onchange: () => this.#open(input),
     });
     return element("div", "sc-own", { dataset: { source: "own" } }, this.#text,
-      element("button", "", "Choose a file…", { onclick: () => input.click() }), input, this.#said);
+      element("button", "", "Choose a file…", { onclick: () => input.click() }), input, this.#status);
   }
 
   #amounts() {
@@ -205,7 +205,7 @@ export class Form {
     for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
       part.hidden = (part.dataset.source === "own") !== this.#isOwn;
     }
-    if (this.#isOwn && !this.#found.length && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
+    if (this.#isOwn && !this.#found.length && !this.#status.textContent) this.#status.textContent = NO_PROMPTS;
   }
 
   #readSoon() {
@@ -233,18 +233,18 @@ export class Form {
     const most = this.#config.mostFile;
     this.#found = [];
     if (!blob.size) {
-      this.#said.textContent = NO_PROMPTS;
+      this.#status.textContent = NO_PROMPTS;
     } else if (blob.size > most) {
       const size = (blob.size / 2 ** 20).toFixed(1);
-      this.#said.textContent = `This file has ${size} MiB: use one of up to ${most / 2 ** 20} MiB.`;
+      this.#status.textContent = `This file has ${size} MiB: use one of up to ${most / 2 ** 20} MiB.`;
     } else {
-      this.#said.textContent = "Reading the prompts…";
+      this.#status.textContent = "Reading the prompts…";
       try {
         const found = await this.#server.find_prompts?.(blob, name);
         if (turn !== this.#turn) return;
         this.#take(found ?? { error: NOT_SENT }, name);
       } catch {
-        if (turn === this.#turn) this.#said.textContent = NOT_SENT;
+        if (turn === this.#turn) this.#status.textContent = NOT_SENT;
       }
     }
     this.#changed();
@@ -254,7 +254,7 @@ export class Form {
   #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
     const from = name && `${name}: `;
     if (error !== undefined) {
-      this.#said.textContent = `${from}${error}`;
+      this.#status.textContent = `${from}${error}`;
       return;
     }
     this.#found = prompts;
@@ -262,7 +262,7 @@ export class Form {
     const more = leftOut === 1 ? "1 more is" : `${leftOut} more are`;
     const rest = leftOut
       ? `; ${more} left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
-    this.#said.textContent = `${from}${plural(prompts.length, "prompt")} (${shown})${rest}.`;
+    this.#status.textContent = `${from}${plural(prompts.length, "prompt")} (${shown})${rest}.`;
   }
 }
 

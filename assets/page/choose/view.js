@@ -136,11 +136,11 @@ export class ChooseView {
   #offer() {
     const { rows, prompts } = this.#form;
     const { mostRows } = this.#choose;
-    const said = find(this.#dialog, ".sc-start p");
-    if (!rows) said.textContent = "Choose at least one of each.";
-    else if (rows > mostRows) said.textContent = `${rows} rows: choose ${mostRows} or fewer.`;
-    else if (!prompts) said.textContent = "There are no prompts yet.";
-    else said.textContent = `${plural(rows, "row")}, ${plural(prompts, "prompt")}`;
+    const summary = find(this.#dialog, ".sc-start p");
+    if (!rows) summary.textContent = "Choose at least one of each.";
+    else if (rows > mostRows) summary.textContent = `${rows} rows: choose ${mostRows} or fewer.`;
+    else if (!prompts) summary.textContent = "There are no prompts yet.";
+    else summary.textContent = `${plural(rows, "row")}, ${plural(prompts, "prompt")}`;
     const start = find(this.#dialog, ".sc-start button", HTMLButtonElement);
     start.disabled = !this.#canBegin;
     start.textContent = this.#sweep.state ? "Start anew" : "Start";

@@ -290,9 +290,9 @@ function sharedLength(one, other) {
 function passage({ name, trace }, text, shared, isApart) {
   let reading = begunBy(trace.header) ? null : START; // an answer is Markdown; code in it is set as code
   const written = (/** @type {string} */ part) => {
-    const told = reading && read(part, reading);
-    reading = told && told.after;
-    const pieces = told ? told.pieces : [{ text: part, kind: "" }];
+    const marked = reading && read(part, reading);
+    reading = marked && marked.after;
+    const pieces = marked ? marked.pieces : [{ text: part, kind: "" }];
     return pieces.map((piece) =>
       element("span", piece.kind === "code" ? "is-code" : "", piece.text.replaceAll("\n", "¶\n")));
   };

@@ -157,8 +157,8 @@ function fieldOf(control, usual, heard) {
 
 /** @type {(control: ControlWords, label: HTMLElement, ...content: Node[]) => HTMLElement} */
 function block({ name, info }, label, ...content) {
-  const told = info ? [element("small", "", info)] : [];
-  return element("div", "sv-field", { dataset: { field: name } }, label, ...told, ...content);
+  const description = info ? [element("small", "", info)] : [];
+  return element("div", "sv-field", { dataset: { field: name } }, label, ...description, ...content);
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
@@ -209,12 +209,12 @@ function choice(control, usual, heard) {
   const { name, label, info } = control;
   const group = `sv-${name}`;
   const options = element("div", "sv-options");
-  const told = info ? [element("small", "", info)] : [];
+  const description = info ? [element("small", "", info)] : [];
   const inputs = () => [...options.querySelectorAll("input")];
   const legend = element("legend", "", label);
   const field = {
     name,
-    node: element("fieldset", "sv-field", { dataset: { field: name } }, legend, ...told, options),
+    node: element("fieldset", "sv-field", { dataset: { field: name } }, legend, ...description, options),
     read: () => inputs().find((input) => input.checked)?.value ?? null,
     write: (/** @type {Value} */ value) => {
       for (const input of inputs()) input.checked = input.value === value;

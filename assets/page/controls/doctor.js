@@ -40,7 +40,7 @@ export class Doctor {
       this.#node.replaceChildren(element("p", "stop", error));
       return { verdict: "stop", error };
     }
-    this.#node.replaceChildren(...told(report));
+    this.#node.replaceChildren(...reportNodes(report));
     return report;
   }
 }
@@ -52,14 +52,14 @@ export function worstFirst(findings) {
 }
 
 /** @param {DoctorReport} report */
-function told({ verdict, summary, findings, fetch }) {
-  const said = [element("p", verdict, summary)];
+function reportNodes({ verdict, summary, findings, fetch }) {
+  const nodes = [element("p", verdict, summary)];
   if (fetch) {
     const how = "Run does it, if the hub answers. Whoever runs this page does it before with ";
-    said.push(element("p", "sv-reading", how, element("code", "", fetch), "."));
+    nodes.push(element("p", "sv-reading", how, element("code", "", fetch), "."));
   }
   const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,
     element("i", "", { role: "img", "aria-label": level }, MARKS[level]),
     element("span", "", element("b", "", topic), ` ${sentence}`)));
-  return rows.length ? [...said, element("ul", "", ...rows)] : said;
+  return rows.length ? [...nodes, element("ul", "", ...rows)] : nodes;
 }

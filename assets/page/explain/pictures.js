@@ -155,9 +155,9 @@ export function verdict(token, rule = "token") {
   const isByDraw = drawn.name === "u"; // u is below what is accepted, p above it
   const below = isByDraw ? "accepted" : "rejected";
   const above = isByDraw ? "rejected" : "accepted";
-  const told = token.outcome === "accepted" ? "accepted" : "rejected";
+  const outcome = token.outcome === "accepted" ? "accepted" : "rejected";
   const marks = `${limit.name} is ${limit.text}, ${drawn.name} is ${drawn.text}`;
-  const label = `A line from 0 to 1: ${marks}: ${told}.`;
+  const label = `A line from 0 to 1: ${marks}: ${outcome}.`;
   const scale = element(
     "div",
     "sx-line",
@@ -168,8 +168,8 @@ export function verdict(token, rule = "token") {
     element("small", "is-0", "0"),
     element("small", "is-1", "1"),
   );
-  const end = element("b", "sx-word-of-verdict", told);
-  return element("div", `sx-verdict is-${told}`, fraction(token, rule), scale, end);
+  const end = element("b", "sx-word-of-verdict", outcome);
+  return element("div", `sx-verdict is-${outcome}`, fraction(token, rule), scale, end);
 }
 
 /**

@@ -25,8 +25,8 @@ import { plural, visible } from "specviz/words/words.js";
  */
 
 /**
- * What the tellings need of a round.
- * @typedef {object} Told
+ * What the steps need of a round.
+ * @typedef {object} RoundFacts
  * @property {Round} round
  * @property {Trace} trace
  * @property {Token[]} tokens  the drafted ones, then the target's own
@@ -54,7 +54,7 @@ const GREEDY = "Temperature 0: only first choices count, so there is no draw. Th
 export function stepsOf(round, trace) {
   const { settings } = trace.header;
   const tokens = tokensOf(round);
-  const told = {
+  const facts = {
     round,
     trace,
     tokens,
@@ -64,8 +64,8 @@ export function stepsOf(round, trace) {
     rule: ruleOf(settings),
   };
   const last = balance(round, trace, tokens);
-  if (!round.drafted.length) return [pass(told), draw(told), last];
-  return [guess(told), check(told), ...judge(told), ...outcome(told), last];
+  if (!round.drafted.length) return [pass(facts), draw(facts), last];
+  return [guess(facts), check(facts), ...judge(facts), ...outcome(facts), last];
 }
 
 // The first of them have their verdict.
@@ -73,7 +73,7 @@ export function stepsOf(round, trace) {
 const upTo = (tokens, judged) =>
   tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
-/** @type {(told: Told) => Step} */
+/** @type {(facts: RoundFacts) => Step} */
 function guess({ round, trace, isGreedy }) {
   const { drafted } = round;
   const count = plural(drafted.length, "token");
@@ -102,8 +102,8 @@ function endedUnsure({ drafted, lane, index }, { header: { settings }, rounds })
 /** @type {(header: Header, count: string, isGreedy: boolean) => string} */
 function guessed({ settings, draft }, count, isGreedy) {
   const { guessed: drawn, guessed_greedy: greedy, who } = drafterKind(settings.drafter);
-  const told = (isGreedy && greedy) || drawn;
-  if (told) return told.replace("{count}", count);
+  const sentence = (isGreedy && greedy) || drawn;
+  if (sentence) return sentence.replace("{count}", count);
   if (draft?.shared && isGreedy) {
     return "The draft has other tokens than the target. It writes its likeliest text, which is cut into "
       + `the target’s tokens: ${count}.`;
@@ -130,7 +130,7 @@ function priceOfChecking(tokens, verify, single) {
   return `Checking cost nothing extra here: ${usual}. ${more}`;
 }
 
-/** @type {(told: Told) => Step} */
+/** @type {(facts: RoundFacts) => Step} */
 function check({ round, trace }) {
   const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
   const isOne = drafted.length === 1;
@@ -153,30 +153,30 @@ const LAST = 2;
 
 /**
  * One step for each judged place; of many the first and the last ones, with one for all between them.
- * @type {(told: Told) => Step[]}
+ * @type {(facts: RoundFacts) => Step[]}
  */
-function judge(told) {
-  const { round, tokens } = told;
+function judge(facts) {
+  const { round, tokens } = facts;
   const guesses = tokens.slice(0, round.drafted.length);
   const judged = round.drafted.filter(({ outcome }) => outcome === "accepted" || outcome === "rejected");
   const steps = judged.map((token, i) => ({
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
-    sentence: judgement(told, token, i),
-    note: i === 0 ? noteOn(told, token) : undefined,
+    sentence: judgement(facts, token, i),
+    note: i === 0 ? noteOn(facts, token) : undefined,
     tokens: upTo(guesses, i + 1),
     at: i,
     until: /** @type {const} */ ("verify"),
-    picture: () => judgementDrawn(told, token),
+    picture: () => judgementDrawn(facts, token),
   }));
   if (judged.length <= MOST_SINGLE) return steps;
-  const between = judgeBetween(told, guesses, judged.length);
+  const between = judgeBetween(facts, guesses, judged.length);
   return [...steps.slice(0, FIRST), between, ...steps.slice(-LAST)];
 }
 
 /**
  * The step for the verdicts that have none of their own, all of them accepted.
- * @type {(told: Told, guesses: Token[], judged: number) => Step}
+ * @type {(facts: RoundFacts, guesses: Token[], judged: number) => Step}
  */
 function judgeBetween({ round }, guesses, judged) {
   const count = judged - FIRST - LAST;
@@ -190,14 +190,14 @@ function judgeBetween({ round }, guesses, judged) {
   };
 }
 
-/** What people often get wrong about verdicts, told once. @type {(told: Told, token: Token) => string} */
+/** What people often get wrong about verdicts. @type {(facts: RoundFacts, token: Token) => string} */
 function noteOn({ isGreedy, rule }, token) {
   if (isGreedy) return GREEDY;
   if (isDrawn(token)) return SERVER_DREW;
   return verdictKind(rule).note || NOT_GOOD_ENOUGH;
 }
 
-/** What a verdict compares. @type {(told: Told, token: Token) => HTMLElement[]} */
+/** What a verdict compares. @type {(facts: RoundFacts, token: Token) => HTMLElement[]} */
 function judgementDrawn({ own, isGreedy, rule }, token) {
   if (isGreedy) return [firstChoices(token)];
   if (drawsFirst(rule)) return [chances(token)];
@@ -207,7 +207,7 @@ function judgementDrawn({ own, isGreedy, rule }, token) {
   return [verdict(token), overlay(shares, token.id)];
 }
 
-/** @type {(told: Told, token: Token, place: number) => string} */
+/** @type {(facts: RoundFacts, token: Token, place: number) => string} */
 function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   // What the target wrote in its place comes in a later step, unless it is what is compared.
   const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };
@@ -240,15 +240,15 @@ const firstChoices = (token) => element("div", "sx-pair",
 const firstChoice = (token) =>
   bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
-/** What follows the verdicts. @type {(told: Told) => Step[]} */
-function outcome(told) {
-  const { round, tokens, own, trace } = told;
-  if (own?.outcome === "bonus") return [bonus(told)];
+/** What follows the verdicts. @type {(facts: RoundFacts) => Step[]} */
+function outcome(facts) {
+  const { round, tokens, own, trace } = facts;
+  if (own?.outcome === "bonus") return [bonus(facts)];
   const ignored = tokens.findIndex((token) => token.outcome === "ignored");
   const ended = trace.end?.reasons[round.lane];
-  const steps = own ? [correct(told)] : [];
+  const steps = own ? [correct(facts)] : [];
   if (ignored < 0) return steps;
-  const sentence = own ? ignoredAfter(told) : reason(tokens[ignored], { round, place: ignored, ended });
+  const sentence = own ? ignoredAfter(facts) : reason(tokens[ignored], { round, place: ignored, ended });
   steps.push({
     chapter: own ? "Correct" : "End",
     part: own ? "what came after" : undefined,
@@ -261,7 +261,7 @@ function outcome(told) {
   return steps;
 }
 
-/** @param {Told} told */
+/** @param {RoundFacts} facts */
 function ignoredAfter({ round }) {
   const rejected = round.drafted.find((token) => token.outcome === "rejected");
   const count = round.drafted.filter((token) => token.outcome === "ignored").length;
@@ -271,7 +271,7 @@ function ignoredAfter({ round }) {
     + `${are} ignored, and the next round begins after what is written.`;
 }
 
-/** @type {(told: Told) => Step} */
+/** @type {(facts: RoundFacts) => Step} */
 function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
@@ -308,7 +308,7 @@ function correction(token, round, rule, isGreedy) {
   return [element("div", "sx-correct", both, onlyInP)];
 }
 
-/** @type {(told: Told) => Step} */
+/** @type {(facts: RoundFacts) => Step} */
 function bonus({ round, tokens, own }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
@@ -327,7 +327,7 @@ function bonus({ round, tokens, own }) {
   };
 }
 
-/** A round without guesses: the pass of the target. @type {(told: Told) => Step} */
+/** A round without guesses: the pass of the target. @type {(facts: RoundFacts) => Step} */
 function pass({ round, trace, own, isGreedy }) {
   const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
   const time = milliseconds(round.verify_seconds);
@@ -341,7 +341,7 @@ function pass({ round, trace, own, isGreedy }) {
   };
 }
 
-/** @type {(told: Told) => Step} */
+/** @type {(facts: RoundFacts) => Step} */
 function draw({ round, tokens, own, isGreedy }) {
   const p = own?.soft_p ?? own?.p;
   const word = `“${visible(own?.text ?? "")}”`;

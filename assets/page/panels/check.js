@@ -72,7 +72,7 @@ export class Check {
   #asked;
   #button = element("button", "sv-button");
   #bar = element("progress", "", { hidden: true });
-  #said = element("p", "", { role: "status" });
+  #status = element("p", "", { role: "status" });
   #result = element("div");
   /** @type {string | null} */
   #id = null; // "" until the server has given it one; null while nothing is asked
@@ -91,7 +91,7 @@ export class Check {
     this.#button.hidden = !question.begin;
     this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
     const name = `sv-experiment is-${question.mark}`;
-    this.node = element("div", name, this.#button, this.#bar, this.#said, this.#result);
+    this.node = element("div", name, this.#button, this.#bar, this.#status, this.#result);
     this.forget();
   }
 
@@ -107,7 +107,7 @@ export class Check {
     const { ask, begin, offline = "" } = this.#question;
     this.#count = 0;
     this.#button.textContent = ask;
-    this.#said.textContent = begin ? "" : offline;
+    this.#status.textContent = begin ? "" : offline;
     this.#result.replaceChildren();
   }
 
@@ -115,7 +115,7 @@ export class Check {
     const wish = this.#asked();
     if (!wish) return;
     if (this.#page.session.busy) {
-      this.#said.textContent = BUSY;
+      this.#status.textContent = BUSY;
       return;
     }
     this.#turn += 1;
@@ -152,7 +152,7 @@ export class Check {
     this.#button.textContent = this.#question.stop ?? "Stop";
     this.#bar.hidden = !draws;
     Object.assign(this.#bar, { max: draws || 1, value: done });
-    this.#said.textContent = done ? `${done} of ${draws} draws in each lane` : status;
+    this.#status.textContent = done ? `${done} of ${draws} draws in each lane` : status;
   }
 
   /** @param {ExperimentState} state */
@@ -161,7 +161,7 @@ export class Check {
     this.#id = null;
     this.#bar.hidden = true;
     this.#button.textContent = this.#count ? again : ask;
-    this.#said.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
+    this.#status.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
     if (result) this.#result.replaceChildren(...drawn(result, draws));
   }
 }

@@ -111,8 +111,8 @@ export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
   const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ `
     + "as two throws of one die do.";
-  const { exact, law: said } = verdictKind(ruleOf(trace.header.settings));
-  const law = element("p", exact ? "" : "sv-inexact", said);
+  const { exact, law: sentence } = verdictKind(ruleOf(trace.header.settings));
+  const law = element("p", exact ? "" : "sv-inexact", sentence);
   body.replaceChildren(element("p", "sv-lead", lead), law, element("p", "", ONE_RUN), experiment);
 }
 
@@ -167,13 +167,13 @@ export function reading({ statistic, degrees, p_value: p }) {
       + "only one.";
   }
   const value = p < 0.001 ? "below 0.001" : fixed(p, 3);
-  const said = `χ² = ${fixed(statistic, 1)} with ${degrees} degrees of freedom, p = ${value}. `
+  const finding = `χ² = ${fixed(statistic, 1)} with ${degrees} degrees of freedom, p = ${value}. `
     + `Two samples of one and the same distribution differ this much or more in ${chance(p)} of such `
     + "experiments";
-  if (p >= 0.05) return `${said}: nothing here speaks against exactness.`;
+  if (p >= 0.05) return `${finding}: nothing here speaks against exactness.`;
   if (p >= 0.001) {
-    return `${said}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something `
+    return `${finding}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something `
       + "is wrong.";
   }
-  return `${said}: hardly by chance. The lanes do not draw from one distribution.`;
+  return `${finding}: hardly by chance. The lanes do not draw from one distribution.`;
 }

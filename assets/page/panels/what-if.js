@@ -19,7 +19,7 @@ const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a
 export class WhatIf {
   node = element("section", "sv-whatif");
   #bars = element("ol", "sv-gammas");
-  #said = element("p", "", { role: "status" });
+  #summary = element("p", "", { role: "status" });
   #back = element("button", "sv-link", "Back to this run", { onclick: () => this.#reset() });
   #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
   #why = /** @type {Explanation | null} */ (null);
@@ -35,7 +35,7 @@ export class WhatIf {
       element("h3", "", "Which γ?"),
       this.#bars,
       ...SLIDERS.map(([name, label, highest]) => this.#slider(name, label, highest)),
-      this.#said,
+      this.#summary,
       this.#back,
       element("p", "", FORMULA),
     );
@@ -92,7 +92,7 @@ export class WhatIf {
     // A policy, or text without a match, drafts another number in each round: then no bar is ours.
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
     this.#drawBars(best, ours, this.#shownGammas(most, best.gamma, ours));
-    this.#said.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
+    this.#summary.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
       + `${fixed(speedup, 2)}×.`;
   }
 

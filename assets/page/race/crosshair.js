@@ -130,14 +130,14 @@ export class Crosshair {
       lane.point(isDone ? null : own.index, isStill && !this.#isInLane);
     }
     this.#note.hidden = this.#isInLane;
-    if (!this.#isInLane) this.#note.replaceChildren(...this.#said(trace, ours, moment, end));
+    if (!this.#isInLane) this.#note.replaceChildren(...this.#momentNodes(trace, ours, moment, end));
   }
 
   /**
    * What was true at a moment.
    * @type {(trace: Trace, ours: Round[], moment: number, end: number) => HTMLElement[]}
    */
-  #said(trace, ours, moment, end) {
+  #momentNodes(trace, ours, moment, end) {
     const { chosen } = this.#page.view;
     const { header } = trace;
     const before = this.#rounds.filter(({ clock }) => clock <= moment);

@@ -107,7 +107,7 @@ export class Readout {
   }
 
   // The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-  /** @type {(said: Headline, isSettled: boolean) => void} */
+  /** @type {(headline: Headline, isSettled: boolean) => void} */
   #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isSettled) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
@@ -166,19 +166,19 @@ function markFinish(mark, name, measured) {
 /** @type {(all: Round[], race: Trace, chosen: LaneName) => string} */
 function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
-  const said = sameness(found(chosen), twoOf(race, chosen));
+  const sentence = sameness(found(chosen), twoOf(race, chosen));
   const { lanes, settings } = race.header;
-  if (!isSeveral(race.header) || !said) return said;
+  if (!isSeveral(race.header) || !sentence) return sentence;
   if (settings.temperature !== 0) {
     const changed = changedLanes(race.header);
     const others = changed.filter((lane) => lane !== chosen);
     const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";
-    return changed.length ? `${chosen}: ${said}${also}` : DRAWN;
+    return changed.length ? `${chosen}: ${sentence}${also}` : DRAWN;
   }
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
-  if (!parted.length) return `Every lane: ${said}`;
-  if (parted.every((lane) => lane === chosen)) return `${chosen}: ${said}`;
-  return `${chosen}: ${said} Other text than the baseline: ${parted.join("; ")}.`;
+  if (!parted.length) return `Every lane: ${sentence}`;
+  if (parted.every((lane) => lane === chosen)) return `${chosen}: ${sentence}`;
+  return `${chosen}: ${sentence} Other text than the baseline: ${parted.join("; ")}.`;
 }
 
 /** @type {(name: LaneName, measured: Measured) => boolean} */

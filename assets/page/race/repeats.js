@@ -13,7 +13,7 @@ const BETWEEN = 200; // ms, so that the server has closed one run before the nex
 export class Repeats {
   #page;
   #button;
-  #said;
+  #summary;
   /** @type {Map<LaneName, number | null>[] | null} */
   #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
 
@@ -21,7 +21,7 @@ export class Repeats {
   constructor(page) {
     this.#page = page;
     this.#button = find(page.root, "[data-repeat]", HTMLButtonElement);
-    this.#said = find(page.root, "[data-repeats]");
+    this.#summary = find(page.root, "[data-repeats]");
     this.#button.addEventListener("click", () => this.#begin());
   }
 
@@ -41,7 +41,7 @@ export class Repeats {
   /** Another run is shown: a series goes on with its own only. */
   shown() {
     if (this.#page.session.source !== "live") this.#ratios = null;
-    if (!this.isUnderWay) this.#said.textContent = "";
+    if (!this.isUnderWay) this.#summary.textContent = "";
   }
 
   /** The live run has ended. */
@@ -56,7 +56,7 @@ export class Repeats {
     this.#ratios.push(ratiosOf(trace));
     if (this.#ratios.length < TIMES) this.#next();
     else {
-      this.#said.textContent = summaries(this.#ratios);
+      this.#summary.textContent = summaries(this.#ratios);
       this.#ratios = null;
     }
   }
@@ -71,7 +71,7 @@ export class Repeats {
     const done = this.#ratios ?? [];
     const each = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and "));
     const soFar = done.length ? `; so far ${each.join(", ")}` : "";
-    this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${soFar}.`;
+    this.#summary.textContent = `Run ${done.length + 1} of ${TIMES}${soFar}.`;
     setTimeout(() => { if (this.isUnderWay) this.#page.shell.run(); }, BETWEEN);
   }
 }
@@ -91,13 +91,13 @@ function summaries(runs) {
     return { lane, ratios };
   });
   if (lanes.length === 1) return summary(lanes[0].ratios);
-  const said = lanes.map(({ lane, ratios }) => {
+  const lines = lanes.map(({ lane, ratios }) => {
     const { possible, lost } = fairOf(ratios);
     if (!possible.length) return `${lane}: no fair ratio`;
     const spread = spreadOf(possible);
     return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost && `, without ${lost}`})`;
   });
-  return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
+  return `${plural(runs.length, "run")} of the same, median and quartiles: ${lines.join("; ")}.`;
 }
 
 /** The ratios that could be, and how many could not, in words. @param {(number | null)[]} ratios */

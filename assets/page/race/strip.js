@@ -86,9 +86,9 @@ export class Strip {
     for (const node of [...this.#run.children, ...this.#more.querySelectorAll("[data-item]")]) {
       if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
     }
-    const said = [...others.values()].join(" · ");
+    const differing = [...others.values()].join(" · ");
     this.#asked.classList.toggle("is-other", others.has("prompt"));
-    this.#differs.textContent = `the controls say ${said}`;
+    this.#differs.textContent = `the controls say ${differing}`;
     this.#differs.hidden = !others.size;
     root.toggleAttribute("data-other-controls", others.size > 0);
   }
@@ -125,8 +125,8 @@ function detailsOf(header, origin, items) {
   ];
   if (origin.includes(FROM_FILE)) rows.push(["Origin", [UNVERIFIED]]);
   const lines = rows
-    .filter(([, [said]]) => said !== "")
-    .map(([name, said]) => element("div", "", element("dt", "", name), element("dd", "", ...said)));
+    .filter(([, [first]]) => first !== "")
+    .map(([name, content]) => element("div", "", element("dt", "", name), element("dd", "", ...content)));
   const nodes = /** @type {HTMLElement[]} */ ([element("dl", "", ...lines)]);
   if (question != null) {
     nodes.push(element("p", "sv-details-head", "The models read"), element("pre", "", prompt));

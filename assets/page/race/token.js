@@ -68,13 +68,13 @@ export function drawnToken(token, round, index, before) {
     node.append(element("span", token.text ? "w end" : "w none"));
     return { fragments: [{ node, opensRow: false, isSpaced: false, block: "" }], after: before };
   }
-  const told = before.reading && read(token.text, before.reading);
-  const isCode = told?.pieces.some(({ kind }) => kind === "code") ?? false;
+  const marked = before.reading && read(token.text, before.reading);
+  const isCode = marked?.pieces.some(({ kind }) => kind === "code") ?? false;
   const home = before.reading ? blockOf(before.reading) : "";
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
   const fragments = /** @type {Fragment[]} */ ([]);
   let { breaks, isDue } = before;
-  for (const { text, kind, block } of piecesOf(token.text, lead.length, told?.pieces)) {
+  for (const { text, kind, block } of piecesOf(token.text, lead.length, marked?.pieces)) {
     const isBreak = text === "\n";
     // A second break of prose stands beside the first: an empty line would only cost room. In code it
     // is a line.
@@ -95,7 +95,7 @@ export function drawnToken(token, round, index, before) {
     if (isBreak) isDue = true;
     breaks = isBreak ? Math.min(2, breaks + 1) : 0;
   }
-  return { fragments, after: { breaks, isDue, reading: isRead && told ? told.after : before.reading } };
+  return { fragments, after: { breaks, isDue, reading: isRead && marked ? marked.after : before.reading } };
 }
 
 // The node of a token, or of what goes on of it in another row, which is no token by itself.
@@ -118,16 +118,16 @@ function tokenNode(token, round, index, isFirst) {
  * A token's text behind its first blanks, in pieces: line breaks stand alone.
  * @param {string} text
  * @param {number} lead how many blanks
- * @param {Piece[]} [told]
+ * @param {Piece[]} [pieces]
  * @returns {Piece[]}
  */
-function piecesOf(text, lead, told) {
-  if (!told) {
+function piecesOf(text, lead, pieces) {
+  if (!pieces) {
     const lines = text.slice(lead).match(/\n|[^\n]+/g) ?? [];
     return lines.map((piece) => ({ text: piece, kind: "", block: "" }));
   }
   let left = lead;
-  return told.flatMap((piece) => {
+  return pieces.flatMap((piece) => {
     const rest = piece.text.slice(left);
     left = Math.max(0, left - piece.text.length);
     return rest ? [{ ...piece, text: rest }] : [];

@@ -115,12 +115,12 @@ export function greetHub() {
 export async function visitorHeaders() {
   if (!isOffered) return {};
   const channel = new MessageChannel();
-  const told = new Promise((resolve) => {
+  const answer = new Promise((resolve) => {
     channel.port1.onmessage = ({ data }) => resolve(data);
     setTimeout(() => resolve(null), PATIENCE);
   });
   window.parent.postMessage(ASKS, HUB, [channel.port2]);
-  const headers = await told;
+  const headers = await answer;
   channel.port1.close();
   return headers instanceof Map ? Object.fromEntries(headers) : (headers ?? {});
 }

@@ -60,7 +60,8 @@ export class Session {
   #showings = 0; // a recording that arrives after something else was shown is not shown
 
   /**
-   * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page  its timeline gets the rounds of what is shown
+   * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page
+   *   its timeline gets the rounds of what is shown
    * @param {SessionEvents} on
    */
   constructor(page, on) {
@@ -180,9 +181,9 @@ export class Session {
     } else if (name) await this.showNamed(name);
     if (taken(UNBEGUN)) notice.show(RELOADED_EARLY);
     const others = asked.wrong.filter((name) => !["pair", "target", "draft"].includes(name));
-    const said = asked.wrong.length > others.length ? [`${NOT_LISTED}.`] : [];
-    if (others.length) said.push(`${LEFT_OUT}: ${others.join(", ")}.`);
-    if (said.length) notice.mention(said.join(" "));
+    const remarks = asked.wrong.length > others.length ? [`${NOT_LISTED}.`] : [];
+    if (others.length) remarks.push(`${LEFT_OUT}: ${others.join(", ")}.`);
+    if (remarks.length) notice.mention(remarks.join(" "));
   }
 
   /**

@@ -199,9 +199,9 @@ export class Stage {
     this.#tally.hidden = this.#votes.every((count) => count === 0);
     if (!reveal) return;
     const { right, why } = reveal();
-    const [asked, said, reason] = this.#answer.querySelectorAll("p");
-    asked.textContent = text;
-    said.textContent = `${short[right]}. ${answers[right]}`;
+    const [question, answer, reason] = this.#answer.querySelectorAll("p");
+    question.textContent = text;
+    answer.textContent = `${short[right]}. ${answers[right]}`;
     reason.textContent = why;
     this.#answer.hidden = false;
     this.#page.root.dataset.answered = "true";

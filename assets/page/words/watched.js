@@ -55,17 +55,17 @@ export function watchedDetail(m, rounds, trace) {
 // Whether the server's own counters say the same.
 /** @type {(trace: Trace, rounds: Round[], m: Metrics, isTold: boolean) => string} */
 function counted({ end, rounds: all }, rounds, m, isTold) {
-  const said = end?.counted;
-  if (!said || rounds.length < all.length) return "";
+  const counters = end?.counted;
+  if (!counters || rounds.length < all.length) return "";
   const ours = rounds.filter(({ lane }) => lane !== "baseline");
   const steps = ours.filter(({ drafted }) => drafted.length).length;
   const cut = ours[ours.length - 1]?.drafted.filter(({ outcome }) => outcome === "ignored").length ?? 0;
-  const more = said.accepted - m.counts.accepted;
-  if (isTold && said.steps === steps && said.drafted === m.drafted && more >= 0 && more <= cut) {
+  const more = counters.accepted - m.counts.accepted;
+  if (isTold && counters.steps === steps && counters.drafted === m.drafted && more >= 0 && more <= cut) {
     return " Its own counters agree.";
   }
   const others = isTold ? ", so others may have used it too" : "";
-  return ` Its own counters moved by ${said.drafted} drafted and ${said.accepted} accepted tokens `
+  return ` Its own counters moved by ${counters.drafted} drafted and ${counters.accepted} accepted tokens `
     + `meanwhile${others}.`;
 }
 

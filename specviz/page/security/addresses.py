@@ -32,7 +32,7 @@ RUN_PATH = "/run"
 QUESTION_PATH = "/ask/"
 """Below it the page asks, by the name of the question."""
 
-MOST_BYTES = {
+MAX_BYTES = {
     TRACE: MOST_PACKED,
     **dict.fromkeys(FORMS, MOST_UNPACKED),
     **dict.fromkeys(PROMPT_FILES, OF_A_SWEEP.bytes),
@@ -56,11 +56,11 @@ signed in."""
 
 
 class Post(NamedTuple):
-    """An address for POST. most: bytes of a body. kind: of the JSON that it must be. begins:
+    """An address for POST. max_bytes: of a body. kind: of the JSON that it must be. begins:
     whether an event begins. reads: what a file is to be read as, if the body is one."""
 
     path: re.Pattern[str]
-    most: int
+    max_bytes: int
     kind: Kind | None = None
     begins: bool = False
     reads: str | None = None
@@ -80,7 +80,7 @@ POSTS = (
     Post(re.compile(API + "queue/join"), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
-    *(Post(re.compile(FILES + kind), most + 1, reads=kind) for kind, most in MOST_BYTES.items()),
+    *(Post(re.compile(FILES + kind), size + 1, reads=kind) for kind, size in MAX_BYTES.items()),
 )
 
 
@@ -108,7 +108,7 @@ log = logging.getLogger(__name__)
 
 HUB = "https://huggingface.co"
 SPACES = "https://*.hf.space"
-MOST_LOGGED = 20  # refused names; a stranger must not fill the log
+MAX_LOGGED = 20  # refused names; a stranger must not fill the log
 
 FOREIGN = (
     "This site may not use the page: the page's operator can allow it with the variable "
@@ -162,7 +162,7 @@ class Sites:
         host = headers.get("host")
         origin = headers.get("origin")
         if not (host is None or self.anywhere or self._is_name(host, shared)):
-            if host not in self._logged and len(self._logged) < MOST_LOGGED:
+            if host not in self._logged and len(self._logged) < MAX_LOGGED:
                 self._logged.add(host)
                 log.warning(UNKNOWN, host[:100], host[:100])
             raise Refused(403, MISNAMED)

@@ -14,7 +14,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_PATIENCE = 10.0  # seconds from the first byte of a head, or from the connection, to its end
-MOST_CONNECTIONS = 2048  # more get the status 503
+MAX_CONNECTIONS = 2048  # more get the status 503
 CLOSING = 1  # seconds that connections have at the end
 
 
@@ -45,5 +45,5 @@ class PatientProtocol(H11Protocol):
 def limit_connections(config: Config) -> None:
     """Set the limits of a server that has begun; uvicorn reads them for each connection."""
     config.http_protocol_class = PatientProtocol
-    config.limit_concurrency = MOST_CONNECTIONS
+    config.limit_concurrency = MAX_CONNECTIONS
     config.timeout_graceful_shutdown = CLOSING

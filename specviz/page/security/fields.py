@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 import orjson
 
-from .requests import MOST_ARGUMENTS, Refused, are_numbers, is_plain
+from .requests import MAX_ARGUMENTS, Refused, are_numbers, is_plain
 
 ELSEWHERE = {
     "content": "prompt",
@@ -141,9 +141,9 @@ def _kind_of(parameter: Parameter) -> str:
     """What a field takes, as the end of a sentence."""
     hint = parameter.annotation
     if parameter.name in NUMBERS:
-        return f"a list of up to {MOST_ARGUMENTS} numbers, or a text of some"
+        return f"a list of up to {MAX_ARGUMENTS} numbers, or a text of some"
     if list in {get_origin(part) for part in (hint, *get_args(hint))}:
-        return f"a list of up to {MOST_ARGUMENTS} texts"
+        return f"a list of up to {MAX_ARGUMENTS} texts"
     return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a plain value")
 
 
@@ -151,4 +151,4 @@ def _kind(value: object) -> str:
     """What a value is that no field can have. A stranger's value is not repeated."""
     if not isinstance(value, list):
         return "an object"
-    return "a list of other things than texts" if len(value) <= MOST_ARGUMENTS else "a longer list"
+    return "a list of other things than texts" if len(value) <= MAX_ARGUMENTS else "a longer list"

@@ -49,7 +49,7 @@ class Intake:
         """Answer a request with a body. Raises `Refused`."""
         client = client_of(scope)
         promised = Headers(scope=scope).get("content-length")
-        async with self._bodies.read(receive, post.most, promised, client) as raw:
+        async with self._bodies.read(receive, post.max_bytes, promised, client) as raw:
             if post.begins:
                 check_fields(path_of(scope), raw, self._programs)
             if post.kind is not None:

@@ -16,15 +16,15 @@ from starlette.types import Scope
 from .addresses import SIGN_IN
 from .requests import Refused
 
-MOST_TRIES = 5  # of one address, without a pause
+MAX_TRIES = 5  # of one address, without a pause
 PAUSE = 10.0  # seconds after which one more is allowed
 SLOWER = 0.5  # seconds that a try waits for each wrong one before it
-MOST_CLIENTS = 10_000  # that are remembered
+MAX_CLIENTS = 10_000  # that are remembered
 
 LOCKED = "This page has a password: sign in first."
 WRONG = "The name or the password is wrong."
 PAUSED = "The name or the password was wrong too often: wait a minute, then try again."
-HINT = f"After {MOST_TRIES} wrong attempts, wait a minute before the next one."
+HINT = f"After {MAX_TRIES} wrong attempts, wait a minute before the next one."
 
 
 class Password:
@@ -94,7 +94,7 @@ class Attempt:
 
 
 class Attempts:
-    """Counts wrong passwords by address: each makes the next try slower, and after `MOST_TRIES`
+    """Counts wrong passwords by address: each makes the next try slower, and after `MAX_TRIES`
     there is one more in every `PAUSE`."""
 
     def __init__(self) -> None:
@@ -105,12 +105,12 @@ class Attempts:
         now = time.monotonic()
         forgiven = max(now, self._forgiven.get(client, now))
         spent = (forgiven - now) / PAUSE
-        if spent > MOST_TRIES - 1:
+        if spent > MAX_TRIES - 1:
             raise Refused(429, PAUSED, retry=int(PAUSE))
         # Counted before it is known to be wrong, so that many at once gain nothing.
         self._forgiven.pop(client, None)  # the one that tried last comes last
         self._forgiven[client] = forgiven + PAUSE
-        if len(self._forgiven) > MOST_CLIENTS:
+        if len(self._forgiven) > MAX_CLIENTS:
             del self._forgiven[next(iter(self._forgiven))]
         await asyncio.sleep(SLOWER * spent)
 

@@ -85,7 +85,7 @@ LARGE_OF_CLIENT = 2  # of these, from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
-MOST_STRINGS = 300  # in a large body: a sweep's wish has a kind and a text of each prompt
+MAX_STRINGS = 300  # in a large body: a sweep's wish has a kind and a text of each prompt
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
@@ -114,13 +114,13 @@ class Bodies:
 
     @asynccontextmanager
     async def read(
-        self, receive: Receive, most: int, promised: str | None, client: str
+        self, receive: Receive, max_bytes: int, promised: str | None, client: str
     ) -> AsyncIterator[bytes]:
         """The whole body of a request. If it is large, it counts as such until the end of the
-        block. Raises `Refused` as soon as it has more than `most` bytes, or if its header,
+        block. Raises `Refused` as soon as it has more than `max_bytes`, or if its header,
         `promised`, says so; no more is kept."""
-        if promised and (not promised.isdigit() or int(promised[:18]) > most):
-            raise Refused(413, TOO_LARGE.format(most // KIB))
+        if promised and (not promised.isdigit() or int(promised[:18]) > max_bytes):
+            raise Refused(413, TOO_LARGE.format(max_bytes // KIB))
         parts = []
         size = 0
         more = True
@@ -137,8 +137,8 @@ class Bodies:
                 part = message.get("body", b"")
                 more = message["type"] == "http.request" and message.get("more_body", False)
                 size += len(part)
-                if size > most:
-                    raise Refused(413, TOO_LARGE.format(most // KIB))
+                if size > max_bytes:
+                    raise Refused(413, TOO_LARGE.format(max_bytes // KIB))
                 if size > SMALL and not large:
                     self._take_place(client)
                     large = 1
@@ -155,12 +155,12 @@ class Bodies:
         self._large[client] += 1
 
 
-MOST_ARGUMENTS = 64  # values of an event, and texts or numbers in one of them
+MAX_ARGUMENTS = 64  # values of an event, and texts or numbers in one of them
 # Gradio keeps names for as long as it runs.
 Name = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
 # An object could name a file or an address that Gradio fetches.
-_Texts = Annotated[list[str], Field(max_length=MOST_ARGUMENTS)]
-_Numbers = Annotated[list[int | float], Field(max_length=MOST_ARGUMENTS)]
+_Texts = Annotated[list[str], Field(max_length=MAX_ARGUMENTS)]
+_Numbers = Annotated[list[int | float], Field(max_length=MAX_ARGUMENTS)]
 Plain = str | int | float | bool | None | _Texts | _Numbers
 
 
@@ -170,7 +170,7 @@ class _Named(BaseModel, strict=True):
 
 
 class _Event(_Named):
-    data: Annotated[list[Plain], Field(max_length=MOST_ARGUMENTS)] = []
+    data: Annotated[list[Plain], Field(max_length=MAX_ARGUMENTS)] = []
     fn_index: int | None = None
     batched: Literal[False] | None = None
 
@@ -180,7 +180,7 @@ _PLAIN: Kind = TypeAdapter(Plain)
 _NUMBERS: Kind = TypeAdapter(_Numbers)
 NAMED: Kind = TypeAdapter(_Named)
 EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
-VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MOST_ARGUMENTS)])
+VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MAX_ARGUMENTS)])
 QUESTIONS: Kind = TypeAdapter(dict[str, Any])  # what the page asks
 
 
@@ -216,6 +216,6 @@ def _structure(raw: bytes) -> int:
     """Bytes outside of strings, or `len(raw)` if there are many strings. It measures what a parser
     would have to build, without parsing."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if plain.count(b'"') > 2 * MOST_STRINGS:
+    if plain.count(b'"') > 2 * MAX_STRINGS:
         return len(raw)
     return sum(map(len, plain.split(b'"')[::2]))
