@@ -81,7 +81,7 @@ OFFERED = {
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
 COMPARED = {words["choice"]: name for name, words in COMPARED_WORDS.items()}
-"""What the lanes with drafts of a run may differ in, by label."""
+"""The differences between lanes with drafts that a visitor may choose, by label."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 CHAT_LENGTH = 200  # tokens: most answers of a small model end before
@@ -159,7 +159,7 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
 
 
 def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:
-    """Those drafters that a pair offers, as (label, value) in the panel's order."""
+    """Return the drafters that a pair offers, as (label, value) in the panel's order."""
     labels = OFFERED["drafter"].choices or {}
     return [(label, value) for label, value in labels.items() if value in offered]
 

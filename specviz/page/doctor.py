@@ -87,7 +87,7 @@ def _shown_report(report: dict[str, Any], drafters: Sequence[str], models: str) 
 
 
 def _unfetched(pair: str) -> dict[str, Any] | None:
-    """What is said of a pair whose files must be fetched before anything can be read of them; None
+    """The report about a pair whose files must be fetched before anything can be read of them; None
     if they are here."""
     row = named_pair(pair)
     if row is None or not missing_files(row):

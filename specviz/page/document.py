@@ -98,7 +98,8 @@ def _player(drafter: str) -> str:
 
 
 def _card(address: str | None) -> str:
-    """What a link to the page shows. Sites that show links run no scripts, so it is in the HTML."""
+    """The preview of a link to the page. It is in the HTML, as sites that show links run no
+    scripts."""
     facts = {"title": TITLE, "description": DESCRIPTION, "type": "website"}
     if address is not None:
         facts["url"] = address + "/"

@@ -17,10 +17,10 @@ from .security.requests import NOT_OURS
 log = logging.getLogger(__name__)
 
 PageQuestion: TypeAlias = Callable[[dict[str, Any]], Any]
-"""What the page asks: with one object, and the answer is JSON."""
+"""A question of the page: it takes one object, and the answer is JSON."""
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What is raised where a request holds other values than the page sends."""
+"""The errors of a request that holds other values than the page sends."""
 
 
 def sentence(text: str) -> gr.Error:

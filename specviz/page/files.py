@@ -46,7 +46,7 @@ class FileReader:
         self._idle: threading.Timer | None = None
 
     def answer(self, kind: str, raw: bytes) -> bytes:
-        """What a file holds, or `{"error": sentence}`, as JSON. kind: of
+        """Return the contents of a file, or `{"error": sentence}`, as JSON. kind: of
         `addresses.MAX_BYTES`."""
         if not self._places.acquire(blocking=False):
             return orjson.dumps({"error": CROWDED})

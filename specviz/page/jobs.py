@@ -24,7 +24,7 @@ GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 
 class Visitor:
-    """Whoever wants a job, as its request tells it, and whether they still ask for its news.
+    """The person or program that a job is for, known from its request.
 
     session: the name of a tab, or of a program's call. client: the address, empty if it is unknown.
     context: of the request, in which the work is done: ZeroGPU finds the account in it, and the log
@@ -50,7 +50,7 @@ class Visitor:
 
 @dataclass
 class Ending:
-    """How a job has ended, or will.
+    """The end of a job, as far as it is known.
 
     error: why it failed. remark: why it ended early, if its visitor did not stop it. fall_back:
     whether a recording may take its place, since nothing is wrong with the request. is_delivered:
@@ -64,14 +64,14 @@ class Ending:
 
 
 class Job:
-    """Something that a visitor wants from the models, which do one job at a time. Its news have
-    numbers: whoever asks for them names the last one that is known."""
+    """A piece of work for the models, which do one at a time. Its news have numbers: whoever asks
+    for them names the last one that is known."""
 
     max_unfinished: ClassVar[int | None] = None
-    """How many jobs of this kind there may be that have not ended, and from one address."""
+    """The limits of jobs of this kind that have not ended: of all, and of one address."""
     max_of_client: ClassVar[int] = 0
     crowded: ClassVar[str] = ""
-    """What is said if there are more."""
+    """The sentence for a visitor who would exceed them."""
 
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
@@ -110,7 +110,7 @@ class Job:
 
     @property
     def share(self) -> float | None:
-        """How much of it is done, 0 to 1; None if it does not tell."""
+        """The share of it that is done, 0 to 1; None if that is unknown."""
         return None
 
     def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Run(Job):
 
     @property
     def reading(self) -> PromptReading:
-        """What it does before its first event."""
+        """The part before its first event."""
         return PromptReading(self.task, len(self.prompt))
 
     @property

@@ -1,4 +1,4 @@
-"""What pairs are called where people read them: by their models, never by files or folders."""
+"""The names of pairs for people: those of their models, never of files or folders."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _shown_row(row: NamedPair) -> ShownPair:
 
 
 def title_of(pair: NamedPair) -> str:
-    """What a row of the table is called."""
+    """The title of a row of the table."""
     if pair.name == BUILTIN:
         return "Built-in pair"
     beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]

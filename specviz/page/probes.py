@@ -1,4 +1,4 @@
-"""How long the jobs of the page take, and the addresses for those who operate it.
+"""Durations of the page's jobs, and the addresses for those who operate it.
 
 /healthz answers 200 while the server answers at all. /readyz answers 200 from when the models have
 loaded the pair until the server is about to end, and 503 otherwise.
@@ -24,7 +24,7 @@ MIN_SHARE = 0.05  # of a job; less than that says little about how long the rest
 
 
 class Measured(Protocol):
-    """Something that takes time. length: how much it is, in a unit of its kind."""
+    """A job whose duration is expected. length: how much it is, in a unit of its kind."""
 
     @property
     def task(self) -> Task: ...
@@ -55,7 +55,7 @@ class Durations:
 
 
 def kind_of(job: Measured) -> Kind:
-    """What a job asks for, and of which pair: how long it takes depends on both."""
+    """The kind of a task and its pair: how long it takes depends on both."""
     return type(job.task), job.task.pair
 
 

@@ -1,5 +1,5 @@
-"""What a visitor asks about a run, as jobs in the queue: the sampling experiment, the check "A tie
-or a bug?", which scores the place of a difference again, and "Run it again"."""
+"""Questions of visitors about a run, as jobs in the queue: the sampling experiment, the check "A
+tie or a bug?", which scores the place of a difference again, and "Run it again"."""
 
 from __future__ import annotations
 

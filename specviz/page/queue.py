@@ -301,7 +301,7 @@ class RunQueue:
                 job.close()
 
     def _rests(self, job: Job) -> bool:
-        """Whether this job goes on later: then it is now the last of those that wait."""
+        """Put a job that is not done at the end of the queue, and return whether it was one."""
         with self._wake:
             ended = self.closing or job.stopping.is_set() or job.ending.error is not None
             if ended or not job.has_more():

@@ -45,7 +45,7 @@ RESTARTED = "The server is being restarted, so this sweep ended with what it had
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one sweep of the page may be. rows: configurations. seconds: of decoding."""
+    """The limits of one sweep of the page. rows: configurations. seconds: of decoding."""
 
     rows: int
     prompts: int
@@ -53,7 +53,7 @@ class Bounds:
 
     @classmethod
     def here(cls) -> Bounds:
-        """Those of this page: smaller where strangers share it. Raises `SettingsError`."""
+        """Return those of this page: smaller where strangers share it. Raises `SettingsError`."""
         limit = SWEEP_SECONDS.read()
         if os.environ.get("SPACE_ID"):
             return cls(rows=40, prompts=24, seconds=limit or 120.0)
@@ -67,8 +67,10 @@ def sweeps_allowed() -> bool:
 
 
 def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, Any] | None:
-    """What the view offers, for the browser; None if there are no sweeps here. page_pair: the pair
-    that the page was started with. pairs: all that the page lists."""
+    """Return what the view offers to the browser; None if there are no sweeps here.
+
+    page_pair: the pair that the page was started with. pairs: all that the page lists.
+    """
     if not sweeps_allowed():
         return None
     bounds = Bounds.here()
@@ -153,7 +155,7 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
 
 
 def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
-    """What is told about a visitor's file, from what the reading process found: the prompts that
+    """Return the summary of a visitor's file, from what the reading process found: the prompts that
     a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
     `PromptError`."""
     prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in contents["prompts"]]

@@ -205,7 +205,8 @@ export class Form {
     for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
       part.hidden = (part.dataset.source === "own") !== this.#isOwn;
     }
-    if (this.#isOwn && !this.#found.length && !this.#status.textContent) this.#status.textContent = NO_PROMPTS;
+    const isEmpty = this.#isOwn && !this.#found.length;
+    if (isEmpty && !this.#status.textContent) this.#status.textContent = NO_PROMPTS;
   }
 
   #readSoon() {

@@ -37,7 +37,7 @@ MAX_BYTES = {
     **dict.fromkeys(FORMS, MOST_UNPACKED),
     **dict.fromkeys(PROMPT_FILES, OF_A_SWEEP.bytes),
 }
-"""What a file may be read as, and the bytes that it may then have."""
+"""The limits of files in bytes, by the kind that they are read as."""
 
 PUBLIC = re.compile(
     r"/|/(config|style\.css|favicon\.ico|robots\.txt|logout|api|audit)/?"
@@ -51,8 +51,8 @@ PUBLIC = re.compile(
 SIGN_IN = re.compile(
     r"/|/(login|style\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?|/page/fonts/.+"
 )
-"""What the sign-in page and Gradio's own start need: nothing else answers before a visitor has
-signed in."""
+"""The addresses of the sign-in page and of Gradio's own start: nothing else answers before a
+visitor has signed in."""
 
 
 class Post(NamedTuple):
@@ -130,8 +130,11 @@ _PRIVATE = re.compile(r"\[.+\]|[\d.]+|[\w-]+|[\w.-]+\.(localhost|local|internal|
 
 @dataclass
 class Sites:
-    """What is allowed. origins: of sites that may use the page and show it in a frame. anywhere:
-    whether the page may be reached by any name, because a proxy in front of it decides."""
+    """The sites that are allowed.
+
+    origins: of sites that may use the page and show it in a frame. anywhere: whether the page may
+    be reached by any name, because a proxy in front of it decides.
+    """
 
     origins: frozenset[str] = frozenset()
     anywhere: bool = False
@@ -139,8 +142,8 @@ class Sites:
 
     @classmethod
     def from_environment(cls) -> Sites:
-        """What the operator allows. On a Space that is also the hub, which frames the page. Raises
-        `SettingsError`."""
+        """Return those that the operator allows. On a Space that is also the hub, which frames the
+        page. Raises `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
         root = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
         origins = {*ORIGINS.read(), *([HUB] if on_space else [])}

@@ -19,8 +19,7 @@ CLOSING = 1  # seconds that connections have at the end
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's, which ends a connection whose next head is not here in time. An idle connection
-    between two requests is uvicorn's own affair."""
+    """Closes connections whose request head is late; keep-alive stays uvicorn's."""
 
     _deadline: asyncio.TimerHandle | None = None
 

@@ -36,8 +36,8 @@ class Entrance:
         self._has_tools = has_tools
 
     def admit(self, scope: Scope, answer: Answer) -> Post | Response | None:
-        """Return what a request brings, None if it brings nothing, or a response if it is answered
-        here. Adds the headers that its site needs to the answer. Raises `Refused`."""
+        """Return the address of a request with a body, None for one without, or a response if it is
+        answered here. Adds the headers that its site needs to the answer. Raises `Refused`."""
         headers = Headers(scope=scope)
         path = path_of(scope)
         # A probe has no session, and may name any host.
@@ -54,7 +54,7 @@ class Entrance:
         return post
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
-        """What an admitted POST brings; None for other methods. Raises `Refused`."""
+        """Return the address of an admitted POST; None for other methods. Raises `Refused`."""
         tools = self._has_tools and bool(TOOLS.fullmatch(path))
         if method in ("GET", "HEAD") and is_readable(path):
             return None

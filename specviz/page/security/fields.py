@@ -52,7 +52,7 @@ ELSEWHERE = {
     "drafter": "drafters",
     "prompt": "prompts",
 }
-"""What other programs, and our own other endpoints, call a field, and what it is called here. Only
+"""Names of fields in other programs and in our own other endpoints, with the name here. Only
 those that the endpoint has are told."""
 
 NUMBERS = ("gammas", "temperatures")
@@ -111,7 +111,7 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
 def _fault(
     given: Mapping[str, Any], endpoint: str, parameters: Mapping[str, Parameter]
 ) -> str | None:
-    """What is wrong with these fields, in one sentence; None if nothing is."""
+    """The fault of these fields, in one sentence; None if there is none."""
     for name in given:
         if name not in parameters:
             return _unknown(name, endpoint, [field for field in parameters if field not in given])
@@ -138,7 +138,7 @@ def _unknown(name: str, endpoint: str, free: list[str]) -> str:
 
 
 def _kind_of(parameter: Parameter) -> str:
-    """What a field takes, as the end of a sentence."""
+    """The kind of values that a field takes, as the end of a sentence."""
     hint = parameter.annotation
     if parameter.name in NUMBERS:
         return f"a list of up to {MAX_ARGUMENTS} numbers, or a text of some"
@@ -148,7 +148,7 @@ def _kind_of(parameter: Parameter) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is that no field can have. A stranger's value is not repeated."""
+    """The kind of a value that no field can have. A stranger's value is not repeated."""
     if not isinstance(value, list):
         return "an object"
     return "a list of other things than texts" if len(value) <= MAX_ARGUMENTS else "a longer list"

@@ -1,7 +1,7 @@
-"""What stands between the network and the page's application: three steps, one after the other.
+"""The guard between the network and the page's application: three steps, one after the other.
 
-The entrance decides which requests come in. The intake answers those that bring a body, the
-readings those that bring none. The guard gives each request an id and its answer the headers, and
+The entrance decides which requests come in. The intake answers those with a body, the readings
+those without one. The guard gives each request an id and its answer the headers, and
 replaces the details of failures by sentences.
 """
 

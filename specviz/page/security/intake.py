@@ -1,4 +1,4 @@
-"""Requests that bring a body: questions, runs, events of programs, files, and the sign-in."""
+"""Requests with a body: questions, runs, events of programs, files, and the sign-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that bring nothing: pages, files, and streams of results."""
+"""Requests without a body: pages, files, and streams of results."""
 
 from __future__ import annotations
 

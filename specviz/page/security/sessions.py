@@ -1,4 +1,4 @@
-"""Who reads the results of which event of Gradio's queue, and how many events are unfinished.
+"""Readers and unfinished events of Gradio's queue.
 
 Gradio runs every event to its end, and keeps the results of 2,000 sessions: those of the oldest are
 lost when strangers send new names. Here an endpoint makes results for a reader and for nobody else,
@@ -42,7 +42,7 @@ Pass = Callable[[Receive, Send], Awaitable[None]]
 
 
 class EventQueue(Protocol):
-    """What is used of Gradio's queue: the unsent results and the unread events of each session."""
+    """The part of Gradio's queue that is used: unsent results and unread events by session."""
 
     pending_messages_per_session: Any
     pending_event_ids_session: dict[str, set[str]]
