@@ -70,7 +70,9 @@ class Story:
     async def _read(self) -> None:
         async for number in self.known.stream_results("a", self.source.numbers()):
             self.found.append(number)
-            await self.queue.pending_messages_per_session["a"].put(number)
+            unsent = self.queue.pending_messages_per_session.get("a")
+            if unsent is not None:  # else it was forgotten meanwhile
+                await unsent.put(number)
 
     def leaves_nothing(self) -> bool:
         held = (self.known._sessions, self.known._waiters, +self.known._arriving)
