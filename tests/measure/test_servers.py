@@ -11,19 +11,13 @@ import httpx
 import pytest
 from toy_models import byte_level, llama, pair_of, relative
 
-from specviz import Pair, Settings
+from specviz import Pair, Settings, baseline
 from specviz.__main__ import main
 from specviz.base.errors import PairError, ServerError
 from specviz.core.engine_choice import eager_only
 from specviz.measure.bench import servers
-from specviz.measure.bench.servers import (
-    HERE,
-    ServerComparison,
-    Way,
-    compare_with_servers,
-    own_run,
-    parts_at,
-)
+from specviz.measure.bench.servers import compare_with_servers, parts_at
+from specviz.measure.samples import HERE, Comparison, Variant
 from specviz.remote.wire import Server
 from specviz.sides.watched import watching as watched_pair
 
@@ -74,7 +68,8 @@ def test_servers_take_turns_and_their_texts_are_compared(
     monkeypatch.setattr(servers, "thread_counts", lambda: [1])
     asked: list[dict[str, Any]] = []
     with eager_only():
-        _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
+        rounds = list(baseline(pair, "the cat", SETTINGS))
+        written = [token.text for r in rounds for token in r.emitted]
         transport = httpx.MockTransport(engine(written, asked))
         for module in (servers, watched_pair):
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
@@ -99,9 +94,9 @@ def test_servers_take_turns_and_their_texts_are_compared(
 
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
-    ours, theirs = Way(HERE, "baseline", 1, 0), Way("vLLM, streamed", "baseline", 1, 0)
-    found = ServerComparison({ours: [10.0, 100.0, 30.0], theirs: [5.0, 50.0, 10.0]}, {}, 3)
-    assert found.ratio(ours, theirs).median == 2.0 and found.best([HERE]) == ours
+    ours, theirs = Variant(HERE, "baseline", 1), Variant("vLLM, streamed", "baseline", 1)
+    found = Comparison({ours: [100.0, 10.0, 30.0], theirs: [50.0, 5.0, 10.0]})
+    assert found.ratio(ours, theirs).median == 2.0 and found.best([theirs, ours]) == ours
 
 
 def test_where_texts_part() -> None:

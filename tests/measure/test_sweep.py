@@ -16,10 +16,11 @@ from specviz.base.environment import ASSETS
 from specviz.base.errors import ModelError, PromptError, SettingsError
 from specviz.core.messages import Message
 from specviz.core.registry import swept_drafters
+from specviz.measure.races import raced
 from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
-from specviz.measure.sweep.sweep import Sweep, raced, sweep
+from specviz.measure.sweep.sweep import Sweep, sweep
 from specviz.measure.sweep.types import (
     Plan,
     Question,
@@ -357,7 +358,7 @@ def test_all_turns_of_a_conversation_are_swept(
         read.add(pair.tokenizer.decode(pair.encode(prompt)))
         return raced(pair, prompt, *args, **options)
 
-    monkeypatch.setattr("specviz.measure.sweep.sweep.raced", watching)
+    monkeypatch.setattr("specviz.measure.races.raced", watching)
     assert any(one.measured for one in result_of(list(sweep(pair, request))).rows)
     assert read == {"w1 w2 w3 w4 w5 w7"}
 
@@ -378,7 +379,7 @@ def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
             raise ModelError("the device ran out of memory.")
         return real(*args, **options)
 
-    monkeypatch.setattr("specviz.measure.sweep.sweep.raced", failing)
+    monkeypatch.setattr("specviz.measure.races.raced", failing)
     result = result_of(list(sweep(pair, replace(REQUEST, prompts=(long, *QUESTIONS)))))
     first, last = result.notes
     assert first.startswith("A prompt of prose was left out: the prompt has 600 tokens")

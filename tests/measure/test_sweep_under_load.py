@@ -13,9 +13,9 @@ from toy_models import Load, VirtualTime, mini, pair_of, relative
 from specviz import Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.core.lanes import BASELINE, SPECULATIVE
+from specviz.measure.races import RaceFigures, busy_runs, is_cut, race_figures, raced
 from specviz.measure.sweep.along import MIN_TOKENS, known_text
-from specviz.measure.sweep.races import RaceFigures, busy_runs, race_figures
-from specviz.measure.sweep.sweep import is_cut, raced, sweep
+from specviz.measure.sweep.sweep import sweep
 from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
 from specviz.pairs.prompts import Question
 from specviz.runs.uncertainty import undelayed_seconds
@@ -145,7 +145,7 @@ def test_nothing_is_predicted_from_a_text_that_was_cut_or_is_short():
     pair = pair_of(mini(VOCAB, spread=6.0), mini(VOCAB, seed=1, spread=6.0))
     for length in (MIN_TOKENS - 1, MIN_TOKENS):
         trace = raced(pair, "w1 w2 w3", replace(BASE, max_new_tokens=length))
-        assert trace is not None and not is_cut(trace)
+        assert not is_cut(trace)
         assert (known_text(pair, trace) is None) == (length < MIN_TOKENS)
     running = race(pair, "w1 w2 w3", replace(BASE, max_new_tokens=8 * MIN_TOKENS))
     events: list[Event] = []
@@ -168,8 +168,8 @@ def test_a_race_is_cut_only_where_its_first_passes_say_that_it_would_be_long(
     pair = pair_of(clock.charge(mini(VOCAB, spread=6.0), PASS, load=one_stall), None)
     settings = replace(BASE, drafter="ngram")
     for seconds, cut in ((10 * PASS, True), (100 * PASS, False)):
-        trace = raced(pair, "w1 w2 w3", settings, most_seconds=seconds)
-        assert trace is not None and is_cut(trace) == cut
+        trace = raced(pair, "w1 w2 w3", settings, max_seconds=seconds)
+        assert is_cut(trace) == cut
     assert clock.seconds > 10.0, "or nothing was delayed"
 
 
@@ -177,7 +177,6 @@ def figures_of(key: str, question: int, unit: float, step: float | None = None) 
     """A race whose passes took so long, in seconds."""
     pair = pair_of(mini(VOCAB))
     trace = raced(pair, "w1 w2 w3", replace(BASE, drafter="ngram", max_new_tokens=4))
-    assert trace is not None
     return replace(race_figures(key, question, trace), unit=unit, step=step, doubted=False)
 
 

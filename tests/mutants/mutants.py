@@ -315,6 +315,13 @@ MUTANTS = [
     Mutant("recordings", "_token_changes", "if was == now:", "if True:", "rerun"),
     Mutant("recordings", "_is_within", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST_ROUNDING, min(", "max(0.2, min(", "rerun"),
+    # Samples by turns, which bench and sweep measure
+    Mutant("samples", "by_turns", "rotated(ways, turn)", "ways", "samples"),
+    Mutant("samples", "measure", "computing_threads(way.threads)", "computing_threads(0)", "samples"),
+    Mutant("samples", "Comparison.of", "if len(each) == turns", "", "samples"),
+    Mutant("samples", "Comparison.ratio", "truediv, self.rates[variant], self.rates[reference]", "truediv, self.rates[variant], sorted(self.rates[reference])", "servers"),
+    Mutant("samples", "_row", "len(busy_runs(runs))", "0", "samples"),
+
     # What a sweep measures next, and what it predicts
     Mutant("sweep", "due", "now.time_for <= len(owed) + 1", "False", "agenda"),
     Mutant("sweep", "_next_turn", "for key in rotated(keys, turn)", "for key in keys", "agenda"),

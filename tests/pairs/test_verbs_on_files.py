@@ -102,8 +102,8 @@ def test_transformers_own_ways_run_beside_a_target_that_was_unpacked(name: str) 
     """Its norms stay in fp32, which modules of transformers do not take beside bf16."""
     pair = checked_pair(load_pair(name, dtype="bfloat16"))
     ways = other_ways(pair, Settings(max_new_tokens=4, ignore_eos=True))
-    assert {GENERATE, ASSISTED, PLAIN} == {*ways}
-    assert all(rate(TEXT) > 0 for rate in ways.values())
+    assert {GENERATE, ASSISTED, PLAIN} == {way.name for way in ways}
+    assert all(rate > 0 for way in ways for rate in way.write(TEXT).rates.values())
 
 
 @pytest.mark.parametrize("products", ["int8", "fp32"])

@@ -34,7 +34,8 @@ from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
-from .turns import all_with, in_fp32
+from ..samples import computing_threads
+from .dtypes import in_fp32
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn
@@ -42,7 +43,7 @@ PASSES = 5  # timed passes of a kind in each turn
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """The seconds of passes over `batch` texts.
+    """The seconds of passes over `batch` texts at once.
 
     target: of the target's passes over 1, 2, ... tokens of each text. draft: of a draft step.
     """
@@ -62,12 +63,12 @@ class BatchTimes:
         )
 
     def best(self, alpha: float) -> tuple[int, float]:
-        """The gamma from 1 on with the highest expected speed-up, and that speed-up."""
+        """The gamma, 1 or more, with the highest expected speed-up, and that speed-up."""
         gamma = max(range(1, len(self.target)), key=lambda gamma: self.speedup(alpha, gamma))
         return gamma, self.speedup(alpha, gamma)
 
     def row(self, alpha: float) -> dict[str, str]:
-        """Its row of the table, by the heading of the column; the rates are expected tokens per
+        """The row of the table, by the headings of its columns. Rates are expected tokens per
         second of all texts together."""
         one = self.target[0].median
         wide = self.target[-1].median
@@ -89,7 +90,7 @@ class BatchTimes:
 
 
 def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
-    """One sentence that says up to which batch drafts pay. times: by rising batch."""
+    """Say in one sentence up to which batch drafts pay. times: by rising batch."""
     last_that_paid = 0
     for times_of_batch in times:
         batch = times_of_batch.batch
@@ -103,17 +104,17 @@ def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
 
 
 def table_lines(times: Sequence[BatchTimes], alpha: float) -> Iterator[str]:
-    """The measurement as a Markdown table, and a sentence."""
+    """Yield the measurement as a Markdown table, and the verdict."""
     rows = [times_of_batch.row(alpha) for times_of_batch in times]
     yield from markdown(list(rows[0]), [list(row.values()) for row in rows])
     yield f"\n{verdict(times, alpha)}"
 
 
 class BatchedPasses:
-    """Transformers' own modules of a model, after texts of one length.
+    """Passes of transformers' own modules over several texts with one cache.
 
-    ids: int64 [rows, length], with which the cache is filled. Raises `ModelError` if the cache does
-    not fit into memory, or cannot be rolled back.
+    ids: int64 [rows, length], the prefill. Raises `ModelError` if the cache does not fit into
+    memory, or cannot be rolled back.
     """
 
     def __init__(self, model: Any, ids: Tensor) -> None:
@@ -128,8 +129,8 @@ class BatchedPasses:
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, **options: int) -> Tensor:
-        """Append int64 `ids` [rows, width] to every text; returns the logits [rows, width, vocab]
-        in the model's dtype."""
+        """Append int64 `ids` [rows, width], one row to each text; returns the logits
+        [rows, width, vocab] in the model's dtype."""
         try:
             cached = {cache_argument(self._model): self._cache}
             output = self._model(input_ids=ids, use_cache=True, **cached, **options)
@@ -151,10 +152,10 @@ class BatchedPasses:
 def batch_report(
     pair: Pair, prompts: Sequence[TextPrompt], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Measure, print the table, and return the results.
+    """Measure passes, print the table, and return the results.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
-    decoding `prompts` at the first of --temperatures, one at a time.
+    racing on each prompt at the first of --temperatures.
     """
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
@@ -170,13 +171,13 @@ def batch_report(
         alpha = _pooled_alpha(traces)
         temperature = settings.temperature
     else:
-        # One race, for what its header says of the machine.
+        # One race, for the description of the machine in its header.
         traces = [Trace.from_events(race(pair, prompts[0], settings))]
         alpha = options.acceptance
         temperature = None
     header = traces[0].header
     threads = options.threads[-1] if options.threads else most_threads()
-    with all_with(threads):
+    with computing_threads(threads):
         pair_in_fp32 = in_fp32(pair)
         context = _context(pair_in_fp32, settings.gamma)
         times = batch_times(pair_in_fp32, batches, settings.gamma + 1, context, options.repeats)
@@ -202,7 +203,7 @@ def batch_report(
 
 
 def _pooled_alpha(traces: Sequence[Trace]) -> float:
-    """alpha of the rounds of all traces together."""
+    """alpha over the rounds of all traces."""
     rounds = [r for trace in traces for r in trace.rounds]
     alpha = compute_metrics(Trace(traces[0].header, rounds)).alpha
     if alpha is None:
@@ -211,7 +212,7 @@ def _pooled_alpha(traces: Sequence[Trace]) -> float:
 
 
 def _context(pair: Pair, gamma: int) -> int:
-    """Tokens of each text in the cache: `CONTEXT`, or what leaves room for a pass."""
+    """Tokens of each text in the cache: `CONTEXT`, or fewer, so that a pass still fits."""
     context = CONTEXT
     for model in (pair.target, pair.draft_model):
         limit = context_length(model)
@@ -223,8 +224,8 @@ def _context(pair: Pair, gamma: int) -> int:
 def batch_times(
     pair: Pair, batches: Sequence[int], widest: int, context: int, repeats: int
 ) -> tuple[BatchTimes, ...]:
-    """The spread of `repeats * PASSES` passes of each kind: the target's over 1 to `widest` tokens
-    of each text, the draft's over one.
+    """Time `repeats * PASSES` passes of each kind: the target's over 1 to `widest` tokens of each
+    text, the draft's over one.
 
     All kinds take turns, so that slow changes of the machine's speed affect them in the same way;
     the first pass of each turn is not counted. Raises `ModelError` if memory runs out.
@@ -262,7 +263,7 @@ def _timed(passes: BatchedPasses, ids: Tensor, device: torch.device) -> Iterator
 
 
 def _texts(pair: Pair, rows: int, length: int) -> Tensor:
-    """Random ids [rows, length], the same in each call: texts that differ from each other."""
-    most = min(pair.vocab, logit_width(pair.draft_model))
+    """Random ids [rows, length], the same in each call."""
+    vocab = min(pair.vocab, logit_width(pair.draft_model))
     generator = torch.Generator().manual_seed(rows * length)
-    return torch.randint(most, (rows, length), generator=generator).to(pair.device)
+    return torch.randint(vocab, (rows, length), generator=generator).to(pair.device)

@@ -16,7 +16,7 @@ from ...pairs.prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
 from ...pairs.spec import address_of
 from ...runs.trace import write_atomically
 
-LARGEST = 1024  # rows of a batch
+MAX_BATCH = 1024  # texts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     )
     group.add_argument(
         "--batch",
-        type=whole(1, LARGEST),
+        type=whole(1, MAX_BATCH),
         nargs="+",
         metavar="ROWS",
         help="only passes over several texts at once, and from which batch on drafts stop paying",
@@ -72,7 +72,7 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
-    from ...core.pair import checked_pair  # what imports torch is not needed for `--help`
+    from ...core.pair import checked_pair  # imports torch, which `--help` does not need
     from ...inspect.random_models import shaped_pair
     from ...pairs.load import load_pair
     from .batch import batch_report
@@ -83,7 +83,7 @@ def main(options: argparse.Namespace) -> None:
         check_writable(options.out)
     if options.server_speculating and not options.server:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
-    settings_from(options)  # what is wrong with them is said before anything is loaded
+    settings_from(options)  # raises for invalid settings before anything is loaded
     if options.shape:
         prompts: list[TextPrompt] = [*_number_prompts(options.count)]
         pair = shaped_pair(options.shape)
@@ -103,8 +103,8 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _prompts(options: argparse.Namespace) -> list[TextPrompt]:
-    """Those of the file; else those that suit the pair, one of each kind first, or the held-out
-    ones."""
+    """The prompts of --prompts, else those that suit the pair, one of each kind first, else the
+    held-out ones."""
     suited = prompts_for(options.pair)
     if options.prompts is not None:
         questions = prompts_file(options.prompts)

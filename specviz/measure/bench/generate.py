@@ -1,14 +1,13 @@
-"""The ways to write a text that the lanes are compared with: transformers' `generate()`, alone and
-with the draft as its assistant or with guesses looked up in the text, and the speculative lane on
-the same modules."""
+"""The ways to write texts that bench compares with the lanes: transformers' `generate()`, alone,
+with the draft as its assistant or with prompt lookup, and the speculative lane on the same
+modules."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +15,14 @@ import torch
 from ...core.clock import now
 from ...core.eager import EagerEngine
 from ...core.engine_choice import eager_only, make_engine
-from ...core.lanes import LANE_LABELS, SPECULATIVE
+from ...core.lanes import BASELINE, LANE_LABELS, SPECULATIVE
 from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.registry import drafter_kind
 from ...core.settings import Settings
 from ...runs.result import generate
-from .turns import in_fp32, in_one_dtype
+from ..samples import Variant, Way, Writing
+from .dtypes import in_fp32, in_one_dtype
 
 GENERATE = "generate()"
 ASSISTED = "generate(assistant)"
@@ -33,11 +33,11 @@ PLAIN = f"{LANE_LABELS[SPECULATIVE]}, plain"  # on the same modules that generat
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
-def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[TextPrompt], float]]:
-    """The ways besides the lanes, by name: functions from a prompt to tokens per second.
+def other_ways(pair: Pair, settings: Settings) -> list[Way]:
+    """Make the ways beside the lanes.
 
-    On a processor `generate()` runs the models as they are stored, or copies of them in fp32, in
-    which the lanes compute: whichever is faster there. The plain lane runs the copies.
+    On a processor `generate()` runs the models in their stored dtype or copies in fp32, as the
+    lanes do: whichever is faster there. The plain lane runs the copies.
     """
     is_compiled = make_engine(pair.target, pair.vocab).name != EagerEngine.name
     widened = in_fp32(pair)
@@ -45,15 +45,13 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[TextPrompt
         # min takes the first of equals.
         candidates = in_one_dtype(pair), widened
         pair = min(candidates, key=lambda candidate: _trial_seconds(candidate, settings))
-    ways: dict[str, Callable[[TextPrompt], float]] = {
-        GENERATE: partial(_rate, pair, settings, GENERATE)
-    }
+    ways = [_generate_way(pair, settings, GENERATE)]
     if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
-        ways[LOOKUP] = partial(_rate, pair, settings, LOOKUP)
+        ways.append(_generate_way(pair, settings, LOOKUP))
     if settings.gamma and pair.draft is not None:
-        ways[ASSISTED] = partial(_rate, pair, settings, ASSISTED)
+        ways.append(_generate_way(pair, settings, ASSISTED))
         if is_compiled:
-            ways[PLAIN] = partial(_plain_rate, widened, settings)
+            ways.append(_plain_way(widened, settings))
     return ways
 
 
@@ -63,18 +61,28 @@ def _trial_seconds(pair: Pair, settings: Settings) -> float:
     return min(generate_seconds(pair, [0], short)[0] for _ in range(3))
 
 
-def _rate(pair: Pair, settings: Settings, way: str, prompt: TextPrompt) -> float:
-    ids = pair.encode(prompt, chat=settings.chat)
-    seconds, emitted = generate_seconds(pair, ids, settings, way)
-    return len(emitted) / seconds
+def _generate_way(pair: Pair, settings: Settings, name: str) -> Way:
+    variant = Variant(name, BASELINE if name == GENERATE else SPECULATIVE)
+
+    def write(prompt: TextPrompt) -> Writing:
+        ids = pair.encode(prompt, chat=settings.chat)
+        seconds, emitted = generate_seconds(pair, ids, settings, name)
+        return Writing({variant: len(emitted) / seconds})
+
+    return Way(name, write)
 
 
-def _plain_rate(pair: Pair, settings: Settings, prompt: TextPrompt) -> float:
-    """Tokens per second of the speculative lane with the eager engine, including prefill."""
-    with eager_only():
-        result = generate(pair, prompt, settings)
-    prefill = result.trace.header.prefill_seconds[SPECULATIVE]
-    return result.metrics.emitted / (sum(prefill.values()) + result.rounds[-1].clock)
+def _plain_way(pair: Pair, settings: Settings) -> Way:
+    """The speculative lane with the eager engine; prefill counts."""
+
+    def write(prompt: TextPrompt) -> Writing:
+        with eager_only():
+            result = generate(pair, prompt, settings)
+        prefill = sum(result.trace.header.prefill_seconds[SPECULATIVE].values())
+        seconds = prefill + result.rounds[-1].clock
+        return Writing({Variant(PLAIN, SPECULATIVE): result.metrics.emitted / seconds})
+
+    return Way(PLAIN, write)
 
 
 def generate_seconds(
@@ -83,8 +91,8 @@ def generate_seconds(
     """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
 
     It emits `max_new_tokens` tokens, even after an end of text. way: `ASSISTED` uses the draft as
-    the assistant, with a constant `settings.gamma` tokens per round, whatever its confidence;
-    `LOOKUP` guesses as many tokens by looking up the end of the text in the text before it.
+    the assistant, with a constant `settings.gamma` tokens per round and no confidence threshold;
+    `LOOKUP` drafts as many tokens by prompt lookup.
     """
     target: Any = pair.target
     ids = torch.tensor([list(prompt_ids)], device=target.device)
@@ -119,7 +127,7 @@ def generate_seconds(
 
 @contextmanager
 def _configured(model: Any, values: dict[str, Any]) -> Iterator[None]:
-    """Within, a model's config of generation has these values; nothing happens without a model."""
+    """Within, the model's generation config has these values; None has no config to change."""
     if model is None:
         yield
         return

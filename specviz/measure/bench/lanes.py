@@ -1,5 +1,5 @@
-"""The lanes against each other and against transformers' `generate()` on the same prompts, in turn:
-measured, as tables and as JSON."""
+"""The lanes against each other and against transformers' `generate()` on the same prompts,
+measured by turns, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import os
 import platform
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from operator import truediv
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -21,22 +20,24 @@ from ...core.events import Header
 from ...core.lanes import LANE_LABELS, Lane
 from ...core.messages import TextPrompt
 from ...core.pair import Pair
-from ...core.race import race
 from ...core.settings import Settings
 from ...core.threads import thread_counts
 from ...inspect.random_models import scripted
-from ...runs.metrics import compute_metrics
+from ...runs.metrics import Metrics, compute_metrics
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...sides.fast_gpu.engine import startup_seconds, wait_for_kernels
+from ..races import RaceFigures, busy_runs, by_prompt, race_figures, race_way
+from ..samples import Comparison, Sample, Variant, by_turns
 from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
 from .kernels import kernels_by_role
 from .roofline import Floor, floors
-from .turns import all_with, over_prompts
 
 if TYPE_CHECKING:
     from ...core.protocols import Decide
+
+T = TypeVar("T")
 
 BASELINE = LANE_LABELS["baseline"]
 SPECULATIVE = LANE_LABELS["speculative"]
@@ -46,10 +47,10 @@ COMPARED = (
     (SPECULATIVE, LOOKUP),
     (BASELINE, GENERATE),
 )
-"""The variants whose ratio is told."""
+"""The variants whose ratio is shown."""
 
 STEPS = {"target": "a one-token target pass", "draft": "a draft step"}
-"""What a pass of each model does, by its role."""
+"""The name of a model's pass, by its role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class BenchRow:
     draft_step_seconds, overhead_seconds: medians over rounds. host_seconds: of each lane, by label,
     the median time between two rounds in which the host works on texts and cards. pass_seconds:
     medians by the number of tokens in the target pass, including the verdict. identical: the number
-    of prompts on which both lanes wrote the same text; None when sampling.
+    of prompts on which both lanes wrote the same text; None when sampling. busy_runs: the races
+    that were delayed by something else on the machine.
     """
 
     temperature: float
@@ -86,14 +88,15 @@ class BenchRow:
     overhead_seconds: float
     host_seconds: dict[str, float]
     identical: int | None
+    busy_runs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """Every variant with the number of threads that suits it best, at one temperature.
+    """Every variant with its best number of threads, at one temperature.
 
-    threads, tokens_per_second: by variant. ratios: "one / other" -> how many times as fast, prompt
-    by prompt and repeat by repeat.
+    threads, tokens_per_second: by variant. ratios: "one / other" -> how many times as fast, turn by
+    turn.
     """
 
     temperature: float
@@ -114,76 +117,53 @@ def measured(
 ) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
-    All of them run in turn on each prompt, so that slow changes of the machine's speed affect them
-    in the same way; each is warmed up first. with_generate: also measure `generate()`. decider:
-    scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
+    with_generate: also measure `generate()`. decider: scripts the verdicts of the lanes; those of
+    `generate()` cannot be scripted.
     """
-    ways = other_ways(pair, settings) if with_generate else {}
-    rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
-    traces: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
-    turns = [0]  # to warm up
-    for _ in range(repeats):
-        turns += range(len(prompts))
-    for turn, index in enumerate(turns):
-        for count in threads:
-            with all_with(count):
-                other_rates = {name: rate(prompts[index]) for name, rate in ways.items()}
-                trace = Trace.from_events(race(pair, prompts[index], settings, decider=decider))
-            if turn == 0:  # it warmed up
-                for model in filter(None, (pair.target, pair.draft)):
-                    wait_for_kernels(model)
-                continue
-            traces[count][index].append(trace)
-            for name, rate_of_run in (_lane_rates(trace) | other_rates).items():
-                rates[count][name].append(rate_of_run)
-    rows = [_row(settings, count, traces[count], rates[count]) for count in threads]
-    return rows, best_of(settings.temperature, rates), traces[threads[0]][0][0].header
+    ways = [race_way(pair, settings, with_prefill=True, decider=decider)]
+    if with_generate:
+        ways += other_ways(pair, settings)
+    ways_by_threads = [replace(way, threads=count) for count in threads for way in ways]
+
+    def wait_for_models() -> None:
+        for model in filter(None, (pair.target, pair.draft)):
+            wait_for_kernels(model)
+
+    samples = list(by_turns(ways_by_threads, prompts, repeats, after_warmup=wait_for_models))
+    rows = [
+        _row(settings, [sample for sample in samples if sample.way.threads == count])
+        for count in threads
+    ]
+    best = best_of(settings.temperature, Comparison.of(samples))
+    return rows, best, samples[0].race.header
 
 
-def _lane_rates(trace: Trace) -> dict[str, float]:
-    """Tokens per second of both lanes, including prefill, by the lane's label."""
-    m = compute_metrics(trace)
-    rates = {}
-    for lane, label in LANE_LABELS.items():
-        prefill = sum(trace.header.prefill_seconds[lane].values())
-        rates[label] = m.tokens[lane] / (m.seconds[lane] + prefill)
-    return rates
-
-
-def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:
-    """Compare each variant at its best number of threads.
-
-    rates: threads -> variant -> tokens per second of all runs, in one order for all.
-    """
-    threads = {
-        name: max(rates, key=lambda count: statistics.median(rates[count][name]))
-        for name in next(iter(rates.values()))
-    }
-    best = {name: rates[count][name] for name, count in threads.items()}
+def best_of(temperature: float, comparison: Comparison) -> Best:
+    """Compare each variant at its best number of threads."""
+    by_label: dict[str, list[Variant]] = defaultdict(list)
+    for variant in comparison.rates:
+        by_label[variant.label].append(variant)
+    best = {label: comparison.best(variants) for label, variants in by_label.items()}
     ratios = {
-        f"{name} / {reference}": spread(map(truediv, best[name], best[reference]))
-        for name, reference in COMPARED
-        if name in best and reference in best
+        f"{label} / {reference}": comparison.ratio(best[label], best[reference])
+        for label, reference in COMPARED
+        if label in best and reference in best
     }
     return Best(
         temperature=temperature,
-        threads=threads,
-        tokens_per_second={name: spread(rates_of_name) for name, rates_of_name in best.items()},
+        threads={label: variant.threads for label, variant in best.items()},
+        tokens_per_second={label: comparison.spread(variant) for label, variant in best.items()},
         ratios=ratios,
     )
 
 
-def _row(
-    settings: Settings,
-    threads: int,
-    traces: Sequence[Sequence[Trace]],
-    rates: dict[str, list[float]],
-) -> BenchRow:
-    """traces: the repeats of each prompt."""
-    metrics = [[compute_metrics(trace) for trace in repeats] for repeats in traces]
-    all_metrics = [m for repeats in metrics for m in repeats]
+def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
+    """samples: of one number of threads."""
+    comparison = Comparison.of(samples)
+    races = [sample for sample in samples if sample.writing.trace is not None]
+    runs = [race_figures(sample.way.name, sample.prompt, sample.race) for sample in races]
     # The tokens of a repeat are the same again, or another sample: rounds are those of the first.
-    first_traces = [repeats[0] for repeats in traces]
+    first_traces = [sample.race for sample in races if sample.repeat == 0]
     rounds = [r for trace in first_traces for r in trace.rounds]
     pooled = compute_metrics(Trace(first_traces[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
@@ -191,14 +171,14 @@ def _row(
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    metrics = [run.metrics for run in runs]
     host_seconds = {}
+    wall_rates = {}
     for lane, label in LANE_LABELS.items():
         if seconds := _between_rounds(first_traces, lane):
             host_seconds[label] = statistics.median(seconds)
-    wall_rates = {}
-    for lane, label in LANE_LABELS.items():
         wall_rates[label] = spread(
-            m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in all_metrics
+            m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in metrics
         )
     identical = None
     if settings.greedy:
@@ -207,23 +187,24 @@ def _row(
         )
     return BenchRow(
         temperature=settings.temperature,
-        threads=threads,
-        prompts=len(traces),
+        threads=samples[0].way.threads,
+        prompts=len(first_traces),
         context=statistics.median_low([_halfway(trace) for trace in first_traces]),
-        tokens_per_second={name: spread(rates_of_name) for name, rates_of_name in rates.items()},
-        speedup=over_prompts(metrics, lambda m: m.speedup, spread),
+        tokens_per_second={each.label: comparison.spread(each) for each in comparison.rates},
+        speedup=_over_prompts(runs, spread, lambda m: m.speedup),
         wall_rates=wall_rates,
-        speedup_wall=over_prompts(metrics, lambda m: m.speedup_wall, spread),
+        speedup_wall=_over_prompts(runs, spread, lambda m: m.speedup_wall),
         alpha=pooled.alpha,
         beta=pooled.beta,
         efficiency=pooled.efficiency,
         tau=pooled.tau,
-        c=over_prompts(metrics, lambda m: m.c, statistics.median),
+        c=_over_prompts(runs, statistics.median, lambda m: m.c),
         draft_step_seconds=statistics.median(steps) if steps else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
         host_seconds=host_seconds,
         identical=identical,
+        busy_runs=len(busy_runs(runs)),
     )
 
 
@@ -234,6 +215,17 @@ def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:
         timed = [r.wall - r.clock for r in trace.lane(lane) if r.wall is not None]
         seconds += [after - before for before, after in pairwise(timed)]
     return seconds
+
+
+def _over_prompts(
+    runs: Sequence[RaceFigures],
+    summary: Callable[[Iterable[float]], T],
+    figure: Callable[[Metrics], float | None],
+) -> T | None:
+    """Summarize a figure over prompts, each with the median of its repeats; None if it is None on
+    all."""
+    values = by_prompt(runs, lambda run: figure(run.metrics))
+    return summary(values.values()) if values else None
 
 
 def _halfway(trace: Trace) -> int:
@@ -348,6 +340,8 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
     yield "host between rounds", ", ".join(between)
     if row.identical is not None:
         yield "same text", f"{row.identical}/{row.prompts} prompts"
+    if row.busy_runs:
+        yield "busy machine", f"it delayed {row.busy_runs} of the races"
 
 
 def _shown_speedup(speedup: Spread | None) -> str:

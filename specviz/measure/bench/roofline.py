@@ -1,4 +1,4 @@
-"""The floor of a pass: the least time that it can take, given how fast this machine reads memory.
+"""The floor of a pass: the least time that it can take at this machine's memory bandwidth.
 
 A pass over one token reads every weight once and does little arithmetic with it, so its time is
 bounded by memory bandwidth (Williams et al. 2009, "Roofline").
@@ -22,7 +22,7 @@ from ...files.metadata import configured_caches
 from ...sides.early_exit.drafter import best_exit
 
 REPEATS = 12
-WARM = 2  # of them are not counted
+WARMUP = 2  # repeats that are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Floor:
     """The least time of one pass of a model, for any number of tokens.
 
     seconds: bytes / bytes_per_second. bytes: of all weights that a pass reads, and of the keys and
-    values of `cached` tokens. bytes_per_second: measured by summing a buffer of that size
-    repeatedly: of the processor's cache if the model fits into it, else of the memory.
+    values of `cached` tokens. bytes_per_second: the bandwidth, measured by summing a buffer of that
+    size repeatedly; it is that of the processor's cache if the model fits into it.
     """
 
     seconds: float
@@ -41,8 +41,8 @@ class Floor:
 
 
 def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
-    """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
-    "draft" after `cached` tokens."""
+    """Measure the floor of a pass of the "target" after `cached` tokens and, if the drafter makes
+    passes, of a step of the "draft"."""
     engine = make_engine(pair.target, pair.vocab).name
     floors_by_role = {"target": floor(pair.target, cached, engine, pair.device)}
     needs = drafter_kind(drafter).needs
@@ -60,7 +60,7 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
 
 
 def _head_cache_bytes(pair: Pair) -> int:
-    """As `cache_bytes`; what other heads than EAGLE read of caches differs from place to place."""
+    """As `cache_bytes`; 0 for other heads than EAGLE, whose reads of the cache vary."""
     head = pair.head
     if head is None or head.kind != EAGLE:
         return 0
@@ -71,9 +71,9 @@ def _head_cache_bytes(pair: Pair) -> int:
 
 
 def cache_bytes(model: Any, engine: str) -> int:
-    """Bytes of keys and values that one token adds to the caches.
+    """Count the bytes of keys and values that one token adds to the caches.
 
-    engine: the name of the one that runs the model. "compiled" caches fp32, whatever the weights.
+    engine: its name. "compiled" caches fp32, whatever the weights.
     """
     width = 4 if engine == "compiled" else model.dtype.itemsize
     layers = configured_caches(text_config(model)).layers
@@ -81,7 +81,7 @@ def cache_bytes(model: Any, engine: str) -> int:
 
 
 def floor(model: Any, cached: int, engine: str, device: torch.device) -> Floor:
-    """The floor of a pass of this model after `cached` tokens. engine: the name of its engine."""
+    """Measure the floor of a pass of this model after `cached` tokens. engine: its name."""
     return _measured(pass_bytes(model) + cached * cache_bytes(model, engine), cached, device)
 
 
@@ -93,5 +93,5 @@ def _measured(size: int, cached: int, device: torch.device) -> Floor:
         start = now(device)
         buffer.sum()
         seconds.append(now(device) - start)
-    rate = size / min(seconds[WARM:])
+    rate = size / min(seconds[WARMUP:])
     return Floor(size / rate, size, cached, rate)

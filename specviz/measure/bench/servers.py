@@ -1,8 +1,8 @@
 """The lanes against servers of the same pair, which run on this machine and take turns with them.
 
-A server's speed is taken in every way that it can be, since the rival is to be at its best: from
-the stream, where each step costs a message; from answers as a whole, as the time of a long one
-less that of one with a single token; and from the server's own clock, where it tells it.
+A server's speed is measured in every way that it allows, so that the rival is at its best: from
+the stream, where each step costs a message; from whole answers, as the time of a long one minus
+that of a single token; and by the server's own clock, where it reports it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from operator import truediv
 from typing import Any
 
-from tqdm import tqdm
-
 from ...base.errors import PairError, ServerError
-from ...core.lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
+from ...core.lanes import BASELINE, LANES, SPECULATIVE, Lane
 from ...core.messages import TextPrompt
 from ...core.pair import Pair
 from ...core.settings import Settings
@@ -26,101 +23,81 @@ from ...core.threads import thread_counts
 from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server
-from ...runs.result import baseline, speculate
 from ...runs.tables import rate_line
-from ...runs.uncertainty import Spread, spread
 from ...sides.watched.watching import recognised
-from .turns import all_with
+from ..races import race_way
+from ..samples import HERE, Comparison, Sample, Variant, Way, Writing, by_turns
 
-HERE = "specviz"
 STREAMED = "streamed"
 WHOLE = "whole answers"
 OWN_CLOCK = "by its own clock"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to write a text. who: `HERE`, or a server and how it was timed. threads: 0 where a
-    server does not tell. gamma: drafted tokens per round, 0 for the target alone and where it is
-    not told."""
+class ServerReport:
+    """The comparison on `prompts` prompts.
 
-    who: str
-    lane: Lane
-    threads: int
-    gamma: int
-
-    def __str__(self) -> str:
-        drafts = f", drafts of {self.gamma}" if self.gamma else ""
-        plural = "s" if self.threads > 1 else ""
-        threads = f", {self.threads} thread{plural}" if self.threads else ""
-        return f"{LANE_LABELS[self.lane]}, {self.who}{threads}{drafts}"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerComparison:
-    """What was measured on `prompts` prompts.
-
-    rates: tokens per second without prefill, by way; the samples of all ways are in one order.
-    parted: by engine, at which token its text parts from the one that was written here, from 0, for
-    each prompt to which it wrote another.
+    parted: by server, the index of the first token at which its text differs from the one that was
+    written here, for each prompt with another text.
     """
 
-    rates: dict[Way, list[float]]
+    comparison: Comparison
     parted: dict[str, list[int]]
     prompts: int
 
-    def best(self, whos: Sequence[str], lane: Lane | None = None) -> Way:
-        """The way with the highest median among these names, of one lane or of both."""
-        ways = [way for way in self.rates if way.who in whos and lane in (None, way.lane)]
-        return max(ways, key=lambda way: spread(self.rates[way]).median)
-
-    def ratio(self, way: Way, reference: Way) -> Spread:
-        """The rate of a way over that of the reference, sample by sample."""
-        return spread(map(truediv, self.rates[way], self.rates[reference]))
-
     def lines(self) -> Iterator[str]:
-        """All ways, on how many prompts the texts are the same, and the ratios of the best."""
-        order = sorted(self.rates, key=lambda way: (LANES.index(way.lane), way.who, way.threads))
-        for way in order:
-            yield rate_line(str(way), spread(self.rates[way]), 76)
-        for who, indices in self.parted.items():
+        """All variants, on how many prompts the texts are the same, and the ratios of the best."""
+        comparison = self.comparison
+        for variant in sorted(comparison.rates, key=_line_order):
+            yield rate_line(str(variant), comparison.spread(variant), 76)
+        for server, indices in self.parted.items():
             same = f"{self.prompts - len(indices)}/{self.prompts} prompts"
             if indices:
                 numbers = ", ".join(str(index + 1) for index in indices)
                 same += f"; the others part at token {numbers}"
-            yield f"  {who} wrote the text that was written here on {same}"
+            yield f"  {server} wrote the text that was written here on {same}"
         yield "\nbest against best, tokens/s"
-        yield self._ratio_line(self.best([HERE]), self.best([HERE], BASELINE))
-        for whos in self._whos_by_engine():
-            lanes = {way.lane for way in self.rates if way.who in whos}
-            for lane in sorted(lanes):
-                yield self._ratio_line(self.best([HERE], lane), self.best(whos, lane))
-            if lanes == set(LANES):
-                yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+        best = comparison.best
+        ours = [variant for variant in comparison.rates if variant.who == HERE]
+        yield self._ratio_line(best(ours), best(ours, BASELINE))
+        rivals_of_all = [variant for variant in comparison.rates if variant.who != HERE]
+        for _, variants in groupby(sorted(rivals_of_all, key=_engine), key=_engine):
+            rivals = list(variants)
+            lanes = sorted({variant.lane for variant in rivals})
+            for lane in lanes:
+                yield self._ratio_line(best(ours, lane), best(rivals, lane))
+            if len(lanes) == len(LANES):
+                yield self._ratio_line(best(rivals, SPECULATIVE), best(rivals, BASELINE))
 
-    def _whos_by_engine(self) -> list[list[str]]:
-        """Who wrote besides this program: those of one engine together."""
-        whos = sorted({way.who for way in self.rates if way.who != HERE})
-        return [list(group) for _, group in groupby(whos, key=lambda who: who.split()[0])]
-
-    def _ratio_line(self, way: Way, reference: Way) -> str:
-        return f"  {self.ratio(way, reference).shown()} times: {way} / {reference}"
+    def _ratio_line(self, variant: Variant, reference: Variant) -> str:
+        ratio = self.comparison.ratio(variant, reference)
+        return f"  {ratio.shown()} times: {variant} / {reference}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All ways with their spreads, and where texts part, ready for JSON."""
+        """All variants with their spreads, and where texts part, ready for JSON."""
+        spreads = {variant: self.comparison.spread(variant) for variant in self.comparison.rates}
         return {
-            "rows": [asdict(way) | asdict(spread(rates)) for way, rates in self.rates.items()],
+            "rows": [asdict(variant) | asdict(spread) for variant, spread in spreads.items()],
             "same_texts": {who: self.prompts - len(parted) for who, parted in self.parted.items()},
             "parted": self.parted,
             "prompts": self.prompts,
         }
 
 
+def _line_order(variant: Variant) -> tuple[int, str, int]:
+    return LANES.index(variant.lane), variant.who, variant.threads
+
+
+def _engine(variant: Variant) -> str:
+    """The engine's name, the first word of a server's."""
+    return variant.who.split()[0]
+
+
 class RivalServer:
     """A model on a server of OpenAI's completions.
 
-    address: "http://HOST:PORT/v1", with "#MODEL" if it serves several. lane: whether it decodes
-    alone or speculates by itself, as its operator says. Raises `ServerError`.
+    address: "http://HOST:PORT/v1", with "#MODEL" if the server has several. lane: whether the
+    server decodes alone or speculates by itself, as its operator says. Raises `ServerError`.
     """
 
     def __init__(self, address: str, lane: Lane) -> None:
@@ -131,22 +108,31 @@ class RivalServer:
         engine = recognised(self._address, self._model)
         self.who = f"{engine.identity.software} at {self._address.shown}"
 
-    def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
-        """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
-        rates, text = self._streamed(ids, count)
-        seconds_of_one = self._answer_seconds(ids, 1)
-        seconds = self._answer_seconds(ids, count)
-        if seconds > seconds_of_one:
-            rates[WHOLE] = (count - 1) / (seconds - seconds_of_one)
-        return rates, text
+    def way(self, pair: Pair, settings: Settings) -> Way:
+        """Write texts on this server, each timed in every way that it allows."""
+
+        def write(prompt: TextPrompt) -> Writing:
+            ids = pair.encode(prompt, chat=settings.chat)
+            count = settings.max_new_tokens
+            rates, text = self._streamed(ids, count)
+            seconds_of_one = self._answer_seconds(ids, 1)
+            seconds = self._answer_seconds(ids, count)
+            if seconds > seconds_of_one:
+                rates[WHOLE] = (count - 1) / (seconds - seconds_of_one)
+            by_variant = {
+                Variant(f"{self.who}, {timing}", self.lane): rate for timing, rate in rates.items()
+            }
+            return Writing(by_variant, text=text)
+
+        return Way(self.who, write)
 
     def _answer_seconds(self, ids: Sequence[int], count: int) -> float:
-        """Seconds of an answer of `count` tokens as a whole."""
+        """Seconds of a whole answer of `count` tokens."""
         return self._connected().post("completions", self._body(ids, count)).seconds
 
     def _connected(self) -> Server:
-        # llama.cpp's server closes a connection some time after a stream, perhaps just when the
-        # next request is on its way.
+        # llama.cpp's server closes a connection some time after a stream, perhaps while the next
+        # request is on its way.
         return Server(self._address)
 
     def _body(self, ids: Sequence[int], count: int) -> dict[str, Any]:
@@ -167,15 +153,15 @@ class RivalServer:
         server = self._connected()
         usage: dict[str, Any] = {}
         timings: dict[str, Any] = {}
-        pieces: list[tuple[float, dict[str, Any]]] = []  # when it came, and what
+        choices: list[tuple[float, dict[str, Any]]] = []  # each with its seconds of arrival
         for seconds, chunk in server.stream("completions", body):
-            pieces += [(seconds, choice) for choice in chunk.get("choices", ())]
+            choices += [(seconds, choice) for choice in chunk.get("choices", ())]
             usage = chunk.get("usage") or usage
             timings = chunk.get("timings") or timings
         tokens = usage.get("completion_tokens") or count
-        if len(pieces) < 2 or tokens != count:
+        if len(choices) < 2 or tokens != count:
             raise ServerError(
-                f"{server.shown} streamed {tokens if pieces else 0} tokens instead of "
+                f"{server.shown} streamed {tokens if choices else 0} tokens instead of "
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
         rates: dict[str, float] = {}
@@ -183,30 +169,30 @@ class RivalServer:
         if milliseconds:
             # llama.cpp's own clock, which starts when the first token is there.
             rates[OWN_CLOCK] = (timings["predicted_n"] - 1) / (milliseconds / 1e3)
-        begin, first = pieces[0]
-        end, _ = pieces[-1]
+        begin, first = choices[0]
+        end, _ = choices[-1]
         if end > begin:
             # A step that speculates may bring several tokens.
             first_tokens = len(first.get("token_ids") or [0])
             rates[STREAMED] = (tokens - first_tokens) / (end - begin)
-        return rates, "".join(str(piece.get("text", "")) for _, piece in pieces)
+        return rates, "".join(str(choice.get("text", "")) for _, choice in choices)
 
 
 def servers_report(
     pair: Pair, prompts: Sequence[TextPrompt], settings: Settings, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Compare with the servers of the options, print all ways and the ratios of the best, and
+    """Compare with the servers of the options, print all variants and the ratios of the best, and
     return them."""
     print(
         f"greedy, {len(prompts)} prompts, {options.repeats} repeats, {settings.max_new_tokens} "
         "tokens each; all ways take turns on each prompt; prefill is not counted\n",
         flush=True,
     )
-    comparison = compare_with_servers(
+    report = compare_with_servers(
         options.server, options.server_speculating, pair, prompts, settings, options.repeats
     )
-    print(*comparison.lines(), sep="\n")
-    return comparison.to_dict()
+    print(*report.lines(), sep="\n")
+    return report.to_dict()
 
 
 def compare_with_servers(
@@ -216,11 +202,11 @@ def compare_with_servers(
     prompts: Sequence[TextPrompt],
     settings: Settings,
     repeats: int,
-) -> ServerComparison:
-    """Write every prompt greedily in both lanes and on every server, `repeats` times, in turn.
+) -> ServerReport:
+    """Write every prompt greedily in both lanes and on every server, `repeats` times, by turns.
 
     alone, speculating: addresses of servers, all of the pair's target; the latter draft by
-    themselves. While one works, the others have nothing to do. Raises `SpecvizError`.
+    themselves. While one writes, the others are idle. Raises `SpecvizError`.
     """
     settings = replace(settings, temperature=0.0, ignore_eos=True)
     if settings.drafter == "none" or not settings.gamma:
@@ -229,61 +215,32 @@ def compare_with_servers(
         raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
     servers = [RivalServer(address, BASELINE) for address in alone]
     servers += [RivalServer(address, SPECULATIVE) for address in speculating]
-    gammas = {BASELINE: 0, SPECULATIVE: settings.gamma}
-    ways = [Way(HERE, lane, threads, gammas[lane]) for threads in thread_counts() for lane in LANES]
-    rates: dict[Way, list[float]] = defaultdict(list)
-    parted: dict[str, dict[TextPrompt, int | None]] = {server.who: {} for server in servers}
-    # What is compiled, allocated or read once is not measured.
-    _turn(pair, prompts[0], settings, ways, servers)
-    for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
-        rates_of_turn, parted_of_turn = _turn(pair, prompt, settings, ways, servers)
-        for way, rate in rates_of_turn.items():
-            rates[way].append(rate)
-        for who, index in parted_of_turn.items():
-            parted[who][prompt] = index
-    # Ways that could not be timed each time are left out.
-    turns = repeats * len(prompts)
-    return ServerComparison(
-        rates={way: samples for way, samples in rates.items() if len(samples) == turns},
-        parted={
-            who: [index for index in by_prompt.values() if index is not None]
-            for who, by_prompt in parted.items()
-        },
-        prompts=len(prompts),
-    )
+    # One lane after the other: between a server's tokens no other lane runs either.
+    race = race_way(pair, settings, mode="sequential")
+    ways = [replace(race, threads=threads) for threads in thread_counts()]
+    ways += [server.way(pair, settings) for server in servers]
+    samples = list(by_turns(ways, prompts, repeats))
+    return ServerReport(Comparison.of(samples), parted_texts(samples), len(prompts))
 
 
-def _turn(
-    pair: Pair, prompt: TextPrompt, settings: Settings, ways: list[Way], servers: list[RivalServer]
-) -> tuple[dict[Way, float], dict[str, int | None]]:
-    """The rates of all ways on a prompt, and where each server's text parts from ours."""
-    rates: dict[Way, float] = {}
-    parted: dict[str, int | None] = {}
-    for way in ways:
-        rates[way], tokens = own_run(pair, prompt, settings, way)
-    ids = pair.encode(prompt, chat=settings.chat)
-    for server in servers:
-        rates_of_server, text = server.runs(ids, settings.max_new_tokens)
-        for timing, rate in rates_of_server.items():
-            way = Way(f"{server.who}, {timing}", server.lane, threads=0, gamma=0)
-            rates[way] = rate
-        parted[server.who] = parts_at(tokens, text)
-    return rates, parted
-
-
-def own_run(
-    pair: Pair, prompt: TextPrompt, settings: Settings, way: Way
-) -> tuple[float, list[str]]:
-    """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
-    decode = baseline if way.lane == BASELINE else speculate
-    with all_with(way.threads):
-        rounds = list(decode(pair, prompt, settings))
-    tokens = [token.text for r in rounds for token in r.emitted]
-    return len(tokens) / rounds[-1].clock, tokens
+def parted_texts(samples: Sequence[Sample]) -> dict[str, list[int]]:
+    """Compare the texts of servers with those of the races on the same prompts: `parted` of a
+    `ServerReport`."""
+    traces = {each.prompt: each.writing.trace for each in samples if each.writing.trace}
+    parted: dict[str, dict[int, int | None]] = defaultdict(dict)  # by server and prompt
+    for sample in samples:
+        if sample.writing.text is not None:
+            rounds = traces[sample.prompt].lane(SPECULATIVE)
+            tokens = [token.text for r in rounds for token in r.emitted]
+            parted[sample.way.name][sample.prompt] = parts_at(tokens, sample.writing.text)
+    return {
+        server: [index for index in by_prompt.values() if index is not None]
+        for server, by_prompt in parted.items()
+    }
 
 
 def parts_at(tokens: Sequence[str], text: str) -> int | None:
-    """The first of these tokens that a text does not go on with, from 0; None if it has all."""
+    """The index of the first token with which the text does not continue; None if it has all."""
     begin = 0
     for index, token in enumerate(tokens):
         if not text.startswith(token, begin):

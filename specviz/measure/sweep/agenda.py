@@ -1,9 +1,9 @@
-"""What a sweep tries, and which piece comes next, as far as its findings say.
+"""The schedule of a sweep: which rows it tries, and which piece comes next after its findings.
 
-The row that the pair begins with runs first, then each drafter once at its largest gamma, which
-predicts its other rows. Then as many rows as there is time for run on every prompt, by turns; one
-that is clearly slower is given up. A race that something else on the machine delayed is run again.
-The last seconds are kept for the best row.
+The pair's own settings run first, then each drafter once at its largest gamma, which predicts its
+other rows. Then as many rows as fit the time budget run on every prompt, by turns; a row that is
+clearly slower is given up. A race that was delayed by something else on the machine is run again.
+The last seconds are reserved for the best row.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from ...core.pair import Pair
 from ...core.race import race
 from ...core.registry import swept_drafters
 from ...core.settings import GAMMA_POLICIES, RANGES, Settings
+from ..samples import rotated
 from .table import ENOUGH, KEEP, best_promise
 from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
 MOST_ROWS = 200
 MOST_REPEATS = 12
-RETRIES = 2  # more times that a race is run that something delayed
-SETTLED_REPEATS = 2  # repeats after which a sweep with one row left for a temperature is done
+RETRIES = 2  # of a race that was delayed
+SETTLED_REPEATS = 2  # repeats once each temperature has one row left
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,18 @@ class Piece:
 
 
 def checked(request: SweepRequest) -> SweepRequest:
-    """The request, without repetitions. Raises `SettingsError` for what cannot be swept."""
+    """Check the request and remove repeated values. Raises `SettingsError`."""
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
     _check_names("drafters", request.drafters, swept_drafters())
     _check_names("policies", request.policies, GAMMA_POLICIES)
     if not request.gammas:
         raise SettingsError("gammas is empty: use whole numbers from 1 on.")
-    most = int(RANGES["gamma"][1])
+    max_gamma = int(RANGES["gamma"][1])
     for gamma in request.gammas:
-        if type(gamma) is not int or not 1 <= gamma <= most:
-            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
+        if type(gamma) is not int or not 1 <= gamma <= max_gamma:
+            shown = str(gamma)[:40]
+            raise SettingsError(f"gammas has {shown}: use whole numbers, 1 to {max_gamma}.")
     if not request.temperatures:
         raise SettingsError("there is no temperature to sweep: give at least one, such as 0.")
     if not 1.0 <= request.seconds <= 86_400.0:
@@ -87,8 +89,8 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
 
 
 def why_impossible(pair: Pair, prompt: TextPrompt, settings: Settings, drafter: str) -> str:
-    """Begin a race with this drafter, which gets its engines ready. Return why the pair cannot use
-    it, as a sentence, or an empty text."""
+    """Begin a race with this drafter, which makes its engines. Returns the reason why the pair
+    cannot use it, as a sentence, or an empty text."""
     short = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
     try:
         next(race(pair, prompt, short))
@@ -98,8 +100,8 @@ def why_impossible(pair: Pair, prompt: TextPrompt, settings: Settings, drafter: 
 
 
 def rows_to_begin_with(pair: Pair, rows: Sequence[Configuration]) -> frozenset[str]:
-    """The keys of the rows, one of each temperature, that are nearest to the settings with which
-    the pair begins; none if its drafter is not swept."""
+    """The keys of the rows, one of each temperature, that are nearest to the pair's own settings;
+    none if its drafter is not swept."""
     usual = pair.settings()
 
     def distance(row: Configuration) -> tuple[bool, int]:
@@ -117,11 +119,11 @@ def rows_to_begin_with(pair: Pair, rows: Sequence[Configuration]) -> frozenset[s
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a sweep is.
+    """The progress of a sweep, from which its schedule follows.
 
-    table: its rows as they are known now. ran: how often a row ran on a prompt without delays.
-    tried: how often it ran there at all. questions: the number of prompts. spent: of `seconds`.
-    done: pieces. begins: the keys of the rows with which the pair begins, which always run.
+    table: its rows now. ran: runs without delays, by row and prompt. tried: all runs. questions:
+    the number of prompts. spent: of `seconds`. done: pieces. begins: the keys of the rows with the
+    pair's own settings, which always run.
     """
 
     table: tuple[Row, ...]
@@ -135,37 +137,37 @@ class Standing:
 
     @property
     def rows(self) -> list[Row]:
-        """Those that this pair can run."""
+        """The rows that this pair can run."""
         return [row for row in self.table if row.status != "left out"]
 
     @property
     def pieces_in_all(self) -> float:
-        """For about how many pieces the whole time is enough."""
+        """Pieces that fit the whole time budget."""
         if not self.spent:
             return math.inf
         return self.seconds * self.done / self.spent
 
     @property
     def time_for(self) -> float:
-        """For about how many more pieces the time is enough."""
+        """Pieces that still fit the time budget."""
         return self.pieces_in_all - self.done
 
     def is_new(self, key: str, question: int, repeat: int = 0) -> bool:
-        """Whether a row was not tried on a prompt for this repeat."""
+        """Whether this repeat of a row on a prompt was not tried."""
         return self.tried[key, question] <= repeat
 
     def is_due(self, key: str, question: int, repeat: int = 0) -> bool:
-        """Whether a row has not run on a prompt for this repeat, and may still be tried."""
+        """Whether this repeat of a row on a prompt has no undelayed run, and may be tried again."""
         is_missing = self.ran[key, question] <= repeat
         return is_missing and self.tried[key, question] <= repeat + RETRIES
 
     def prompts_of(self, key: str) -> int:
-        """On how many prompts a row ran."""
+        """Count the prompts on which a row ran."""
         return sum(self.ran[key, question] > 0 for question in range(self.questions))
 
 
 def due(now: Standing) -> list[Piece]:
-    """The next pieces in their order; none if the time is spent, or nothing is left to tell
+    """The next pieces in order; none if the time is spent, or no two rows are left to tell
     apart."""
     if now.done and now.spent >= now.seconds:
         return []
@@ -176,7 +178,7 @@ def due(now: Standing) -> list[Piece]:
 
 
 def pieces_left(now: Standing) -> int:
-    """About how many pieces are left: as many as are due, or as the time is enough for."""
+    """Estimate how many pieces are left: those that are due, within the time budget."""
     next_pieces = due(now)
     if not next_pieces:
         return 0
@@ -200,8 +202,8 @@ def _groups(now: Standing) -> list[list[Row]]:
 
 
 def _scouting(now: Standing) -> list[Piece]:
-    """On the first prompt the row that the pair begins with, and each drafter at its largest gamma,
-    at every temperature."""
+    """On the first prompt the pair's own row, and each drafter at its largest gamma, at every
+    temperature."""
     begins = [row.configuration.key for row in now.rows if row.configuration.key in now.begins]
     largest = [_largest(group) for group in _groups(now)]
     keys = dict.fromkeys([*begins, *largest])
@@ -209,15 +211,15 @@ def _scouting(now: Standing) -> list[Piece]:
 
 
 def _largest(group: Sequence[Row]) -> str:
-    """The key of the row with the largest gamma, of a fixed one if there is one."""
+    """The key of the row with the largest gamma, of fixed ones if there are any."""
     configurations = [row.configuration for row in group]
     fixed = [each for each in configurations if each.policy == "fixed"]
     return max(fixed or configurations, key=lambda each: each.gamma).key
 
 
 def _next_turn(now: Standing) -> list[Piece]:
-    """Of the rows that are in the race, those that have not run on the first prompt that is not
-    done. Races that were delayed are run again after all prompts, before any is repeated."""
+    """Of the rows that are still racing, those that are missing on the first unfinished prompt.
+    Delayed races are run again after all prompts, before any prompt is repeated."""
     groups = racing(now)
     keys = [key for group in groups for key in group]
     is_settled = all(len(group) <= 1 for group in groups)
@@ -235,9 +237,9 @@ def _next_turn(now: Standing) -> list[Piece]:
 def racing(now: Standing) -> list[list[str]]:
     """The keys of the rows to go on with, a list for each temperature.
 
-    Where the time is short, they are as many as can run on `ENOUGH` prompts each: first the row
-    that the pair begins with and those that are being measured, then those that promise most, and
-    those of which nothing is known by turns of drafters. Rows that are clearly slower are in none.
+    In a short time they are as many as can run on `ENOUGH` prompts each: first the pair's own row
+    and those that are being measured, then those with the highest prediction, and those without a
+    prediction by turns of drafters. Rows that are clearly slower are left out.
     """
     temperatures = list(dict.fromkeys(row.configuration.temperature for row in now.rows))
     pieces = now.pieces_in_all - len(_groups(now))  # after each drafter ran once
@@ -249,7 +251,7 @@ def racing(now: Standing) -> list[list[str]]:
         if math.isfinite(limit):
             chosen = chosen[: max(1, int(limit))]
         keys = {row.configuration.key for row in chosen if row.status != "eliminated"}
-        # In the order of the table.
+        # In table order.
         lists.append([row.configuration.key for row in rows if row.configuration.key in keys])
     return lists
 
@@ -258,7 +260,7 @@ def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
     """The rows of a temperature that may be worth measuring, the most urgent first."""
     threshold = KEEP * best_promise(rows)
     rising = sorted(rows, key=lambda row: row.promise or 0.0)
-    # The last one of a drafter stays.
+    # The best one of each drafter stays.
     leaders = list({row.configuration.drafter: row for row in rising}.values())
     seen: Counter[str] = Counter()
     urgency: dict[str, tuple[float, ...]] = {}
@@ -268,26 +270,26 @@ def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
         drafter = row.configuration.drafter
         is_begun = now.prompts_of(key) > 1 or row.mark in ("best", "open")
         promise = row.promise or math.inf
-        # Nothing is given up for a prediction from few rounds.
+        # No row is given up for a prediction from few rounds.
         is_behind = promise < threshold and row.predicted is not None and row.predicted.enough
         if is_behind and not (is_begun or row in leaders or key in now.begins):
             continue
-        place = seen[drafter] if math.isinf(promise) else 0
-        urgency[key] = (key not in now.begins, not is_begun, -promise, place)
+        turn = seen[drafter] if math.isinf(promise) else 0
+        urgency[key] = (key not in now.begins, not is_begun, -promise, turn)
         seen[drafter] += 1
         candidates.append(row)
     return sorted(candidates, key=lambda row: urgency[row.configuration.key])
 
 
 def _owed(now: Standing) -> list[Piece]:
-    """The pieces without which there is no answer: of each temperature the row that promises most
-    of those that promise more than the best measured one, or else the best one itself, until it ran
-    on `ENOUGH` prompts, on those of the other rows first."""
+    """The pieces that an answer needs: at each temperature the row with the highest prediction
+    above the best measured row, or else that row itself, runs on `ENOUGH` prompts, first on those
+    that other rows ran on."""
     leaders: dict[float, str] = {}
     candidates = [row for row in now.rows if row.mark in ("best", "open")]
     for row in sorted(candidates, key=lambda row: (row.mark == "open", row.promise or 0.0)):
         leaders[row.configuration.temperature] = row.configuration.key
-    questions = [question for _, question in now.ran]  # those on which other rows ran come first
+    questions = [question for _, question in now.ran]  # those that other rows ran on come first
     questions += range(now.questions)
     order = dict.fromkeys(questions)
     pieces = []
@@ -297,11 +299,3 @@ def _owed(now: Standing) -> list[Piece]:
         missing = max(0, ENOUGH - now.prompts_of(key))
         pieces += [Piece(key, question) for question in new[:missing]]
     return pieces
-
-
-def rotated(keys: Sequence[str], by: int) -> list[str]:
-    """The keys in order, beginning with another one each time, so that none is always first."""
-    if not keys:
-        return []
-    begin = by % len(keys)
-    return [*keys[begin:], *keys[:begin]]

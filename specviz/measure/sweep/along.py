@@ -1,8 +1,8 @@
-"""The rounds that a configuration would run along a text that is already known, without running it.
+"""The rounds that a configuration would run along a known text, predicted without a run.
 
-One run gives the text. A drafter's view of every place of it follows without a further run: a
-model reads the whole text in one pass, and drafts that are copied from the text are looked up
-again. So the rounds of every gamma and policy are known before any of them is measured.
+One run gives the text. The drafts at each position follow without another run: a model reads the
+whole text in one pass, and copied drafts are looked up again. So the rounds of every gamma and
+policy are known before any of them is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one 
 
 
 class RoundCounts(NamedTuple):
-    """How many tokens of a round were drafted, judged, accepted and emitted."""
+    """The numbers of drafted, judged, accepted and emitted tokens of a round."""
 
     drafted: int
     judged: int
@@ -48,11 +48,11 @@ class RoundCounts(NamedTuple):
 
 
 Rounds: TypeAlias = Counter[RoundCounts]
-"""How many rounds had these counts; such counters can be added."""
+"""The number of rounds by their counts; such counters can be added."""
 
 
 def rounds_of(trace: Trace) -> Rounds:
-    """Those of the speculative lane of a race."""
+    """Count the rounds of the speculative lane of a race."""
     return Counter(
         RoundCounts(
             drafted=len(r.drafted),
@@ -65,7 +65,7 @@ def rounds_of(trace: Trace) -> Rounds:
 
 
 def figures(rounds: Rounds) -> dict[str, Any]:
-    """The fields of `RoundFigures`."""
+    """Derive the fields of `RoundFigures`."""
     total = rounds.total()
     drafted = sum(counts.drafted * number for counts, number in rounds.items())
     judged = sum(counts.judged * number for counts, number in rounds.items())
@@ -90,8 +90,8 @@ def _alpha_at(rounds: Rounds, position: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """A text that the target wrote. ids: the prompt, of `begin` tokens, and what followed. budget:
-    most tokens that may be committed. limit: the target's context."""
+    """A text that the target wrote. ids: the prompt, of `begin` tokens, and its continuation.
+    budget: the maximum of committed tokens. limit: the target's context."""
 
     ids: tuple[int, ...]
     begin: int
@@ -100,8 +100,8 @@ class KnownText:
 
 
 def known_text(pair: Pair, trace: Trace) -> KnownText | None:
-    """The text that the speculative lane of a race wrote. None if it was cut off or has fewer than
-    `MIN_TOKENS` tokens: where a text was cut, nobody knows how far drafts would have held."""
+    """The text that the speculative lane of a race wrote. None if it has fewer than `MIN_TOKENS`
+    tokens or was cut off: how many drafts would have been accepted there is unknown."""
     header = trace.header
     begin = len(header.prompt_ids)
     written = [token.id for r in trace.lane(SPECULATIVE) for token in r.emitted]
@@ -117,12 +117,12 @@ def known_text(pair: Pair, trace: Trace) -> KnownText | None:
 
 
 def is_predictable(settings: Settings, pair: Pair) -> bool:
-    """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
-    whose verdicts at different places are independent given the text, and a drafter whose q along
-    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states. How sure
-    a draft is of tokens that the text does not hold is not known."""
+    """Whether the rounds of these settings follow from a text. A sampled text needs the token rule,
+    whose verdicts at different positions are independent given the text, and a drafter whose q
+    along the text is known. Of heads only EAGLE-3 reads nothing but the target's states. The
+    confidence of drafted tokens that the text does not contain is unknown."""
     if reads_again(pair.target, EAGER):
-        return False  # nobody has measured passes that read kept tokens again
+        return False  # the costs of passes that read kept tokens again are unknown
     kind = drafter_kind(settings.drafter)
     if settings.gamma_policy == "confidence" and kind.has_model:
         return False
@@ -134,13 +134,13 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
 
 
 def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequence[float] | None:
-    """The probabilities that the tokens of a text, after its prompt, are drafted and accepted where
-    they are judged, by the drafter of `settings`; None for drafters that copy or translate.
+    """The probability of each token after the prompt that the drafter of `settings` drafts it and
+    the verdict accepts it; None for drafters that copy or translate.
 
     A token y that the target draws with probability p(y) is an accepted draft with probability
-    min(1, q(y) / p(y)), whichever round judges it: of the mass p(y), the part min(p(y), q(y)) comes
-    from drafts (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if this
-    pair cannot draft so.
+    min(1, q(y) / p(y)) in whichever round judges it: of the mass p(y), the part min(p(y), q(y))
+    comes from drafts (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if
+    the pair has no such drafter.
     """
     kind = drafter_kind(settings.drafter)
     if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
@@ -164,8 +164,8 @@ def _chance(p: float, q: float) -> float:
 def predicted_rounds(
     pair: Pair, text: KnownText, settings: Settings, known: Sequence[float] | None
 ) -> Rounds:
-    """The rounds of a run that writes this text: exactly if its drafts are certain, else of `DRAWS`
-    runs together. known: what `acceptance_along` returned for this text."""
+    """The rounds of a run that writes this text: exact ones if its drafts are certain, else those
+    of `DRAWS` simulated runs together. known: the result of `acceptance_along`."""
     drafts = DraftsAlong(pair, text, settings, known)
     generator = random.Random(0)  # nosec B311
     runs = 1 if known is None or settings.greedy else DRAWS
@@ -178,10 +178,10 @@ def predicted_rounds(
 def simulated_rounds(
     drafts: DraftsAlong, settings: Settings, generator: random.Random
 ) -> Iterator[RoundCounts]:
-    """The counts of each round of a run that writes the text.
+    """Simulate a run that writes the text; yields the counts of each round.
 
-    It is the loop of `core.loop` with the verdicts drawn from the drafts' chances; they are certain
-    if the text is greedy.
+    It is the loop of `core.loop`, with verdicts drawn from the drafts' chances, which are 0 or 1 if
+    the text is greedy.
     """
     text = drafts.text
     policy = make_policy(settings, lambda: drafts.costs)
@@ -205,7 +205,7 @@ def simulated_rounds(
 
 
 def _accepted(chances: Sequence[float], generator: random.Random) -> int:
-    """How many drafts are kept: up to the first that a draw refuses."""
+    """Draw how many drafts are accepted before the first rejection."""
     for position, chance in enumerate(chances):
         if chance < 1.0 and generator.random() >= chance:
             return position
@@ -215,9 +215,9 @@ def _accepted(chances: Sequence[float], generator: random.Random) -> int:
 class DraftsAlong:
     """The drafts of `settings` along a text.
 
-    known: what `acceptance_along` returned for this text. room: (length) -> how many tokens could
-    be drafted after `length` committed ones. costs: c and the cost of a further token in a target
-    pass, from sizes, which a policy reads.
+    known: the result of `acceptance_along`. room: (length) -> the number of tokens that can be
+    drafted after `length` committed ones. costs: c and the cost of a further token in a target
+    pass, from sizes, for policies.
     """
 
     def __init__(
@@ -247,18 +247,18 @@ class DraftsAlong:
         )
 
     def chances(self, length: int, count: int) -> list[float]:
-        """The probabilities that the drafts of a round would be accepted, one after another: entry
-        i that draft i + 1 is kept, given that those before it were and that the text goes on as it
-        does. There are as many entries as drafts.
+        """The probabilities that the drafts of a round are accepted: entry i is that of draft i +
+        1, given that all before it were and that the text continues as it does. There are as many
+        entries as drafts.
 
-        length: committed tokens when the round begins, which must not fall from call to call
-        unless all is `known`. count: the most that it may draft.
+        length: committed tokens when the round begins, which must not decrease from call to call
+        unless `known` is given. count: the maximum of drafts.
         """
         ids = self.text.ids
         if self._known is not None:  # a draft depends on the text before it alone
             begin = length - self.text.begin
             chances = list(self._known[begin : begin + count])
-            # Beyond the end of the text nobody knows what would follow, and nobody reads it.
+            # Chances beyond the end of the text are unknown, and no verdict reads them.
             return chances + [0.0] * (count - len(chances))
         if self._states is not None:
             is_prompt = self._states.show(length - 1)
@@ -277,25 +277,25 @@ class DraftsAlong:
 
 
 class _States:
-    """Stands where a drafter looks for the target's path and its engine: the hidden states of a
-    text that is read once, of which those of the tokens before a round are shown."""
+    """The target's path and engine for a drafter that reads hidden states: the text is read once,
+    and each round sees the states of the tokens before it."""
 
     def __init__(self, reader: StateEngine, ids: Sequence[int]) -> None:
         self.engine = self
         self._reader = reader
         self._ids = ids
-        self._shown = 0  # tokens whose states were shown
+        self._shown = 0  # tokens whose states the drafter has seen
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        """Read the text; states are kept after so many layers."""
+        """Read the text and keep the states after these numbers of layers."""
         self._reader.keep_states(layers)
         self._reader.forward(_tensor(self._ids[:-1], self._reader), keep=1)
         self._whole = self._reader.states  # [tokens, states * width]
         self.states = self._whole
 
     def show(self, length: int) -> bool:
-        """Show the states of the tokens that were not shown before, as the last pass of the target
-        would; returns whether they are the prompt's."""
+        """Set the states to those of the tokens since the last call, as a target pass would;
+        returns whether they are the prompt's."""
         is_prompt = self._shown == 0
         if is_prompt:
             self.states = self._whole[:length]
@@ -308,8 +308,8 @@ class _States:
 def _probabilities_of(
     pair: Pair, model: Any, text: KnownText, settings: Settings, layers: int | None = None
 ) -> list[float]:
-    """The probability of each token of the text after its prompt, given those before it; 0 past the
-    model's context, where it never drafts."""
+    """The probability of each token after the prompt, given those before it; 0 past the model's
+    context, where it never drafts."""
     ids = text.ids
     begin = text.begin
     engine = make_engine(model, pair.vocab)

@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request_from(options: argparse.Namespace) -> SweepRequest:
-    """The request that the options describe. Raises `SpecvizError`."""
-    from .agenda import checked  # what imports torch is not needed for `--help`
+    """Make the request from the options. Raises `SpecvizError`."""
+    from .agenda import checked  # imports torch, which `--help` does not need
 
     if options.prompts is None:
         prompts = builtin_prompts(options.pair)

@@ -1,5 +1,5 @@
-"""What rounds cost, from the races of a sweep, and the speed-up that follows: a prediction for rows
-that were not measured."""
+"""The costs of rounds, from the races of a sweep, and the speed-up that they predict for rows that
+were not measured."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..races import RaceFigures
 from .along import Rounds
-from .races import RaceFigures
 
 
 @dataclass(slots=True)
 class Costs:
-    """Samples, one for each race, in rounds of the target alone: a target pass by its width, a
-    draft step by drafter, and the overhead of a round. c: a draft step in passes of the target, by
-    drafter, as a run's metrics have it. rounds: how many each drafter's samples come from."""
+    """The costs of each race, in rounds of the target alone: of a target pass by its width, of a
+    draft step by drafter, and the overhead of a round. c: a draft step in target passes, by
+    drafter, as in `Metrics`. rounds: the number of rounds behind each drafter's costs."""
 
     verify: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     step: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -28,7 +28,7 @@ class Costs:
 
     @classmethod
     def of(cls, runs: Iterable[RaceFigures]) -> Costs:
-        """Collect the samples of some races."""
+        """Collect the costs of races."""
         costs = cls()
         for run in runs:
             costs._add(run)
@@ -48,9 +48,9 @@ class Costs:
         self.rounds[drafter] += run.rounds.total()
 
     def speedup(self, drafter: str, rounds: Rounds) -> float | None:
-        """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
-        unknown. It is never more than tau / (1 + c * drafts): no pass costs less than that of one
-        token."""
+        """Divide the tokens of such rounds by their cost in rounds of the target alone; None if a
+        cost is unknown. The result is at most tau / (1 + c * drafts): no pass costs less than that
+        of one token."""
         drafts = any(counts.drafted for counts in rounds)
         if not rounds or not self.verify or (drafts and len(self.verify) < 2):
             return None
@@ -73,8 +73,8 @@ class Costs:
 
     def _by_width(self, widest: int) -> tuple[list[int], list[float]]:
         """Rising widths up to `widest` at least, and the median cost of each, none below that of a
-        narrower pass: where it falls, that is noise. Beyond the widest pass that was measured, the
-        cost rises as it did before."""
+        narrower pass: a lower cost is noise. Beyond the widest measured pass, the cost rises with
+        its last slope."""
         widths = sorted(self.verify)
         medians = [statistics.median(self.verify[width]) for width in widths]
         pass_costs = list(np.maximum.accumulate(medians))

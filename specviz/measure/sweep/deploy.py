@@ -1,5 +1,5 @@
-"""What to deploy: speculate, do not, or measure more, in words; the page's address with it; and a
-row's settings as other engines spell them, each with the version that it was read from.
+"""The recommendation of a sweep: whether to speculate, in words; the page's address with it; and
+the settings in other engines' terms, with the version of each engine.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .types import (
     SweepRequest,
 )
 
-FEWEST_PROMPTS = 3  # below that nothing is recommended
-FEWEST_RUNS = 3  # against the target alone, by turns and without delays; fewer decide nothing
-BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
+FEWEST_PROMPTS = 3  # with fewer nothing is recommended
+FEWEST_RUNS = 3  # without delays; with fewer nothing is recommended
+BUSY_SHARE = 0.25  # of the runs that were delayed, from which on a doubt says so
 
 
 class Source(NamedTuple):
-    """The version of an engine or of its documentation, and where it was read."""
+    """The version of an engine or of its documentation, and the address of the latter."""
 
     version: str
     address: str
@@ -57,7 +57,7 @@ HAVE_POLICY = {
     "optimal": ("transformers",),
     "confidence": ("transformers", "llama.cpp"),
 }
-"""Engines with a policy that is like one of ours, or near to it."""
+"""The engines that have a policy like this one."""
 
 
 def recommendations(
@@ -84,9 +84,6 @@ def _recommendation(
             answer="do not speculate",
             headline="This pair cannot speculate with these drafters.",
             reasons=tuple(dict.fromkeys(row.note for row in rows)),
-            doubt="",
-            best=None,
-            settings=(),
         )
     best = next((row for row in rows if row.mark == "best"), None)
     if best is None or best.measured is None or best.speedup is None:
@@ -94,12 +91,8 @@ def _recommendation(
             temperature=temperature,
             answer="cannot tell",
             headline="Nothing was measured long enough to tell.",
-            reasons=(),
-            doubt="",
-            best=None,
-            settings=(),
         )
-    # The row that promises most of those that were not measured on enough prompts to tell.
+    # The row with the highest prediction among those that ran on too few prompts to tell.
     rival = max((row for row in rows if row.mark == "open"), key=_promise, default=None)
     answer, headline = _answer(best, best.measured, best.speedup, rival)
     settings: tuple[EngineSettings, ...] = ()
@@ -118,8 +111,8 @@ def _recommendation(
 
 
 def _pays(row: Row) -> bool:
-    """Whether a row that is not the best one is faster than the target alone beyond noise, and was
-    measured enough."""
+    """Whether a row beside the best one is faster than the target alone beyond noise, on enough
+    prompts."""
     measured = row.measured
     if measured is None or measured.speedup is None or row.mark in ("best", "open"):
         return False
@@ -128,7 +121,7 @@ def _pays(row: Row) -> bool:
 
 
 def _is_too_busy(m: Measured) -> bool:
-    """Whether too few runs of a row had the machine to themselves."""
+    """Whether too few runs of a row were without delays."""
     return m.doubts > 0 and m.runs - m.doubts < FEWEST_RUNS
 
 
@@ -145,7 +138,7 @@ def _speed(row: Row) -> float:
 
 
 def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tuple[Answer, str]:
-    """The answer, and a sentence with it. m, speedup: of the best row."""
+    """The answer and its headline. m, speedup: of the best row."""
     name = best.configuration.label
     fast = f"{speedup.value:.2f} times as fast as the target alone"
     if _is_too_busy(m):
@@ -197,7 +190,7 @@ def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Ite
 
 
 def _kinds_reason(m: Measured) -> Iterator[str]:
-    """On which kind of prompt it is fastest and slowest, if these differ."""
+    """Yield on which kinds of prompt it is fastest and slowest, if these differ."""
     if not m.by_kind:
         return
     speeds = sorted((speedup.value, kind) for kind, speedup in m.by_kind.items())
@@ -244,7 +237,7 @@ def _times(count: int) -> str:
 
 
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
-    """The query of the page's address with the settings of the row, such as
+    """Make the query of the page's address with the settings of the row, such as
     "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
     values: dict[str, object] = {}
     if machine is not None and machine.pair not in (BUILTIN, "custom"):
@@ -261,8 +254,8 @@ def page_query(row: Configuration, request: SweepRequest, machine: Machine | Non
 
 
 def engine_settings(rows: Sequence[Row], machine: Machine) -> tuple[EngineSettings, ...]:
-    """For transformers, vLLM, SGLang and llama.cpp, the first of these rows that the engine can
-    run. rows: at least one, the best one first."""
+    """The settings for transformers, vLLM, SGLang and llama.cpp, each of the first row that the
+    engine can run. rows: at least one, the best one first."""
     settings = []
     for engine, source in SOURCES.items():
         text, note = _first_spelled(rows, machine, engine)
@@ -279,8 +272,8 @@ def engine_settings(rows: Sequence[Row], machine: Machine) -> tuple[EngineSettin
 
 
 def _first_spelled(rows: Sequence[Row], machine: Machine, engine: str) -> tuple[str, str]:
-    """What to paste for the first row that an engine can run, and a note; if it can run none, the
-    best row's note."""
+    """The text to paste for the first row that an engine can run, and a note; if it can run none,
+    no text and the best row's note."""
     best = rows[0]
     for row in rows:
         text, note = _spelled(row.configuration, machine, engine)
@@ -293,7 +286,7 @@ def _first_spelled(rows: Sequence[Row], machine: Machine, engine: str) -> tuple[
 
 
 def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, str]:
-    """What to paste for a row into an engine, empty if it has no such drafter; and a note."""
+    """The text to paste for a row, empty if the engine has no such drafter; and a note."""
     deployed = drafter_kind(row.drafter).deployed
     texts = deployed(row, machine) if deployed else {}
     if engine in texts:
@@ -309,7 +302,7 @@ def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, st
 
 
 def _instead(engine: str, best: Row, row: Row) -> str:
-    """Why an engine gets another row than the best one."""
+    """The sentence on why an engine gets another row than the best one."""
     return (
         f"{engine} cannot run the best row ({best.configuration.label}): these settings are those "
         f"of {row.configuration.label}, {_speed(row):.2f} times as fast as the target alone."

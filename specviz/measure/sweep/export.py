@@ -19,7 +19,7 @@ from .figures import exported_specs
 from .types import Configuration, Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
-"""Where `python -m specviz page` serves the page by default."""
+"""The default address of `python -m specviz page`."""
 
 COLUMNS = {
     "drafter": "configuration.drafter",
@@ -55,8 +55,8 @@ COLUMNS = {
     "busy_runs": "measured.doubts",
     "note": "note",
 }
-"""The columns of the CSV, each with the value of a row that stands in it. Rates are tokens per
-second, times milliseconds per round, the ends of the speed-up those of its 95% interval."""
+"""The columns of the CSV, each with the path of its value in a `Row`. Rates are tokens per second,
+times milliseconds per round; "low" and "high" of the speed-up are the ends of its 95% interval."""
 
 STATES = {"eliminated": "slower", "measured": "behind"}
 MARKS = {"best": "best", "tied": "as good", "open": "may be better"}
@@ -64,7 +64,7 @@ MOST_POSITIONS = 4  # that the table shows
 
 
 def value_at(row: Row, path: str) -> Any:
-    """The value of a row under these names, from the outside in; None where nothing is known."""
+    """Read the value at a dotted path of a row; None where it is unknown."""
     value: Any = row
     for name in path.split("."):
         if value is None:
@@ -87,8 +87,8 @@ def _by_position(alphas: Sequence[float | None]) -> str:
 
 
 class Cell(NamedTuple):
-    """A cell of the table, with the heading of its column. is_guess: whether it is a prediction in
-    the place of what was not measured."""
+    """A cell of the table, with the heading of its column. is_guess: whether it shows a prediction
+    in the place of a measurement."""
 
     heading: str
     text: str
@@ -96,7 +96,7 @@ class Cell(NamedTuple):
 
 
 def row_cells(row: Row) -> tuple[Cell, ...]:
-    """The cells of a row; a dash where nothing is known."""
+    """The cells of a row; a dash for unknown values."""
     measured = row.measured
     known = row.known
     is_guess = measured is None and known is not None
@@ -145,8 +145,8 @@ HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed",
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """The rows as a table of fixed columns, the temperatures one after another. A prediction in the
-    place of what was not measured has a "~" in front."""
+    """Yield the rows as a table of fixed columns, one for each temperature. A prediction in the
+    place of a measurement has a "~" in front."""
     for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
         group = [row for row in rows if row.configuration.temperature == temperature]
         yield f"temperature {temperature:g}"
@@ -159,7 +159,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Why rows of one temperature are left out, or were not measured."""
+    """Yield why rows of one temperature are left out, or were not measured."""
     left_out = [row for row in rows if row.status == "left out"]
     for note in dict.fromkeys(row.note for row in left_out):
         yield f"  left out: {note}"
@@ -174,7 +174,7 @@ def _shown(cell: Cell) -> str:
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:
-    """The recommendations with their reasons, their doubt and the settings to paste."""
+    """Yield the recommendations with their reasons, their doubts and the settings to paste."""
     for advice in result.recommendations:
         yield f"at temperature {advice.temperature:g}: {advice.headline}"
         yield from (f"  {reason}" for reason in advice.reasons)
@@ -201,7 +201,7 @@ def lines_of(result: SweepResult) -> Iterator[str]:
 
 
 def sweep_csv(result: SweepResult) -> str:
-    """The rows as a table, one line for each; empty cells where nothing is known."""
+    """Write the rows as a table, one line for each; cells of unknown values are empty."""
     rows = [[_csv_value(row, path) for path in COLUMNS.values()] for row in result.rows]
     return csv_text(list(COLUMNS), rows)
 
@@ -212,12 +212,12 @@ def _csv_value(row: Row, path: str) -> Any:
 
 
 def sweep_json(result: SweepResult) -> str:
-    """The whole result, as `SweepResult.to_dict` describes it."""
+    """Write the whole result, as `SweepResult.to_dict` has it."""
     return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
 
 
 def sweep_html(result: SweepResult) -> str:
-    """A page with the recommendations, the table and the charts. It needs no network."""
+    """Write a page with the recommendations, the table and the charts. It needs no network."""
     head = "".join(f"<th>{html.escape(heading)}" for heading in HEADINGS)
     body = "".join(_html_row(row) for row in result.rows)
     advice = html.escape("\n".join(lines_of(result)))
@@ -248,7 +248,7 @@ WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
 
 
 def checked_out(out: str) -> Path:
-    """The path of --out. Raises `SpecvizError` if nothing could be written there."""
+    """Check the path of --out. Raises `SpecvizError` if it cannot be written."""
     path = Path(out)
     is_file = path.suffix.lower() in WRITERS
     if not is_file and (path.suffix or path.is_file()):
@@ -259,7 +259,7 @@ def checked_out(out: str) -> Path:
 
 def write_sweep(result: SweepResult, path: Path) -> list[Path]:
     """Write the result to a file in the form of its suffix, or in all forms into a folder; returns
-    what was written. Raises `TraceError` if it cannot be."""
+    the written paths. Raises `TraceError` if a file cannot be written."""
     paths = [path]
     if path.suffix.lower() not in WRITERS:
         path.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ FASTER = "times as fast as the target alone"
 
 
 class ChartTitles(NamedTuple):
-    """The title of a chart, and those of its axes."""
+    """The titles of a chart and of its axes."""
 
     chart: str
     x: str
@@ -40,7 +40,7 @@ Spec = dict[str, Any]
 
 
 def figure_specs(result: SweepResult, theme: str = "light") -> dict[str, Spec]:
-    """The charts by name. theme: "light" or "dark". They show what is known of a sweep so far."""
+    """Draw the charts of a sweep so far, by name. theme: "light" or "dark"."""
     ink = PALETTE[theme]
     rows = result.rows
     makers = {"speedup": _speedup, "positions": _positions, "kinds": _kinds, "parts": _parts}
@@ -51,7 +51,7 @@ def figure_specs(result: SweepResult, theme: str = "light") -> dict[str, Spec]:
 
 
 def exported_specs(result: SweepResult, theme: str) -> dict[str, Spec]:
-    """`figure_specs` as figures that stand alone: with their titles, and their names below."""
+    """Draw `figure_specs` as figures that stand alone, with titles, and the legend below."""
     specs = figure_specs(result, theme)
     below = {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0}
     for name, spec in specs.items():
@@ -63,7 +63,7 @@ def exported_specs(result: SweepResult, theme: str) -> dict[str, Spec]:
 
 
 def _chart(kind: str, name: str, points: Sequence[tuple[Any, Any]], **style: Any) -> Spec:
-    """One trace of Plotly: its points, x and y, and its style."""
+    """Make one trace of Plotly from points, x and y, and its style."""
     return {
         "type": kind,
         "name": name,
@@ -74,7 +74,7 @@ def _chart(kind: str, name: str, points: Sequence[tuple[Any, Any]], **style: Any
 
 
 def _groups(rows: Sequence[Row]) -> dict[tuple[int, int], list[Row]]:
-    """The rows by the numbers of their drafter and of their temperature."""
+    """Group rows by the indices of their drafter and of their temperature."""
     drafters = list(dict.fromkeys(row.configuration.drafter for row in rows))
     temperatures = list(dict.fromkeys(row.configuration.temperature for row in rows))
     groups = defaultdict(list)
@@ -86,15 +86,15 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[int, int], list[Row]]:
 
 
 def _named(name: str, row: Row, rows: Sequence[Row]) -> str:
-    """The name, with the temperature of the row if there are several."""
+    """Append the temperature of the row to the name if there are several."""
     temperatures = {row.configuration.temperature for row in rows}
     several = len(temperatures) > 1
     return f"{name}, T {row.configuration.temperature:g}" if several else name
 
 
 class Series(NamedTuple):
-    """The fixed rows of one drafter and temperature, with the numbers of both, which choose how
-    they look."""
+    """The fixed rows of one drafter and temperature, with the indices of both, which choose colour
+    and symbol."""
 
     name: str
     rows: list[Row]
@@ -146,7 +146,7 @@ def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 
 
 def _error_bars(speedups: Sequence[Estimate], colour: str) -> Spec:
-    """The intervals of some speed-ups."""
+    """The intervals of speed-ups, as error bars."""
     return {
         "type": "data",
         "symmetric": False,
@@ -175,8 +175,8 @@ def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 
 
 def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
-    """The name of the best measured row of each drafter and temperature, what was measured, and the
-    drafter's number."""
+    """The best measured row of each drafter and temperature: its name, its figures, and the
+    drafter's index."""
     for (drafter, _), group in _groups(rows).items():
         best = max(group, key=_rank)
         if best.measured and best.speedup:
@@ -184,7 +184,7 @@ def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
 
 
 def _rank(row: Row) -> tuple[bool, int, float]:
-    """By which the best row of a drafter is found: one that ran on more prompts says more."""
+    """The sort key for the best row of a drafter: more prompts are better evidence."""
     if row.measured is None or row.speedup is None:
         return (False, 0, 0.0)
     return (row.mark == "best", row.measured.prompts, row.speedup.value)

@@ -1,4 +1,4 @@
-"""Where the models of a pair are, as another engine's command line names them."""
+"""The locations of a pair's models, as another engine's command line names them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .types import Place
 
 
 def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place | None]:
-    """The places of the target and of the draft model. target, draft: their names in a header; the
-    draft's is None if the pair has none."""
+    """Locate the target and the draft model. target, draft: their names in a header; the draft's is
+    None if the pair has none."""
     draft_place = None if draft is None else Place(draft)
     try:
         spec = parse_pair(pair.name)
-    except PairError:  # a pair that somebody has put together
+    except PairError:  # a pair of models that were loaded elsewhere
         return Place(target), draft_place
     if isinstance(spec, ModelsSpec):
         if draft is not None and spec.draft is not None:
@@ -42,13 +42,13 @@ def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place |
 
 
 def _of_the_hub(model: Facts, file: ModelFile) -> Place:
-    """The place of a model of the table that is run from a published file."""
+    """The location of a model of the table that runs from a published file."""
     return Place(model.name, file.name, repository=file.repository)
 
 
 def _typed(typed: str, name: str) -> Place:
-    """The place of a model that somebody typed: its folder or file as it was typed, or its name in
-    the header. Where another program keeps it is not told: results are passed on."""
+    """The location of a typed model: its folder or file as typed, or its name in the header. The
+    folders of other programs are left out: results are passed on."""
     stored = stored_model(typed)
     if stored is not None:
         is_named = stored.path.suffix.lower() == GGUF

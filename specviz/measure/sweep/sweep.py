@@ -1,8 +1,8 @@
 """A sweep: one run at the largest gamma predicts all others, and the promising ones are measured.
 
 `sweep(pair, request, stop)` yields events until the sweep ends or `stop()` is true. It is a loop
-around `Sweep(request)`, which rests between pieces, so that it can wait while the models' process
-serves somebody else.
+around `Sweep(request)`, a checkpoint between pieces, so that the process that holds the models can
+serve others in between.
 """
 
 from __future__ import annotations
@@ -10,25 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...base.errors import PromptError, SpecvizError
-from ...core.events import Event, Round
 from ...core.header import model_name
 from ...core.lanes import BASELINE
-from ...core.messages import TextPrompt
 from ...core.model_facts import parameter_bytes
 from ...core.pair import Pair
-from ...core.race import race
 from ...core.registry import drafter_kind
 from ...core.settings import Settings
 from ...pairs.prompts import in_turn, kinds_of
 from ...runs.trace import Trace
-from ...runs.uncertainty import seconds_of
 from ...sides.early_exit.drafter import best_exit
+from ..races import RaceStopped, is_cut, race_figures, race_way, tokens_within
+from ..samples import measure
 from .agenda import (
     Piece,
     Standing,
@@ -39,7 +35,6 @@ from .agenda import (
     why_impossible,
 )
 from .along import (
-    MIN_TOKENS,
     KnownText,
     acceptance_along,
     is_predictable,
@@ -48,7 +43,6 @@ from .along import (
 )
 from .deploy import page_query, recommendations
 from .places import places_of
-from .races import busy_runs, race_figures
 from .table import Findings
 from .types import (
     Configuration,
@@ -64,8 +58,7 @@ from .types import (
 )
 
 PIECE_SECONDS = 4.0  # on both clocks of a race together; longer texts are shortened to this
-TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
-NOTICE_SECONDS = 0.5  # of getting a drafter ready, after which its end is told
+NOTICE_SECONDS = 0.5  # preparation of a drafter that takes longer ends with an event
 
 
 def sweep(
@@ -73,8 +66,8 @@ def sweep(
 ) -> Iterator[SweepEvent]:
     """Compare all rows of the request on this pair; see `types.SweepEvent` for what is yielded.
 
-    stop: asked between rounds; once it is true, or after Ctrl-C, the piece that runs is dropped and
-    the `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be
+    stop: called between rounds; once it is true, or after Ctrl-C, the running piece is dropped and
+    the `SweepResult` so far follows. Raises `SpecvizError` for a request that cannot be
     done; an error after the first run ends the sweep, with its sentence in the result's notes.
     """
     state = Sweep(request)
@@ -91,7 +84,7 @@ def sweep(
 
 
 class Sweep(Findings):
-    """A sweep that rests between pieces. It holds plain data and can be pickled.
+    """The state of a sweep between pieces: plain data that can be pickled.
 
     Raises `SettingsError` for a request that no pair could do.
     """
@@ -101,9 +94,9 @@ class Sweep(Findings):
         super().__init__(self.request.configurations(), in_turn(self.request.prompts))
         self.spent = 0.0
         self.queue: list[Piece] | None = None  # the next pieces; None until the sweep is planned
-        self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
+        self.notes: tuple[str, ...] = ()  # failures on the way, as sentences
         self.machine: Machine | None = None
-        self._length: int | None = None  # of texts; None until it is known how long passes take
+        self._length: int | None = None  # tokens of each text; None until passes were timed
         self._ready: set[str] = set()  # drafters whose engines were made
         self._done = 0
 
@@ -132,7 +125,7 @@ class Sweep(Findings):
         yield self._progress(self._look_ahead())
 
     def _progress(self, left: int) -> SweepProgress:
-        """left: about how many pieces are."""
+        """left: the estimated number of pieces that are left."""
         seconds = self.request.seconds - self.spent
         if self._done:
             seconds = min(seconds, self.spent / self._done * left)
@@ -144,7 +137,7 @@ class Sweep(Findings):
         )
 
     def result(self) -> SweepResult:
-        """All that is known, with the recommendations."""
+        """The table so far, with the recommendations."""
         rows = self.table()
         advice = tuple(
             self._with_prompt(each) for each in recommendations(rows, self.machine, self.request)
@@ -166,19 +159,16 @@ class Sweep(Findings):
         return advice if question is None else replace(advice, prompt=question.text)
 
     def _look_ahead(self) -> int:
-        """Settle which pieces come next; returns about how many are left."""
+        """Queue the next pieces; returns an estimate of how many are left."""
         now = self._standing(self.table())
         self.queue = due(now)
         return pieces_left(now)
 
     def _standing(self, table: tuple[Row, ...]) -> Standing:
-        busy = busy_runs(self.runs)
-        tried = Counter((run.key, run.question) for run in self.runs)
-        delayed = Counter((self.runs[place].key, self.runs[place].question) for place in busy)
         return Standing(
             table=table,
-            ran=tried - delayed,
-            tried=tried,
+            ran=Counter((run.key, run.question) for run in self.quiet_runs()),
+            tried=Counter((run.key, run.question) for run in self.runs),
             questions=len(self.questions),
             spent=self.spent,
             seconds=self.request.seconds,
@@ -210,8 +200,8 @@ class Sweep(Findings):
         )
 
     def _get_ready(self, pair: Pair, drafter: str) -> Iterator[SweepProgress]:
-        """Make the engines of a drafter, or leave it out. The time of a sweep is for decoding, so
-        it does not count; an event tells the end of it if it was long."""
+        """Make the engines of a drafter, or leave it out. This does not count as time of the sweep;
+        if it takes long, an event follows."""
         begin = time.perf_counter()
         shortest = min(self.questions, key=lambda question: len(question.text))
         reason = why_impossible(pair, shortest.prompt, self.request.base, drafter)
@@ -238,16 +228,14 @@ class Sweep(Findings):
         self.questions = tuple(readable)
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
-        """Run a piece; returns whether it is done, else it is to be done again."""
+        """Run a piece; returns whether it is done, or has to be run again."""
         is_length_known = self._length is not None
-        trace = raced(
-            pair,
-            self.questions[piece.question].prompt,
-            self._settings(piece),
-            stop,
-            most_seconds=math.inf if is_length_known else PIECE_SECONDS,
-        )
-        if trace is None:
+        max_seconds = math.inf if is_length_known else PIECE_SECONDS
+        way = race_way(pair, self._settings(piece), stop=stop, max_seconds=max_seconds)
+        prompt = self.questions[piece.question].prompt
+        try:
+            trace = measure(way, prompt, piece.question, piece.repeat).race
+        except RaceStopped:
             return False
         machine = self.machine or machine_of(pair, trace)
         if drafter_kind(self._row(piece.key).drafter).needs == "layers":
@@ -288,57 +276,13 @@ class Sweep(Findings):
             self.predicted.setdefault(key, {})[piece.question] = rounds
 
 
-def raced(
-    pair: Pair,
-    prompt: TextPrompt,
-    settings: Settings,
-    stop: Callable[[], bool] = lambda: False,
-    *,
-    most_seconds: float = math.inf,
-) -> Trace | None:
-    """A race, ended early once its first passes show that it would take longer than so many
-    seconds on both clocks together; None if `stop()` became true. Raises `SpecvizError`."""
-    events: list[Event] = []
-    baseline_rounds: list[Round] = []
-    running: Any = race(pair, prompt, settings)
-    with closing(running):
-        for event in running:
-            if stop():
-                return None
-            events.append(event)
-            if not isinstance(event, Round) or event.lane != BASELINE:
-                continue
-            baseline_rounds.append(event)
-            if len(baseline_rounds) != TIMED_ROUNDS:
-                continue
-            if tokens_within(most_seconds, baseline_rounds) < settings.max_new_tokens:
-                events.append(running.send(True))
-                break
-    return Trace.from_events(events)
-
-
-def tokens_within(seconds: float, baseline_rounds: Sequence[Round]) -> float:
-    """How many tokens both lanes of a race write in so many seconds, about: whole, `MIN_TOKENS` at
-    the least, or infinitely many. baseline_rounds: some of the target alone."""
-    # The shortest: something else on the machine makes passes longer, and never shorter.
-    shortest = min((seconds_of(r) for r in baseline_rounds), default=0.0)
-    if shortest <= 0.0 or math.isinf(seconds):
-        return math.inf
-    return max(MIN_TOKENS, int(seconds / (2 * shortest)))
-
-
-def is_cut(trace: Trace) -> bool:
-    """Whether a race was ended before its texts were."""
-    return trace.end is None or "stopped" in trace.end.reasons.values()
-
-
 def seeded(settings: Settings, repeat: int) -> Settings:
-    """The settings of a repeat: greedy ones repeat exactly, others draw another sample."""
+    """The settings of a repeat, in which a sampled text has another seed."""
     return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:
-    """Bytes of the weights that this drafter needs; None where they belong to neither model."""
+    """Bytes of the weights that this drafter needs; None if they belong to neither model."""
     needs = drafter_kind(drafter).needs
     if needs not in (None, "layers", "draft"):
         return None
@@ -349,12 +293,12 @@ def _memory(pair: Pair, drafter: str) -> int | None:
 
 
 def _shown(place: Place, name: str) -> str:
-    """What a model is called: a file by the model in it."""
+    """The name to show: for a file, that of the model in it."""
     return name if place.is_file else place.name
 
 
 def machine_of(pair: Pair, trace: Trace) -> Machine:
-    """Where a race ran, without the layers of an early exit."""
+    """The machine and models of a race, without the layers of an early exit."""
     header = trace.header
     target = model_name(pair.target)
     draft = None if pair.draft is None else model_name(pair.draft)

@@ -1,10 +1,9 @@
-"""The table of a sweep: from races and predictions to rows, and which of them noise cannot tell
-from the best one.
+"""The table of a sweep: rows from races and predictions, and which rows noise cannot tell from the
+best one.
 
-A figure of a row was measured for it, beside baselines of its own: each run is compared with the
-target alone, which ran by turns with it. Rows are compared in pairs, on the prompts that both ran.
-A prompt's value is the median over its repeats of the logarithm of the speed-up. Intervals are
-those of the bootstrap over prompts.
+Each run has a baseline of its own, the target alone, which ran by turns with it. Rows are compared
+in pairs, on the prompts that both ran. A prompt's value is the median over its repeats of the
+logarithm of the speed-up. Intervals are those of the bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ...core.registry import drafter_kind
 from ...pairs.prompts import Question
 from ...runs.metrics import Metrics, ratio
 from ...runs.uncertainty import MIN_ROUNDS, Estimate, geometric_mean, mean_interval, spread
+from ..races import RaceFigures, busy_runs, by_prompt
 from .along import Rounds, figures
 from .costs import Costs
-from .races import RaceFigures, busy_runs
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
-FEWEST = 4  # prompts that two rows share before one of them is given up
-ENOUGH = 3  # prompts that two rows share before one may be called better or as good
+FEWEST = 4  # shared prompts before a row is given up
+ENOUGH = 3  # shared prompts before a row is called better or as good
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
 Values = Mapping[int, float]
@@ -37,8 +36,8 @@ Values = Mapping[int, float]
 
 @dataclass
 class Findings:
-    """All that a sweep knows. predicted: row -> question -> rounds. missing: why drafters are left
-    out. memory: as in `Row`, by drafter. begins: the rows that the pair begins with."""
+    """The findings of a sweep so far. predicted: row -> question -> rounds. missing: why drafters
+    are left out. memory: as in `Row`, by drafter. begins: the rows with the pair's own settings."""
 
     rows: tuple[Configuration, ...]
     questions: tuple[Question, ...]
@@ -48,16 +47,17 @@ class Findings:
     memory: dict[str, int | None] = field(default_factory=dict)
     begins: frozenset[str] = frozenset()
 
-    def table(self) -> tuple[Row, ...]:
-        """Every row as it is known now."""
+    def quiet_runs(self) -> list[RaceFigures]:
+        """The runs without delays."""
         busy = busy_runs(self.runs)
-        runs: dict[str, list[RaceFigures]] = {row.key: [] for row in self.rows}
-        quiet: dict[str, list[RaceFigures]] = {row.key: [] for row in self.rows}
-        for number, run in enumerate(self.runs):
-            runs[run.key].append(run)
-            if number not in busy:
-                quiet[run.key].append(run)
-        costs = Costs.of([run for runs_of_row in quiet.values() for run in runs_of_row])
+        return [run for index, run in enumerate(self.runs) if index not in busy]
+
+    def table(self) -> tuple[Row, ...]:
+        """Derive every row from the findings."""
+        quiet_runs = self.quiet_runs()
+        runs = {row.key: _of_row(row.key, self.runs) for row in self.rows}
+        quiet = {row.key: _of_row(row.key, quiet_runs) for row in self.rows}
+        costs = Costs.of(quiet_runs)
         predicted = {row.key: self._predicted_values(row, costs) for row in self.rows}
         marks, eliminated = self._compared(runs, quiet, predicted)
         rows: list[Row] = []
@@ -82,8 +82,8 @@ class Findings:
         quiet: Mapping[str, Sequence[RaceFigures]],
         predicted: Mapping[str, Values],
     ) -> tuple[dict[str, Mark], set[str]]:
-        """The marks of all rows, and the rows that are given up. runs: of each row. quiet: those
-        that nothing delayed, which alone count as long as a temperature has some."""
+        """The marks of all rows, and the rows that are given up. runs: of each row. quiet: the runs
+        without delays; a temperature that has some counts no others."""
         marks: dict[str, Mark] = {}
         eliminated: set[str] = set()
         possible = [row for row in self.rows if row.drafter not in self.missing]
@@ -139,7 +139,7 @@ class Findings:
     def _measured(
         self, row: Configuration, runs: Sequence[RaceFigures], quiet: Sequence[RaceFigures]
     ) -> Measured | None:
-        """The figures of a row from its runs without delays, or from all if each had some."""
+        """The figures of a row from its runs without delays, or from all if every one had some."""
         if not runs:
             return None
         counted = quiet or runs
@@ -165,11 +165,8 @@ class Findings:
         )
 
     def typical_question(self, key: str) -> Question | None:
-        """The prompt on which a row was about as fast as it usually is; None if it did not run."""
-        busy = busy_runs(self.runs)
-        runs = [run for run in self.runs if run.key == key]
-        quiet = [run for place, run in enumerate(self.runs) if run.key == key and place not in busy]
-        values = prompt_values(quiet or runs)
+        """The prompt on which a row had about its usual speed-up; None if it did not run."""
+        values = prompt_values(_of_row(key, self.quiet_runs()) or _of_row(key, self.runs))
         if not values:
             return None
         usual = statistics.median(values.values())
@@ -182,8 +179,12 @@ class Findings:
         return {kind: geometric_mean(values_of_kind) for kind, values_of_kind in by_kind.items()}
 
 
+def _of_row(key: str, runs: Sequence[RaceFigures]) -> list[RaceFigures]:
+    return [run for run in runs if run.key == key]
+
+
 def with_reasons(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows, those that are only predicted with the reason why they were not measured."""
+    """Add to rows that are only predicted the reason why they were not measured."""
     explained = []
     for row in rows:
         if row.status == "predicted":
@@ -204,8 +205,8 @@ def _prediction_reason(row: Row, rows: Sequence[Row]) -> str:
 def without_hopeless(
     rows: Sequence[Row], begins: AbstractSet[str] = frozenset()
 ) -> tuple[Row, ...]:
-    """The rows, those left out of which nothing can be predicted, by a drafter that is predicted to
-    be far behind with every gamma: an adapted one does not save it. begins: rows that stay."""
+    """Leave out unpredictable rows of drafters that lose at every gamma: an adapted gamma would
+    lose too. begins: rows that stay."""
     found = []
     for row in rows:
         settings = row.configuration
@@ -220,8 +221,7 @@ def without_hopeless(
 
 
 def _is_far_behind(one: Configuration, rows: Sequence[Row]) -> bool:
-    """Whether the drafter of a row is predicted to be far behind at every gamma, at the row's
-    temperature."""
+    """Whether the drafter loses at every gamma, at the row's temperature, by its predictions."""
     rivals = _of_temperature(rows, one.temperature)
     own = [row for row in rivals if row.configuration.drafter == one.drafter]
     if not all(row.predicted.enough for row in own if row.predicted):
@@ -239,12 +239,8 @@ def best_promise(rows: Sequence[Row]) -> float:
 
 
 def prompt_values(runs: Sequence[RaceFigures]) -> dict[int, float]:
-    """The value of each prompt on which a row ran, from its runs."""
-    repeats: dict[int, list[float]] = defaultdict(list)
-    for run in runs:
-        if run.speedup:
-            repeats[run.question].append(math.log(run.speedup))
-    return {question: statistics.median(values) for question, values in repeats.items()}
+    """The logarithm of a row's speed-up on each prompt that it ran on."""
+    return by_prompt(runs, lambda run: math.log(run.speedup) if run.speedup else None)
 
 
 def _tau_predicted(rounds: Rounds) -> float | None:
@@ -269,8 +265,8 @@ def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
 
 
 def difference(values: Values, reference: Values, fewest: int = 2) -> tuple[float, float] | None:
-    """The interval of how much a row is above another one, the reference, on the questions that
-    both have; None if these are fewer than `fewest`."""
+    """The interval of a row's mean advantage over the reference, on the questions that both have;
+    None if these are fewer than `fewest`."""
     shared = sorted(values.keys() & reference.keys())
     if len(shared) < fewest:
         return None
@@ -278,8 +274,8 @@ def difference(values: Values, reference: Values, fewest: int = 2) -> tuple[floa
 
 
 def advantage(values: Values, reference: Values) -> float | None:
-    """By how much a row is above another one, in the mean over the questions that both have; None
-    where they share none."""
+    """The mean advantage of a row over the reference on the questions that both have; None if there
+    are none."""
     shared = values.keys() & reference.keys()
     if not shared:
         return None
@@ -287,11 +283,11 @@ def advantage(values: Values, reference: Values) -> float | None:
 
 
 def best_row(rows: Mapping[str, Values]) -> str | None:
-    """The row that is above every other one on the prompts that both ran. Rows that ran on less
-    than half as many prompts as others, or share fewer than `ENOUGH` with the best one of the rows
-    that ran on more, are not compared. None if no row ran."""
-    most = max(map(len, rows.values()), default=0)
-    comparable = [key for key, values in rows.items() if values and 2 * len(values) >= most]
+    """The row with an advantage over every other one; None if no row ran. Rows that ran on less
+    than half as many prompts as others, or share fewer than `ENOUGH` with the best of the rows that
+    ran on more, are not compared."""
+    max_prompts = max(map(len, rows.values()), default=0)
+    comparable = [key for key, values in rows.items() if values and 2 * len(values) >= max_prompts]
     comparable.sort(key=lambda key: -len(rows[key]))
     best: str | None = None
     for key in comparable:
@@ -301,7 +297,7 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
 
 
 def _is_above(values: Values, reference: Values) -> bool:
-    """Whether a row is above another one, on prompts enough to say so."""
+    """Whether a row has an advantage over the reference, on enough shared prompts."""
     shared = values.keys() & reference.keys()
     if len(shared) < min(ENOUGH, len(reference)):
         return False
@@ -309,10 +305,10 @@ def _is_above(values: Values, reference: Values) -> bool:
 
 
 def is_open(measured: Values, best: Values, predicted: Values) -> bool:
-    """Whether a row promises more than the best one and ran on too few of its prompts to tell.
+    """Whether a row may beat the best one, but ran on too few of its prompts to tell.
 
-    The promise is compared on the prompts that both have: what is predicted, or without a
-    prediction what was measured, with what the best row reached.
+    The row's predicted values, or without a prediction the measured ones, are compared with those
+    of the best row on the prompts that both have.
     """
     if len(measured.keys() & best.keys()) >= min(ENOUGH, len(best)):
         return False
@@ -332,14 +328,15 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
         return {}
     marks: dict[str, Mark] = {best: "best"}
     best_values = values[best]
-    most = max(map(len, values.values()))
+    max_prompts = max(map(len, values.values()))
     for key, row_values in values.items():
         if key == best:
             continue
         interval = difference(row_values, best_values, min(ENOUGH, len(best_values)))
-        # Faster as far as it is known, and not the best one only since it ran on too few prompts.
-        is_ahead = 2 * len(row_values) < most and (advantage(row_values, best_values) or 0.0) > 0.0
-        if is_ahead or is_open(row_values, best_values, predicted[key]):
+        # Faster so far, and not the best one only because it ran on too few prompts.
+        ran_on_few = 2 * len(row_values) < max_prompts
+        is_ahead = (advantage(row_values, best_values) or 0.0) > 0.0
+        if (ran_on_few and is_ahead) or is_open(row_values, best_values, predicted[key]):
             marks[key] = "open"
         elif interval is not None and interval[1] >= 0:
             marks[key] = "tied"
@@ -347,7 +344,7 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:
-    """The rows that are slower than the best one beyond noise, on `FEWEST` prompts or more."""
+    """The rows that are slower than the best one beyond noise, on at least `FEWEST` prompts."""
     best = best_row(rows)
     if best is None:
         return set()

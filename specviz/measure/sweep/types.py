@@ -1,7 +1,7 @@
-"""What a sweep is asked, what it reports on its way, and what it finds: data without behaviour.
+"""The request, the events and the result of a sweep: data without behaviour.
 
-With `dataclasses.asdict` all of it is JSON-ready, so that it crosses processes and reaches a
-browser. This module does not import torch.
+`dataclasses.asdict` makes it JSON-ready, for other processes and for the browser. This module does
+not import torch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ SWEPT = ("drafters", "gammas", "policies", "temperatures")
 """The fields of a request of which every combination is a row."""
 
 Mark: TypeAlias = Literal["best", "tied", "open"]
-"""The best measured row of its temperature; the rows that noise cannot tell from it; and those that
-promise more, but ran on too few of its prompts to tell."""
+"""The best measured row of its temperature; rows that noise cannot tell from it; and rows with a
+higher prediction that ran on too few of its prompts to tell."""
 
 Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
-"""How far a row is: nothing is known; predicted only, with the reason in its `note`; measured;
-measured until it was clearly slower than the best; not possible with this pair (its `note` says
-why)."""
+"""The progress of a row: neither predicted nor measured; predicted only (its `note` says why);
+measured; measured until it was clearly slower than the best; not possible with this pair (its
+`note` says why)."""
 
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a row of the table tries. drafter, gamma, policy, temperature: as in `Settings`."""
+    """The settings that a row tries. drafter, gamma, policy, temperature: as in `Settings`."""
 
     drafter: str
     gamma: int
@@ -44,12 +44,12 @@ class Configuration:
 
     @property
     def key(self) -> str:
-        """A short text that no other configuration has, such as "model g5 fixed t0"."""
+        """A short unique text, such as "model g5 fixed t0"."""
         return f"{self.drafter} g{self.gamma} {self.policy} t{self.temperature:g}"
 
     @property
     def name(self) -> str:
-        """What the page calls it, without the temperature: "Draft model, γ 5"."""
+        """The name on the page, without the temperature: "Draft model, γ 5"."""
         drafter = drafter_kind(self.drafter).choice
         if self.policy == "fixed":
             return f"{drafter}, γ {self.gamma}"
@@ -57,7 +57,7 @@ class Configuration:
 
     @property
     def label(self) -> str:
-        """The name inside of a sentence: "draft model, γ 5"."""
+        """The name within a sentence: "draft model, γ 5"."""
         is_acronym = self.name[1:2].isupper()
         return self.name if is_acronym else self.name[:1].lower() + self.name[1:]
 
@@ -79,10 +79,10 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """What to sweep: every drafter with every gamma, policy and temperature.
+    """A request to try every drafter with every gamma, policy and temperature.
 
     prompts: at least one. base: all other settings (length, top_k, top_p, seed, chat).
-    seconds: of decoding to spend at most; the predictions are made first and count too.
+    seconds: the time budget of decoding and predicting.
     """
 
     prompts: tuple[Question, ...]
@@ -106,7 +106,7 @@ class SweepRequest:
         )
 
     def _policies_of(self, drafter: str) -> Sequence[str]:
-        """Where no model drafts, nothing tells a confidence: that policy would be `optimal`."""
+        """A drafter without a model has no confidence: that policy would be `optimal`."""
         if drafter_kind(drafter).has_model:
             return self.policies
         return [policy for policy in self.policies if policy != "confidence"] or ["optimal"]
@@ -114,9 +114,9 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoundFigures:
-    """What rounds bring, as in `runs.metrics`: emitted tokens per round (tau), accepted / judged
-    (alpha), accepted / drafted (efficiency), and drafted tokens per round. None where there are
-    none to divide by."""
+    """Figures of rounds, as in `runs.metrics`: emitted tokens per round (tau), accepted / judged
+    (alpha), accepted / drafted (efficiency), and drafted tokens per round. None instead of a
+    division by 0."""
 
     tau: float | None
     alpha: float | None
@@ -127,12 +127,12 @@ class RoundFigures:
 
 @dataclass(frozen=True, slots=True)
 class Predicted(RoundFigures):
-    """What is known of a row before it is measured: a prediction.
+    """The prediction of a row, before it is measured.
 
     exact: whether the rounds were derived token for token (greedy), else they are expectations.
-    speedup: from the rounds and the measured costs of passes, never above what tau and c allow;
-    None until these costs are known. prompts: whose texts it comes from. enough: whether the costs
-    come from rounds enough to give a row up.
+    speedup: from the rounds and the measured costs of passes, limited by tau and c; None until
+    these costs are known. prompts: the number of texts behind it. enough: whether the costs come
+    from enough rounds to give a row up.
     """
 
     exact: bool
@@ -143,8 +143,8 @@ class Predicted(RoundFigures):
 
 @dataclass(frozen=True, slots=True)
 class RoundTimes:
-    """Where the time of a mean round goes, in milliseconds: drafting, the target's pass with the
-    verdict, and all other work; alone: a whole round of the target alone."""
+    """The times of a mean round, in milliseconds: drafting, the target's pass with the verdict, and
+    all other work. alone: a whole round of the target alone."""
 
     draft: float
     verify: float
@@ -154,14 +154,14 @@ class RoundTimes:
 
 @dataclass(frozen=True, slots=True)
 class Measured(RoundFigures):
-    """What the runs of a row gave; both lanes of each run were interleaved.
+    """The measured figures of a row; both lanes of each run were interleaved.
 
-    runs: their number. doubts: how many of them something else on the machine delayed; the figures
-    come from the others, or from all if there are no others. prompts: on how many different
-    prompts. rate, alone_rate: tokens per second with drafts and without. speedup: geometric mean
-    over prompts, with a bootstrap interval over prompts; None if all runs are too short to compare.
-    by_kind: the same by kind of prompt. tau_predicted: by the formula, from alpha. c: a draft step
-    in target passes, median over runs.
+    runs: their number. doubts: the number that was delayed by something else on the machine; the
+    figures come from the others, or from all if there are no others. prompts: the number of
+    different ones. rate, alone_rate: tokens per second with drafts and without. speedup: geometric
+    mean over prompts, with a bootstrap interval over prompts; None if all runs are too short to
+    compare. by_kind: the same by kind of prompt. tau_predicted: by the formula, from alpha. c: a
+    draft step in target passes, median over runs.
     """
 
     runs: int
@@ -195,7 +195,7 @@ class Row:
 
     @property
     def known(self) -> Measured | Predicted | None:
-        """What was measured, or else predicted."""
+        """The measured figures, or else the predicted ones."""
         return self.measured or self.predicted
 
     @property
@@ -211,9 +211,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be done. rows: every configuration, in the order of the table, also those that are
-    left out later. kinds: the number of prompts by kind. pieces: about how many pieces there will
-    be. seconds: about how long they take, the budget at most. now: as in `SweepProgress`."""
+    """The plan of a sweep. rows: every configuration, in the order of the table, also those that
+    are left out later. kinds: the number of prompts by kind. pieces: their estimated number.
+    seconds: the time budget. now: as in `SweepProgress`."""
 
     rows: tuple[Row, ...]
     kinds: dict[str, int]
@@ -224,9 +224,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class SweepProgress:
-    """How far a sweep is. done, total: pieces, a piece is one prompt with one configuration.
-    seconds_left: about. now: half a sentence on what comes next, such as "measuring n-grams, γ 5,
-    on a list"."""
+    """The progress of a sweep. done, total: pieces, each one prompt with one configuration.
+    seconds_left: an estimate. now: the next piece as half a sentence, such as "measuring n-grams,
+    γ 5, on a list"."""
 
     done: int
     total: int
@@ -238,10 +238,10 @@ class SweepProgress:
 class EngineSettings:
     """The settings of the best row that another engine can run.
 
-    engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation that
-    they were read from. source: its address. text: to paste; empty if the engine can run none of
-    the rows that pay. note: sentences on what differs, or why there is no text; if it is not the
-    best row of all, which one it is.
+    engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation behind
+    them. source: its address. text: to paste; empty if the engine can run none of the rows that
+    pay. note: sentences on differences, on which row it is if not the best of all, or on why there
+    is no text.
     """
 
     engine: str
@@ -253,30 +253,30 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What to do at one temperature.
+    """The advice at one temperature.
 
     best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
-    sentences. doubt: a sentence on how far this can be trusted; empty if nothing speaks against
-    it. settings: for each other engine, the best row that it can run. prompt: one of the sweep, on
-    which the best row was about as fast as it usually is; empty without a best row.
+    sentences. doubt: sentences on the limits of the measurement, or empty. settings: for each other
+    engine, the best row that it can run. prompt: one of the sweep, on which the best row had about
+    its usual speed-up; empty without a best row.
     """
 
     temperature: float
     answer: Answer
     headline: str
-    reasons: tuple[str, ...]
-    doubt: str
-    best: Configuration | None
-    settings: tuple[EngineSettings, ...]
+    reasons: tuple[str, ...] = ()
+    doubt: str = ""
+    best: Configuration | None = None
+    settings: tuple[EngineSettings, ...] = ()
     prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a model is, for the command line of another engine.
+    """The location of a model, for the command line of another engine.
 
     name: its hub id, folder or GGUF file. gguf: its GGUF file, None if no such file is known.
-    package: the package that holds this file, empty if none does. repository: the same of the hub.
+    package, repository: the package or the hub's repository that holds this file, or empty.
     """
 
     name: str
@@ -286,16 +286,15 @@ class Place:
 
     @property
     def is_file(self) -> bool:
-        """Whether the model is known by its GGUF file alone, which lies on this machine."""
+        """Whether the model is known only as a GGUF file on this machine."""
         return self.gguf is not None and not self.package and not self.repository
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
-    of the target's passes. threads: that share the passes of the target alone. exit_layers: the
-    layers of an early exit, if one is swept. target_place, draft_place: None if only the names are
-    known."""
+    """The machine and the models of a sweep. pair, target, draft: names; draft is None if the pair
+    has none. form: of the target's passes. threads: of the target alone. exit_layers: the layers of
+    an early exit, if one is swept. target_place, draft_place: None if only the names are known."""
 
     pair: str
     target: str
@@ -313,20 +312,20 @@ class Machine:
 
     @property
     def target_files(self) -> Place:
-        """Where the target is, as far as it is known."""
+        """The target's location, or its name."""
         return self.target_place or Place(self.target)
 
     @property
     def draft_files(self) -> Place:
-        """Where the draft is, as far as it is known."""
+        """The draft's location, or its name."""
         return self.draft_place or Place(str(self.draft))
 
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """All that a sweep has found so far. stopped: whether it ended before its plan. spent: seconds
-    of decoding. link: the query of the page's address that sets the first recommended row, or
-    empty. notes: sentences on what went wrong on the way, such as prompts that were left out."""
+    """The result of a sweep so far. stopped: whether it ended before its plan. spent: seconds of
+    decoding. link: the query of the page's address that sets the first recommended row, or empty.
+    notes: sentences on failures on the way, such as prompts that were left out."""
 
     request: SweepRequest
     rows: tuple[Row, ...]
@@ -338,10 +337,10 @@ class SweepResult:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of a result, with the version of its form in "schema"."""
+        """Make the JSON of the result, with the version of its form in "schema"."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
 SweepEvent: TypeAlias = Plan | SweepProgress | SweepResult
-"""A sweep yields its `Plan`, then a `SweepProgress` after each piece, and while it gets drafters
-ready if that takes long; at its end, also when it is stopped, the `SweepResult`."""
+"""A sweep yields its `Plan`, then a `SweepProgress` after each piece and after a long preparation
+of a drafter, and at its end, also when it is stopped, the `SweepResult`."""

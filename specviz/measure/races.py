@@ -1,0 +1,248 @@
+"""A race that `bench` and `sweep` measure, its figures, and which races were delayed by something
+else on the machine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.events import Event, Round
+from ..core.lanes import BASELINE, LANES, SPECULATIVE
+from ..core.messages import TextPrompt
+from ..core.pair import Pair
+from ..core.race import race
+from ..core.registry import drafter_kind
+from ..core.settings import Settings
+from ..core.types import Mode
+from ..runs.metrics import Metrics, compute_metrics
+from ..runs.trace import Trace
+from ..runs.uncertainty import seconds_of, uncertainty, undelayed_seconds
+from .samples import HERE, Variant, Way, Writing
+from .sweep.along import MIN_TOKENS, Rounds, rounds_of
+
+if TYPE_CHECKING:
+    from ..core.protocols import Decide
+
+TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
+BUSY = ("price", "delay", "spread")  # doubts that show a busy machine
+# Thresholds of a delayed race, as multiples of the quietest one: rounds of the target alone on the
+# same prompt, and on any prompt, where contexts differ; draft steps of the same row.
+SLOW = 1.5
+SLOWEST = 2.0
+SLOW_STEP = 2.0
+
+
+class RaceStopped(Exception):
+    """Raised by `raced` when its `stop()` became true."""
+
+
+def raced(
+    pair: Pair,
+    prompt: TextPrompt,
+    settings: Settings,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    max_seconds: float = math.inf,
+    mode: Mode = "interleaved",
+    decider: Decide | None = None,
+) -> Trace:
+    """Run a race to its end, or cut it once its first passes show that both lanes together would
+    take longer than `max_seconds` on their clocks.
+
+    mode, decider: as `race` has them. Raises `RaceStopped` and `SpecvizError`.
+    """
+    events: list[Event] = []
+    baseline_rounds: list[Round] = []
+    running: Any = race(pair, prompt, settings, mode=mode, decider=decider)
+    with closing(running):
+        for event in running:
+            if stop():
+                raise RaceStopped
+            events.append(event)
+            if not isinstance(event, Round) or event.lane != BASELINE:
+                continue
+            baseline_rounds.append(event)
+            if len(baseline_rounds) != TIMED_ROUNDS:
+                continue
+            if tokens_within(max_seconds, baseline_rounds) < settings.max_new_tokens:
+                events.append(running.send(True))
+                break
+    return Trace.from_events(events)
+
+
+def tokens_within(seconds: float, baseline_rounds: Sequence[Round]) -> float:
+    """Estimate how many tokens both lanes of a race write within this time: a whole number,
+    `MIN_TOKENS` or more, or infinity. baseline_rounds: the first ones of the target alone."""
+    # The shortest: something else on the machine makes passes longer, and never shorter.
+    shortest = min((seconds_of(r) for r in baseline_rounds), default=0.0)
+    if shortest <= 0.0 or math.isinf(seconds):
+        return math.inf
+    return max(MIN_TOKENS, int(seconds / (2 * shortest)))
+
+
+def is_cut(trace: Trace) -> bool:
+    """Whether a race ended before its texts did."""
+    return trace.end is None or "stopped" in trace.end.reasons.values()
+
+
+def race_way(pair: Pair, settings: Settings, *, with_prefill: bool = False, **options: Any) -> Way:
+    """Race both lanes. with_prefill: whether the rates count it. options: as in `raced`."""
+
+    def write(prompt: TextPrompt) -> Writing:
+        trace = raced(pair, prompt, settings, **options)
+        metrics = compute_metrics(trace)
+        rates = {}
+        for lane in LANES:
+            seconds = metrics.seconds[lane]
+            if with_prefill:
+                seconds += sum(trace.header.prefill_seconds[lane].values())
+            variant = Variant(HERE, lane, gamma=0 if lane == BASELINE else settings.gamma)
+            rates[variant] = metrics.tokens[lane] / (seconds or math.inf)
+        return Writing(rates, trace)
+
+    return Way("race", write)
+
+
+@dataclass(frozen=True, slots=True)
+class PassCosts:
+    """The costs of a race's passes, in rounds of its own baseline. verify: of a target pass, by its
+    width. step: of a draft step, None if nothing was drafted. overhead: of a round."""
+
+    verify: dict[int, float]
+    step: float | None
+    overhead: float
+
+
+@dataclass(frozen=True, slots=True)
+class RaceFigures:
+    """The figures of one race, which are kept in the place of its trace.
+
+    key: of the way or configuration. question: the index of its prompt. rounds: with drafts. rate,
+    alone_rate: tokens per second with drafts and without; speedup: their ratio, None if the race is
+    too short to compare. Delayed rounds count in these three as if they had taken their usual time.
+    unit: the median round of the baseline, in seconds. step: the median draft step, in seconds;
+    None where steps differ from round to round. costs: None if its clock is too coarse. doubted:
+    whether the race itself shows that the machine was busy.
+    """
+
+    key: str
+    question: int
+    metrics: Metrics
+    rounds: Rounds
+    rate: float
+    alone_rate: float
+    speedup: float | None
+    unit: float
+    step: float | None
+    costs: PassCosts | None
+    doubted: bool
+
+
+def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
+    """Derive the figures of a race."""
+    doubt = uncertainty(trace)
+    metrics = compute_metrics(trace)
+    rounds = trace.lane(SPECULATIVE)
+    baseline_rounds = trace.lane(BASELINE)
+    rate = _rate(rounds)
+    alone_rate = _rate(baseline_rounds)
+    speedup = None
+    if metrics.speedup is not None and metrics.tau is not None and rate and alone_rate:
+        # A round has a whole target pass, so what lies above tau tokens per pass is noise.
+        speedup = min(rate / alone_rate, metrics.tau)
+    seconds = [seconds_of(r) for r in baseline_rounds]
+    unit = statistics.median(seconds) if seconds else 0.0
+    return RaceFigures(
+        key=key,
+        question=question,
+        metrics=metrics,
+        rounds=rounds_of(trace),
+        rate=rate,
+        alone_rate=alone_rate,
+        speedup=speedup,
+        unit=unit,
+        step=_usual_step(trace.header.settings, rounds),
+        costs=_pass_costs(rounds, baseline_rounds, unit),
+        doubted=doubt is not None and doubt.doubt in BUSY,
+    )
+
+
+def _rate(rounds: Sequence[Round]) -> float:
+    """Tokens per second without delays; 0 if no time passed."""
+    seconds = undelayed_seconds(rounds)
+    return sum(len(r.emitted) for r in rounds) / seconds if seconds > 0 else 0.0
+
+
+def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
+    """The median draft step, in seconds. None for drafters that may copy and for policies that
+    adapt gamma, whose steps differ from round to round and from text to text."""
+    is_model = drafter_kind(settings.drafter).predicted == "place"
+    steps = [r.draft_seconds / len(r.drafted) for r in rounds if r.drafted]
+    if not is_model or settings.gamma_policy != "fixed" or not steps:
+        return None
+    return statistics.median(steps)
+
+
+def _pass_costs(
+    rounds: Sequence[Round], baseline_rounds: Sequence[Round], unit: float
+) -> PassCosts | None:
+    if not rounds or unit <= 0.0:
+        return None
+    by_width: dict[int, list[Round]] = defaultdict(list)
+    by_width[1] += baseline_rounds
+    for r in rounds:
+        by_width[1 + len(r.drafted)].append(r)
+    drafting = [r for r in rounds if r.drafted]
+    step = None
+    if drafting:
+        # The mean: steps of a drafter that sometimes copies have no usual cost.
+        seconds = sum(r.draft_seconds for r in drafting)
+        step = seconds / unit / sum(len(r.drafted) for r in drafting)
+    return PassCosts(
+        verify={
+            width: statistics.median(r.verify_seconds for r in rounds_of_width) / unit
+            for width, rounds_of_width in by_width.items()
+        },
+        step=step,
+        overhead=statistics.median(r.overhead_seconds for r in rounds) / unit,
+    )
+
+
+def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
+    """The indices of the races that were delayed: those that are doubted, those whose baseline was
+    far slower than in the quietest race on the same prompt, and those whose drafts were far slower
+    than in the quietest race of their row."""
+    quietest: dict[int, float] = {}
+    quietest_step: dict[str, float] = {}
+    for run in runs:
+        # Something else on the machine makes passes longer, and never shorter.
+        quietest[run.question] = min(run.unit, quietest.get(run.question, math.inf))
+        if run.step is not None:
+            quietest_step[run.key] = min(run.step, quietest_step.get(run.key, math.inf))
+    quietest_of_all = min(quietest.values(), default=math.inf)
+    return {
+        index
+        for index, run in enumerate(runs)
+        if run.doubted
+        or run.unit > SLOW * quietest[run.question]
+        or run.unit > SLOWEST * quietest_of_all
+        or (run.step is not None and run.step > SLOW_STEP * quietest_step[run.key])
+    }
+
+
+def by_prompt(
+    runs: Iterable[RaceFigures], figure: Callable[[RaceFigures], float | None]
+) -> dict[int, float]:
+    """The median of a figure over the repeats of each prompt; prompts on which it is always None
+    are left out."""
+    repeats: dict[int, list[float]] = defaultdict(list)
+    for run in runs:
+        value = figure(run)
+        if value is not None:
+            repeats[run.question].append(value)
+    return {question: statistics.median(values) for question, values in repeats.items()}
