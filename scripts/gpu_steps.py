@@ -28,7 +28,7 @@ from transformers import LlamaConfig
 from specviz.core.clock import now
 from specviz.core.engine_choice import make_engine
 from specviz.core.lanes import SPECULATIVE
-from specviz.core.loop import start_lane
+from specviz.core.loop import LaneOptions, start_lane
 from specviz.core.model_facts import pass_bytes
 from specviz.core.pair import Pair
 from specviz.core.paths import make_context
@@ -272,12 +272,13 @@ class _Speeds:
             self._report(name, figures[-1])  # the first one warms up
 
     def _round_figures(self, settings: Settings, is_ahead: bool) -> dict[str, float]:
-        run = start_lane(self._pair, self._ids, settings, SPECULATIVE, scripted(self._acceptance))
+        options = LaneOptions(decide=scripted(self._acceptance))
+        run = start_lane(self._pair, self._ids, settings, SPECULATIVE, options)
         run.prefill()
         if not is_ahead:
             run._is_followed = lambda gamma: False  # type: ignore[method-assign]
         began = now(self._pair.device)
-        while run.end_reason() is None:
+        while run.ended is None:
             run.round()
         seconds = now(self._pair.device) - began
         return {
@@ -295,7 +296,7 @@ class _Speeds:
             settings,
             1,
             with_generate=True,
-            decider=scripted(self._acceptance),
+            decide=scripted(self._acceptance),
         )
         rates = rows[0].tokens_per_second
         self._report("tokens_per_second", {name: rate.median for name, rate in rates.items()})

@@ -6,7 +6,7 @@ same with gamma = 0, so that nothing is drafted:
 1. the drafter proposes d_1 .. d_g, each with the q that it was drawn from; whether one is proposed
    is settled before it is drawn;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
-3. the verdict (`verdict.decided`) keeps the first k drafts and draws one more token;
+3. the verdict (`verdict.decide`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,7 +27,7 @@ from .events import EndReason, Round, Token
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
-from .paths import make_context, rule
+from .paths import decide_of, make_context
 from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
@@ -40,31 +40,38 @@ if TYPE_CHECKING:
     from .protocols import Decide, DecodingPath, Engine, WholeRounds
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaneOptions:
+    """How a lane runs, beside its settings.
+
+    decide: a rule in the place of the settings' verdict, for benchmarks of speed. memory: as
+    `memory_ids` gives it. states: run the target in a form that has hidden states, for a lane
+    beside this one. prompt: what lanes beside this one read with it; None if there are none.
+    """
+
+    decide: Decide | None = None
+    memory: EarlierTexts = ()
+    states: bool = False
+    prompt: SharedPrompt | None = None
+
+
 def decode(
     pair: Pair,
     prompt_ids: Sequence[int],
     settings: Settings,
     lane: Lane,
-    decider: Decide | None = None,
-    memory: EarlierTexts = (),
-    states: bool = False,
-    prompt: SharedPrompt | None = None,
+    options: LaneOptions | None = None,
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
-    round, it ends there.
-
-    decider: in the place of the settings' verdict, for benchmarks of speed. memory: as `memory_ids`
-    gives it. states: run the target in a form that has hidden states, for a lane beside this one.
-    prompt: what lanes beside this one read with it; None if there are none.
-    """
+    round, it ends there."""
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = start_lane(pair, prompt_ids, settings, lane, decider, memory, states, prompt)
+    run = start_lane(pair, prompt_ids, settings, lane, options)
     yield run.prefill()
-    while (reason := run.end_reason()) is None:
+    while run.ended is None:
         if (yield run.round()):
-            return run.end_reason() or "stopped"
-    return reason
+            return run.ended or "stopped"
+    return run.ended
 
 
 def start_lane(
@@ -72,17 +79,15 @@ def start_lane(
     prompt_ids: Sequence[int],
     settings: Settings,
     lane: Lane,
-    decider: Decide | None = None,
-    memory: EarlierTexts = (),
-    states: bool = False,
-    prompt: SharedPrompt | None = None,
+    options: LaneOptions | None = None,
 ) -> LaneRun:
-    """A lane before its prefill: its engines, its drafter, its path. Arguments are `decode`'s."""
+    """A lane before its prefill: its engines, its drafter, its path."""
+    options = options or LaneOptions()
     device = pair.device
     started = now(device)
-    judge = decider or rule(settings)
-    context = make_context(settings, pair.vocab, device, judge, lane, memory)
-    has_states = states or drafter_kind(settings.drafter).reads_states
+    decide = options.decide or decide_of(settings)
+    context = make_context(settings, pair.vocab, device, decide, lane, options.memory)
+    has_states = options.states or drafter_kind(settings.drafter).reads_states
     make = make_state_engine if has_states else make_engine
     target: Engine = make(pair.target, pair.vocab)
     threads = lane_threads(pair, lane, target)
@@ -97,7 +102,7 @@ def start_lane(
         settings=settings,
         lane=lane,
         ids=ids,
-        prompt=prompt or SharedPrompt(),
+        prompt=options.prompt or SharedPrompt(),
         threads=threads,
         target=target,
         path=path,
@@ -118,8 +123,8 @@ class LaneRun:
     ids: of the prompt and of all that was committed since. budget: the most tokens of both.
     context: the most tokens that the target can see. borders: of its rotations, see
     `rotation_borders`. policy: None if gamma are always due. index: of the next round. clock, wall:
-    seconds, as in `Round`. resumed: when `wall` last began to count. ended: why the text ended, if
-    it did by itself. whole_rounds: what runs a round on the device alone, if anything does.
+    seconds, as in `Round`. resumed: when `wall` last began to count. ended: why no further round is
+    due, or None. whole_rounds: what runs a round on the device alone, if anything does.
     """
 
     pair: Pair
@@ -140,13 +145,14 @@ class LaneRun:
     index: int = 0
     clock: float = 0.0
     wall: float = 0.0
-    ended: EndReason | None = None
     whole_rounds: WholeRounds | None = None
+    ended: EndReason | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.device = self.pair.device
         # The last committed token is fed at position len - 1, so a full context allows one more.
         self.most = min(self.budget, self.context + 1)
+        self.ended = self._full()
 
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
@@ -164,12 +170,6 @@ class LaneRun:
         self.target.round_fields()  # what reading the prompt has cost belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
         return Prefilled(seconds, engines, self.threads, self.drafter.layers)
-
-    def end_reason(self) -> EndReason | None:
-        """Why no further round is due, or None."""
-        if self.ended or len(self.ids) < self.most:
-            return self.ended
-        return "length" if len(self.ids) >= self.budget else "context"
 
     def gamma(self) -> int:
         """The most tokens to draft now: none that could not be kept."""
@@ -243,9 +243,9 @@ class LaneRun:
         """The drafted tokens of the round and the last that it emitted beside them, for the reader;
         a stop text in them ends the lane."""
         self.index += 1
-        ended = self.end_reason() is not None
-        drafts, last, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
-        if stopped:
+        is_over = self.ended is not None
+        drafts, last, has_stop_text = self.annotator.tokens(judged, emitted, self.index, is_over)
+        if has_stop_text:
             self.ended = "stop"
         return drafts, last
 
@@ -278,13 +278,25 @@ class LaneRun:
         if self.policy:
             confidences = judged.draft.confidences if judged.draft else ()
             self.policy.observe(len(judged.ids), accepted, confidences)
-        emitted = [*judged.ids[:accepted], next_id]
-        if not self.settings.ignore_eos:
-            ends = [i for i, token_id in enumerate(emitted) if token_id in self.pair.eos_ids]
-            if ends:
-                emitted = emitted[: ends[0] + 1]
-                self.ended = "eos"
+        emitted = self._up_to_end([*judged.ids[:accepted], next_id])
         self.ids += emitted
+        self.ended = "eos" if self._is_end(emitted[-1]) else self._full()
         self.target.rollback(len(self.ids) - 1)
         self.drafter.rollback(len(self.ids) - 1)
         return emitted
+
+    def _up_to_end(self, ids: list[int]) -> list[int]:
+        """Ids up to the first that ends the text, with it."""
+        for count, token_id in enumerate(ids, 1):
+            if self._is_end(token_id):
+                return ids[:count]
+        return ids
+
+    def _is_end(self, token_id: int) -> bool:
+        return not self.settings.ignore_eos and token_id in self.pair.eos_ids
+
+    def _full(self) -> EndReason | None:
+        """Whether budget or context has no room for another token: which of them, or None."""
+        if len(self.ids) < self.most:
+            return None
+        return "length" if len(self.ids) >= self.budget else "context"

@@ -14,7 +14,7 @@ import torch
 from .draws import Distributions, HostDraws
 from .sampling import DraftEnd
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
-from .verdict import decided, decided_greedily
+from .verdict import decide, decide_greedily
 
 if TYPE_CHECKING:
     from .protocols import DraftAtOnce, Engine
@@ -79,9 +79,9 @@ class NumpyPath:
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
             self._source.numbers(1)  # so that a seed gives every verdict the same draws
-            accepted, next_id = decided_greedily(drafted, self._judged.argmax)
+            accepted, next_id = decide_greedily(drafted, self._judged.argmax)
         else:
             last = self._source.numbers(1).item()
-            accepted, next_id = decided(p_array, q.numpy(), drafted, u.tolist(), last)
+            accepted, next_id = decide(p_array, q.numpy(), drafted, u.tolist(), last)
         verdict = Verdict.on(len(drafted), accepted, next_id)
         return JudgedRound(draft, drafted, logits, p, u, verdict)

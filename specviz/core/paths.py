@@ -54,8 +54,9 @@ def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
     return TensorPath(engine, run)
 
 
-def rule(settings: Settings) -> Decide | None:
-    """What judges the drafts of a run; None is the token rule."""
+def decide_of(settings: Settings) -> Decide | None:
+    """The rule of the settings' verdict; None for the token rule, of which each path has a form of
+    its own."""
     if settings.rule == TOKEN:
         return None
     kind = verdict_kind(settings.rule)

@@ -10,7 +10,7 @@ from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
 from .header import header_of
 from .lanes import BASELINE, Lane, Several
-from .loop import decode
+from .loop import LaneOptions, decode
 from .messages import Messages
 from .pair import Pair, checked_pair, lanes_for
 from .registry import drafter_kind
@@ -29,7 +29,7 @@ def race(
     settings: Settings | Several | None = None,
     *,
     mode: Mode = "interleaved",
-    decider: Decide | None = None,
+    decide: Decide | None = None,
     memory: Memory = (),
     **changes: Any,
 ) -> Iterator[Event]:
@@ -41,7 +41,7 @@ def race(
 
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next; in mode "sequential", one runs after the other. All are
-    warmed up first; prefill is in the header, apart from the clocks. decider: as `decode` has it.
+    warmed up first; prefill is in the header, apart from the clocks. decide: as `decode` has it.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from; they are read
     before the clocks begin. changes: fields of `Settings`, such as gamma=5, for two lanes. What
     races by itself, as a watched server does, has a method `race` of its own. Closing the generator
@@ -58,7 +58,7 @@ def race(
     prompt_ids = racing.encode(prompt, chat=first.chat)
     texts = memory_ids(racing, memory, lanes.values())
     asked = racing.messages_of(prompt, first.chat)
-    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, asked)
+    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decide, texts, asked)
 
 
 def _race(
@@ -66,7 +66,7 @@ def _race(
     prompt_ids: list[int],
     settings: dict[Lane, Settings],
     mode: Mode,
-    decider: Decide | None,
+    decide: Decide | None,
     memory: EarlierTexts,
     asked: Messages,
 ) -> Generator[Event, bool | None, None]:
@@ -75,9 +75,9 @@ def _race(
     states = any(drafter_kind(each.drafter).reads_states for each in settings.values())
     for lane, lane_settings in settings.items():
         warm_up(pair, prompt_ids, lane_settings, lane, states)
-    prompt = SharedPrompt()
+    options = LaneOptions(decide=decide, memory=memory, states=states, prompt=SharedPrompt())
     lanes = {
-        lane: decode(pair, prompt_ids, lane_settings, lane, decider, memory, states, prompt)
+        lane: decode(pair, prompt_ids, lane_settings, lane, options)
         for lane, lane_settings in settings.items()
     }
     try:

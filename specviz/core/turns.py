@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from .events import End, EndReason, Round, agreement_of
 from .lanes import BASELINE, Lane
-from .loop import decode
+from .loop import LaneOptions, decode
 from .model_facts import context_length
 from .pair import Pair
 from .registry import drafter_kind, engine_kind
@@ -49,7 +49,7 @@ def warm_up(
     # its own drafts for that.
     tokens = 1 if drafter_kind(settings.drafter).needs == "draft" else WARM_TOKENS
     short_prompt = (2 * prompt_ids[:tokens])[: context_length(pair.target)]
-    events = decode(pair, short_prompt, few_tokens, lane, states=states)
+    events = decode(pair, short_prompt, few_tokens, lane, LaneOptions(states=states))
     with closing(events):
         began = time.perf_counter()
         engine = prefilled(events).engines["target"]

@@ -1,7 +1,7 @@
 """Which drafts are kept, and which token follows them: the one place that decides acceptance.
 
-`decided` is the rule, for rows in the host's memory. Beside it stand its forms, held to it draw by
-draw by tests: `decided_greedily` for greedy runs, and `verdicts.decide` on tensors, for GPUs.
+`decide` is the rule, for rows in the host's memory. Beside it stand its forms, held to it draw by
+draw by tests: `decide_greedily` for greedy runs, and `verdicts.decide` on tensors, for GPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .types import Floats
 
 
-def decided(
+def decide(
     p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
 ) -> tuple[int, int]:
     """Keep a draft x with probability min(1, p(x) / q(x)), and stop at the first rejection: how
@@ -43,8 +43,8 @@ def decided(
     return accepted, drawn_id(weights, last)
 
 
-def decided_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:
-    """`decided` for one-hot rows, where no draw matters: what the target prefers is kept.
+def decide_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:
+    """`decide` for one-hot rows, where no draw matters: what the target prefers is kept.
 
     argmax: the target's ids, one more than were drafted.
     """

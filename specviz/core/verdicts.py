@@ -1,10 +1,10 @@
-"""The token rule of `verdict.decided` on tensors, on any device and in CUDA graphs.
+"""The token rule of `verdict.decide` on tensors, on any device and in CUDA graphs.
 
 All verdicts (`sides.verdicts` has the others) have its signature and its promises: fp32 rows, fp64
 sums, no wait for the device; a draft whose u is infinite is never kept, and behind it, where a row
 of q is all zeros, stands a bonus. All take one further draw, used or not, so that a seed gives
 every verdict the same draws. In a greedy run every row is one-hot, and all keep the same drafts:
-`paths.rule` gives the token rule then.
+`paths.decide_of` gives the token rule then.
 """
 
 from __future__ import annotations

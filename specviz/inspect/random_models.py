@@ -49,12 +49,12 @@ def scripted(acceptance: float) -> Decide:
     the same time.
     """
 
-    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
+    def keep_some(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
         _, next_id = decide(p, q, drafted, u, source)
         accepted = (u < acceptance).long().cumprod(0).sum()
         return torch.stack([accepted, next_id])
 
-    return decided
+    return keep_some
 
 
 def random_model(size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any) -> Any:

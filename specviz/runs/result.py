@@ -11,7 +11,7 @@ from ..core.drafting import Memory, memory_ids
 from ..core.events import End, EndReason, Round
 from ..core.header import header_of
 from ..core.lanes import BASELINE, SPECULATIVE, Lane
-from ..core.loop import decode
+from ..core.loop import LaneOptions, decode
 from ..core.pair import Pair, checked_pair, settings_for
 from ..core.settings import Settings
 from ..core.types import LaneEvents, Prefilled, Prompt
@@ -85,7 +85,7 @@ def generate(
     settings = settings_for(pair, settings, changes)
     texts = memory_ids(pair, memory, [settings])
     ids = pair.encode(prompt, chat=settings.chat)
-    events = decode(pair, ids, settings, SPECULATIVE, memory=texts)
+    events = decode(pair, ids, settings, SPECULATIVE, LaneOptions(memory=texts))
     first = next(events)
     assert isinstance(first, Prefilled)
     rounds, reason = _written(events)
@@ -140,5 +140,6 @@ def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
     texts = memory_ids(pair, memory, [settings])
-    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
+    ids = pair.encode(prompt, chat=settings.chat)
+    events = decode(pair, ids, settings, lane, LaneOptions(memory=texts))
     return (event for event in events if isinstance(event, Round))

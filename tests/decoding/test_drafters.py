@@ -163,7 +163,7 @@ def test_after_every_round_the_one_cache_agrees_with_an_uncached_pass(form: str)
     first = run.prefill()
     assert first.seconds["draft"] == 0.0 and first.engines["draft"] == first.engines["target"]
     drafted = 0
-    while run.end_reason() is None:
+    while run.ended is None:
         drafted += len(run.round().drafted)
         ids = torch.tensor([run.ids])
         with torch.inference_mode():

@@ -136,7 +136,7 @@ def test_after_every_round_both_caches_agree_with_an_uncached_pass(
 ):
     run = start_lane(pair, PROMPT, replace(settings, gamma=4, max_new_tokens=60), "speculative")
     run.prefill()
-    while run.end_reason() is None:
+    while run.ended is None:
         run.round()
         for model, engine in ((pair.target, run.target), (pair.draft, run.drafter.engine)):
             with torch.inference_mode():
@@ -163,7 +163,7 @@ def test_a_round_is_one_target_pass(pair: Pair, gamma: int, monkeypatch: pytest.
     run.prefill()
     assert run.target.passes == [len(PROMPT) - 1]
     rounds = []
-    while run.end_reason() is None:
+    while run.ended is None:
         rounds.append(run.round())
     assert run.target.passes[1:] == [len(r.drafted) + 1 for r in rounds]
     if gamma:

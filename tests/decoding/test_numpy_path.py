@@ -14,7 +14,7 @@ from specviz import Settings
 from specviz.core.draws import Distributions, HostDraws
 from specviz.core.events import Round
 from specviz.core.lanes import LANES
-from specviz.core.loop import decode
+from specviz.core.loop import LaneOptions, decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.core.sampling import draw, probabilities
@@ -97,15 +97,15 @@ def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
         torch.testing.assert_close(drawn.q, wanted.q)
 
 
-def lane(pair: Any, settings: Settings, decider: Any = None) -> list[Round]:
-    events = decode(pair, [1, 2, 3], settings, "speculative", decider)
+def lane(pair: Any, settings: Settings, decide: Any = None) -> list[Round]:
+    events = decode(pair, [1, 2, 3], settings, "speculative", LaneOptions(decide=decide))
     return [event for event in events if isinstance(event, Round)]
 
 
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 @pytest.mark.parametrize("settings", SETTINGS[:4])
 def test_the_quick_verdict_is_the_plain_one(settings: Settings, drafter: Any):
-    """A decider of one's own is asked with tensors; by default the arrays are judged."""
+    """A decide of one's own is asked with tensors; by default the arrays are judged."""
 
     def plain(*values: Any) -> torch.Tensor:
         return decide(*values)

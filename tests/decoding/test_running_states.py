@@ -164,11 +164,11 @@ def test_a_text_that_ends_in_mid_round_leaves_true_caches(kind: str, ends: str):
     settings = greedy(ignore_eos=False, gamma=4, stop=stop)
     run = start_lane(pair_of(target, target), PROMPT, settings, "speculative")
     run.prefill()
-    while run.end_reason() is None:
+    while run.ended is None:
         drafts = run.round().drafted
         for engine in (run.target, run.drafter.engine):
             assert_close(next_logits(engine, run.ids), uncached(target, run.ids)[-1])
-    assert run.end_reason() == ends
+    assert run.ended == ends
     assert run.ids[: len(PROMPT) + place + 1] == [*PROMPT, *wanted[: place + 1]]
     accepted = place % 5 + 1
     assert [token.outcome[0] for token in drafts] == ["a"] * accepted + ["i"] * (4 - accepted)

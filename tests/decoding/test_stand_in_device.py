@@ -100,7 +100,7 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
     assert run.target.name == ("eager" if drafter == "head" else form)
     run.prefill()
     drafted = 0
-    while run.end_reason() is None:
+    while run.ended is None:
         gamma = run.gamma()
         with torch.inference_mode():
             with host_waits() as in_clock:
@@ -108,7 +108,7 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
                 judged = run.path.judge(run.ids, draft)
                 emitted = run.commit(judged)
             with host_waits() as for_the_reader:
-                ended = run.end_reason() is not None
+                ended = run.ended is not None
                 tokens = run.annotator.tokens(judged, emitted, 1, ended)
         assert in_clock == ["tolist"], "the verdict"
         assert for_the_reader == ["_to_copy"], "what the cards show"

@@ -248,7 +248,7 @@ def test_after_every_draft_the_draft_has_read_the_text_and_its_own_guesses(
     settings = Settings(gamma=4, temperature=temperature, max_new_tokens=40, ignore_eos=True)
     run = start_lane(pair, pair.encode("the cat sat"), settings, "speculative")
     run.prefill()
-    while run.end_reason() is None:
+    while run.ended is None:
         run.round()
         drafter: Any = run.drafter
         proposed = [] if drafter._proposed is None else drafter._proposed.tolist()

@@ -230,7 +230,7 @@ def test_a_round_waits_once_for_its_verdict(
     run.prefill()
     with host_waits() as waits:
         count = 0
-        while run.end_reason() is None:
+        while run.ended is None:
             run.round()
             count += 1
     assert waits == ["tolist", "_to_copy"] * count and count > 1

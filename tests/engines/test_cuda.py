@@ -114,7 +114,7 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
     run.prefill()
     close = 1e-3 if dtype == torch.float32 else 0.1
     with torch.inference_mode():
-        while run.end_reason() is None:
+        while run.ended is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
             judged = run.path.judge(run.ids, draft)

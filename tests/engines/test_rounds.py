@@ -159,7 +159,7 @@ def test_only_the_last_rounds_of_a_budget_are_single_steps(
     monkeypatch.setattr(DeviceRounds, "round", noted)
     run = started(pair, Settings(gamma=3, max_new_tokens=40))
     widths = []
-    while run.end_reason() is None:
+    while run.ended is None:
         widths.append(len(run.round().drafted))
     assert len(calls) == widths.count(3) > 8
     assert not any(width > 3 for width in widths) and sorted(widths, reverse=True) == widths
@@ -196,7 +196,7 @@ def test_an_end_within_a_round_ends_the_lane_though_another_one_is_enqueued(pair
 def test_a_round_that_was_followed_has_no_overhead(pair: Pair):
     run = started(pair, Settings(gamma=3, max_new_tokens=40))
     rounds = []
-    while run.end_reason() is None:
+    while run.ended is None:
         is_whole = run.gamma() == 3
         is_followed = is_whole and run._is_followed(3)
         before = run.clock
@@ -279,7 +279,7 @@ def test_the_host_waits_once_a_round_and_once_for_its_cards(drafter: str, policy
     assert (run.whole_rounds is None) == (policy == "optimal" and drafter != "none")
     with host_waits() as waits:
         count = 0
-        while run.end_reason() is None:
+        while run.ended is None:
             run.round()
             count += 1
     assert waits == ["tolist", "_to_copy"] * count and count > 3

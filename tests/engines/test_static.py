@@ -24,7 +24,7 @@ from transformers import LlamaForCausalLM
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.base.errors import SettingsError
 from specviz.core.engine_choice import eager_only, make_engine
-from specviz.core.loop import decode, start_lane
+from specviz.core.loop import LaneOptions, decode, start_lane
 from specviz.core.model_facts import cache_argument
 from specviz.core.sampling import probabilities
 from specviz.core.truncated import truncated_model
@@ -163,7 +163,7 @@ def check_every_round(pair: Pair, settings: Settings) -> None:
     assert run.target.name == run.drafter.engine_name == "static"
     run.prefill()
     with torch.inference_mode():
-        while run.end_reason() is None:
+        while run.ended is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
             judged = run.path.judge(run.ids, draft)
@@ -384,7 +384,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
     run.prefill()
     slot = run.target._cache
     seen: set[int] = set()
-    while run.end_reason() is None:
+    while run.ended is None:
         run.round()
         layer = slot.layers[0]
         seen |= {layer.keys.data_ptr(), layer.values.data_ptr()}
@@ -397,7 +397,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
-    _, *rounds = decode(pair, PROMPT, settings, "speculative", scripted(0.7))
+    _, *rounds = decode(pair, PROMPT, settings, "speculative", LaneOptions(decide=scripted(0.7)))
     found = [token.outcome for r in rounds for token in r.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
@@ -432,7 +432,7 @@ def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPa
         run.prefill()
         with monkeypatch.context() as late:
             late.setattr(engines, "Program", None)
-            while run.end_reason() is None:
+            while run.ended is None:
                 run.round()
 
 
@@ -496,7 +496,7 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
     monkeypatch.setattr(engines, "MOST_PROGRAMS", 6)
     run = start_lane(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
     run.prefill()
-    while run.end_reason() is None:
+    while run.ended is None:
         run.round()
     assert len(run.target._cache.programs) == 6
     assert run.ids[5:] == generated(pair.target, PROMPT, 60)

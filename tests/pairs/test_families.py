@@ -162,7 +162,7 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, tu
     engines = [(case.pair.target, run.target)]
     if drafter == "model":
         engines.append((case.pair.draft, run.drafter.engine))
-    while run.end_reason() is None:
+    while run.ended is None:
         run.round()
         for model, engine in engines:
             with torch.inference_mode():

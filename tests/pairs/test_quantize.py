@@ -95,7 +95,7 @@ def drawn_anew(
     lane.prefill()
     with bare_rounds():
         for _ in range(count):
-            while lane.end_reason() is None:
+            while lane.ended is None:
                 lane.round()
             yield tuple(lane.ids[len(prompt) :])
             del lane.ids[len(prompt) :]

@@ -113,7 +113,7 @@ def measured(
     *,
     with_generate: bool,
     threads: Sequence[int] = (1,),
-    decider: Decide | None = None,
+    decide: Decide | None = None,
 ) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
@@ -239,12 +239,12 @@ def lanes_report(
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
     acceptance = options.acceptance
-    decider = scripted(acceptance) if acceptance is not None else None
+    decide = scripted(acceptance) if acceptance is not None else None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
-    if decider:
+    if decide:
         print(
             f"verdicts are scripted: every draft is kept with probability {acceptance}, "
             "so text, alpha and tau say nothing about these models\n"
@@ -260,7 +260,7 @@ def lanes_report(
             options.repeats,
             with_generate=not options.lanes_only,
             threads=threads if pair.device.type == "cpu" else threads[:1],
-            decider=decider,
+            decide=decide,
         )
         print(*_lines(rows_here, best_here), "", sep="\n", flush=True)
         rows += rows_here

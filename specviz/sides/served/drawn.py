@@ -35,7 +35,7 @@ def decide_by_draws(
     draws: Callable[[int], Iterator[Drawn]],
     uniform: Callable[[], float],
 ) -> tuple[int, Drawn]:
-    """The token rule of `verdict.decided` without the target's distributions: how many drafts are
+    """The token rule of `verdict.decide` without the target's distributions: how many drafts are
     kept, and the token that follows them.
 
     p: the target's probability of each of the n drafts at its position. q: fp32 [n, vocab], the
