@@ -49,16 +49,16 @@ def raced(
     *,
     max_seconds: float = math.inf,
     mode: Mode = "interleaved",
-    decider: Decide | None = None,
+    decide: Decide | None = None,
 ) -> Trace:
     """Run a race to its end, or cut it once its first passes show that both lanes together would
     take longer than `max_seconds` on their clocks.
 
-    mode, decider: as `race` has them. Raises `RaceStopped` and `SpecvizError`.
+    mode, decide: as `race` has them. Raises `RaceStopped` and `SpecvizError`.
     """
     events: list[Event] = []
     baseline_rounds: list[Round] = []
-    running: Any = race(pair, prompt, settings, mode=mode, decider=decider)
+    running: Any = race(pair, prompt, settings, mode=mode, decide=decide)
     with closing(running):
         for event in running:
             if stop():

@@ -117,10 +117,10 @@ def measured(
 ) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
-    with_generate: also measure `generate()`. decider: scripts the verdicts of the lanes; those of
+    with_generate: also measure `generate()`. decide: scripts the verdicts of the lanes; those of
     `generate()` cannot be scripted.
     """
-    ways = [race_way(pair, settings, with_prefill=True, decider=decider)]
+    ways = [race_way(pair, settings, with_prefill=True, decide=decide)]
     if with_generate:
         ways += other_ways(pair, settings)
     ways_by_threads = [replace(way, threads=count) for count in threads for way in ways]
