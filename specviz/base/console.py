@@ -1,5 +1,5 @@
-"""Texts of others on their way to a terminal, a pipe or a log: what would control a terminal is
-shown as an escape, and signs that a stream cannot encode become plain ones."""
+"""Safe output of texts that others wrote. Characters that control a terminal are shown as escapes,
+and characters that a stream cannot encode are replaced by plain ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEGRADED = "specviz.degraded"
 """The name of our error handler, as the argument `errors` of a stream."""
 
 # Characters that act instead of being seen: controls, of which some drive a terminal (ESC, and CSI
-# as one character); separators of lines and paragraphs; what writes the text after it from right to
-# left or ends that, so that a line reads as it is not (https://trojansource.codes); halves of a
-# character, which no stream encodes. Joiners, soft hyphens and all kinds of spaces are text:
-# Persian, emoji and typeset prose are made of them.
+# as one character); separators of lines and paragraphs; characters that write the following text
+# from right to left or end that, so that a line is read in another order than it is stored
+# (https://trojansource.codes); halves of a character, which no stream encodes. Joiners, soft
+# hyphens and all kinds of spaces are text: Persian, emoji and typeset prose are made of them.
 _ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ACTING_BUT_LINES = re.compile(f"(?![\n\t]){_ACTING.pattern}")
 
@@ -51,12 +51,12 @@ _PLAIN = {
     "γ": "gamma",
     "τ": "tau",
 }
-"""What stands in the place of a sign of ours where a stream does not have it."""
+"""Replacements of our own signs for streams that cannot encode them."""
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
-    """The text with characters that would drive a terminal as escapes: ESC is the four characters
-    "\\x1b". lines: whether ends of lines and tabs stay as they are."""
+    r"""Replace characters that would drive a terminal by escapes: ESC becomes the four characters
+    "\x1b". lines: whether line ends and tabs stay as they are."""
     acting = _ACTING_BUT_LINES if lines else _ACTING
     return acting.sub(lambda match: _escape(match.group()), text)
 
@@ -66,12 +66,11 @@ def _escape(character: str) -> str:
 
 
 def degrade_signs() -> None:
-    """Let nothing that is printed from now on fail for the encoding of standard output and of
-    standard error: a pipe of Windows, for example, has that of the country. Other settings of
-    the streams stay."""
+    """Keep printing from failing for the encoding of standard output or standard error: a pipe of
+    Windows, for example, has the country's encoding. Other settings of the streams stay."""
     codecs.register_error(DEGRADED, _degraded)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # and not what a test or a notebook put there
+        if isinstance(stream, io.TextIOWrapper):  # and not a test's or a notebook's own stream
             stream.reconfigure(errors=DEGRADED)
 
 
@@ -84,11 +83,12 @@ def _degraded(error: UnicodeError) -> tuple[str, int]:
 
 
 FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""Errors of writing that lie neither in the program nor in a name."""
+"""Error numbers of a full or broken disk."""
 
 
 class _CheckedOutput:
-    """A stream whose faults are sentences. A reader who has had enough is none."""
+    """A stream that raises `OutputError` if it cannot be written. A closed pipe still raises
+    `BrokenPipeError`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -120,8 +120,8 @@ def _writing() -> Iterator[None]:
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """Within it, standard output that cannot be written, such as a file on a full disk, raises
-    `OutputError`, at the latest when it ends. What was printed before is not tried again."""
+    """Inside the block, raise `OutputError` if standard output cannot be written, such as a file
+    on a full disk; at the latest at the block's end. Failed output is not written again."""
     stream = sys.stdout
     if stream is None:  # it was closed before the program began: nothing is printed
         yield
@@ -141,20 +141,21 @@ def checked_output() -> Iterator[None]:
 
 
 def drop_output(stream: Any) -> None:
-    """Let a stream that cannot be written lead nowhere: else the interpreter would try again when
-    it ends."""
-    with suppress(OSError, ValueError):  # a stream of a test has no number
+    """Redirect a stream that cannot be written to the null device: otherwise the interpreter would
+    try again when it ends."""
+    with suppress(OSError, ValueError):  # a test's stream has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_error(text: str) -> None:
-    """Print a line on standard error, as well as that can be written."""
+    """Print a line on standard error; do nothing if it cannot be written."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
 
 def writing_fault(error: OSError) -> str | None:
-    """A sentence about a file that a full or broken disk did not take; None for another error."""
+    """The sentence about a file that a full or broken disk did not take; None for another
+    error."""
     if error.errno not in FULL_OR_BROKEN:
         return None
     name = error.filename or "a file"

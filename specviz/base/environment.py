@@ -1,6 +1,6 @@
-"""Where the program runs: its data files, its machine, and what an operator may set.
+"""The program's surroundings: data files, machine, and environment variables.
 
-Here are the variables that decoding reads; `specviz.base.variables` has the others, and lists all.
+The variables here are those that decoding reads; `specviz.base.variables` lists all.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def has_numba() -> bool:
 
 
 def on_zerogpu() -> bool:
-    """Whether this is a Space that is lent a GPU for one call at a time."""
+    """Whether this is a Space that gets a GPU for one call at a time."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def may_have_gpu() -> bool:
-    """Whether there is a driver of GPUs on which torch can compute. Without one torch need not be
-    asked for its devices, which takes seconds where it is not imported yet."""
-    if on_zerogpu() or Path("/dev/kfd").exists():  # a lent one, or AMD's
+    """Whether there is a GPU driver that torch can use. Without one torch need not be asked for
+    its devices, which takes seconds where it is not imported yet."""
+    if on_zerogpu() or Path("/dev/kfd").exists():  # ZeroGPU, or AMD's driver
         return True
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -56,15 +56,18 @@ def may_have_gpu() -> bool:
 
 
 MANY_OBJECTS = 10_000
-"""A search through fewer takes about a millisecond."""
+"""Searching fewer objects takes about a millisecond."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without Python's search for cycles of garbage. What imports and loading make lives on, and
-    looking through all of it again and again takes a second of the eight of a large pair. Behind it
-    all that was made counts as old, if it is much: else the next two searches, one of them in a
-    race, would look through it, for a quarter of a second each."""
+    """Pause Python's search for garbage cycles inside the block.
+
+    Objects made by imports and loading stay alive, and repeated searches through them take one of
+    the eight seconds in which a large pair loads. After the block, many new objects all count as
+    old. Otherwise the next two searches, one of them in a race, would go through them, for a
+    quarter of a second each.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     before = gc.get_count()[0]
@@ -75,16 +78,16 @@ def collector_paused() -> Iterator[None]:
             made_many = gc.get_count()[0] - before > MANY_OBJECTS
             if made_many and not gc.get_freeze_count():  # nobody else keeps objects out of searches
                 gc.freeze()
-                gc.unfreeze()  # they go on as old ones
+                gc.unfreeze()  # they now count as old
             gc.enable()
 
 
 @dataclass(frozen=True)
 class ValueType(Generic[T_co]):
-    """What a text may hold.
+    """The type of a variable's value.
 
-    parse: makes a value of a text that is not empty, with a `ValueError` if it is not allowed.
-    allowed: what is, as a sentence ends that begins with "use".
+    parse: makes a value of a text that is not empty; raises `ValueError` if it is not allowed.
+    allowed: the allowed values, as the end of a sentence that begins with "use".
     """
 
     parse: Callable[[str], T_co]
@@ -93,10 +96,11 @@ class ValueType(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Variable(Generic[T]):
-    """An environment variable that whoever runs the program may set.
+    """An environment variable that configures the program.
 
-    meaning: one sentence. default: the value if the variable is empty or not set; unset: the same
-    in words, where its text does not say it. secret: no message may show the value.
+    meaning: one sentence. default: the value if the variable is empty or not set. unset: the
+    default in words, where its text does not say it. secret: whether messages must not show the
+    value.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The errors that users can cause. Each message is one sentence that says what to do."""
+"""Errors that users can cause. Each message is one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC")
 
 ADVICE = "open another file or record the run again"
-"""What every sentence about a recording that cannot be read ends with."""
+"""The end of every sentence about a recording that cannot be read."""
 
 
 class SpecvizError(Exception):
@@ -32,7 +32,7 @@ class ModelError(SpecvizError, RuntimeError):
 
 
 class KindError(SpecvizError, RuntimeError):
-    """A drafter or a verdict of another package fails, or breaks what it must keep."""
+    """A drafter or a verdict of another package fails, or breaks its contract."""
 
 
 class TraceError(SpecvizError, ValueError):
@@ -60,7 +60,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """The same for this error alone."""
+    """Whether this error alone means that memory ran out."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
@@ -76,7 +76,7 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error and its causes for a log: types and texts, the innermost cause last."""
+    """An error and its causes in one line for a log: types and texts, the innermost cause last."""
     lines = []
     for cause in causes_of(error):
         text = " ".join(str(cause).split())
@@ -85,7 +85,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def shown(value: object) -> str:
-    """What somebody passed, for a sentence: its type and its beginning."""
+    """A user's value for a sentence: its type and the beginning of its repr."""
     try:
         text = repr(value)
     except RecursionError:  # lists in lists in lists

@@ -1,5 +1,5 @@
-"""The log: our lines and those of libraries in one form, text or JSON, without secrets and without
-a visitor's text that forges a line or drives a terminal."""
+"""The log: our lines and those of libraries in one form, text or JSON. Secrets are hidden, and a
+visitor's text can neither forge a line nor drive a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from .variables import AUTH, LOG
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST", default="")
-"""The id of the request that is being answered, or empty. The client finds it in its answer."""
+"""The id of the current request, or empty. The client finds the id in its answer."""
 
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", AUTH.name)
-"""Variables whose values are nobody's business; of NAME:PASSWORD, the password is."""
+"""Variables whose values are hidden; of NAME:PASSWORD, only the password."""
 
-SHORTEST = 4  # characters; to hide less than that would make a log unreadable
+SHORTEST = 4  # characters; hiding shorter secrets would make a log unreadable
 HIDDEN = "[secret]"
 _CONTROL = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -28,7 +28,7 @@ MOST_LOGGED = 500  # characters
 
 
 def brief(error: BaseException) -> str:
-    """An error that a stranger caused, for the log: one line, and not all of a long one."""
+    """An error that a stranger caused, in one line of limited length for the log."""
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= MOST_LOGGED else text[:MOST_LOGGED] + " ..."
 
@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
             fields["request"] = REQUEST.get()
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        # In the texts: in JSON a secret may look different.
+        # Before the encoding: in JSON a secret may look different.
         return json.dumps({name: _without_secrets(text) for name, text in fields.items()})
 
 
@@ -85,8 +85,8 @@ def set_up_logging() -> None:
 
 
 def adopt_libraries() -> None:
-    """Send what libraries log to our handler. To be called again after others were imported: some
-    bring a handler of their own, which knows no secrets."""
+    """Send the messages of libraries to our handler. Call it again after further imports: some
+    libraries bring a handler of their own, which hides no secrets."""
     for logger in list(logging.root.manager.loggerDict.values()):
         if not isinstance(logger, logging.Logger):
             continue

@@ -6,7 +6,7 @@ import io
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text without their ends, which are line feeds, carriage returns, or both.
+    """Split a text into lines without their ends, which are line feeds, carriage returns, or both.
 
     `str.splitlines` also cuts at form feeds and at the separators U+0085, U+2028 and U+2029, which
     stand within a prompt or a JSON string.

@@ -1,4 +1,4 @@
-"""The variables that whoever runs the program may set: all of them, in one table."""
+"""The environment variables that configure the program, all in one table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _sign_in(text: str) -> tuple[str, str]:
 def _folder(text: str) -> Path:
     try:
         folder = Path(text).expanduser()
-    except RuntimeError as error:  # of no known user
+    except RuntimeError as error:  # the user is unknown
         raise ValueError from error
     if not folder.is_absolute():
         raise ValueError
@@ -233,18 +233,18 @@ VARIABLES: tuple[Variable[Any], ...] = (
     PLUGINS,
     LOG,
 )
-"""All of them, in the order in which documents list them."""
+"""All variables, in the order in which documents list them."""
 
 
 def check_variables() -> None:
-    """Read every variable once, so that a wrong one ends a start and not a visitor's run. Raises
-    `SettingsError`."""
+    """Read every variable once, so that a wrong one fails at the start and not in a visitor's run.
+    Raises `SettingsError`."""
     for variable in VARIABLES:
         variable.read()
 
 
 def variables_table() -> str:
-    """All variables as a table in Markdown, without a line end at its end."""
+    """All variables as a table in Markdown, without a final line end."""
     rows = ["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|"]
     for variable in VARIABLES:
         default = variable.default or "none"

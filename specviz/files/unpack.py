@@ -16,7 +16,7 @@ from ..base.variables import CACHE
 from .checksums import check_files, write_checksums
 from .gguf.header import GgufHeader, unreadable
 from .gguf.keys import checked_gguf
-from .gguf.tokenizer import end_ids_of, is_kept_by_transformers, read_gguf_tokenizer
+from .gguf.tokenizer import can_be_saved, end_ids_of, read_gguf_tokenizer
 from .gguf.weights import read_tensor, unpacked_config, weights_of
 from .memory import shown_bytes
 from .metadata import ModelMetadata, meta_model, read_metadata
@@ -131,5 +131,5 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
     model.config.gguf_digest = f"sha256:{digest}"
     model.config.dtype = torch.bfloat16
     model.save_pretrained(folder)
-    if is_kept_by_transformers(tokenizer):
+    if can_be_saved(tokenizer):
         tokenizer.save_pretrained(folder)

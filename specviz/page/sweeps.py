@@ -24,7 +24,7 @@ from ..pairs.prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts,
 from ..runs.palette import PALETTE
 from ..runs.recording import MOST
 from ..runs.vocabulary import POLICIES
-from ..worker.tasks import Rest, SweepTask
+from ..worker.tasks import SweepCheckpoint, SweepTask
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt
 from .delivery import begun
@@ -253,7 +253,7 @@ class SweepJob(Job):
         self.result: SweepResult | None = None
         self._result_number = 0  # the number of the news that brought `result`
         self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
-        self._rest: Rest | None = None
+        self._rest: SweepCheckpoint | None = None
 
     def take(self, item: Any) -> None:
         if isinstance(item, Plan):
@@ -261,7 +261,7 @@ class SweepJob(Job):
             self._keep_rows(item.rows)
         elif isinstance(item, SweepProgress):
             self.progress = item
-        elif isinstance(item, Rest):  # it comes after each piece, with all rows
+        elif isinstance(item, SweepCheckpoint):  # it comes after each piece, with all rows
             self._rest = item
             self.result = item.result
             self._result_number = self.number + 1

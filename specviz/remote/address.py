@@ -1,4 +1,4 @@
-"""Where a server is, and the key that goes there and nowhere else."""
+"""Addresses of servers, each with the key that is sent there and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..base.variables import REMOTE, REMOTE_KEY
 
 HIDDEN = "the target's server"
 ADDRESS = re.compile(r"(?:^|\|)\s*(https?://[^\s#]+)#")
-"""In "http://HOST:PORT/v1#MODEL+DRAFT", or in two of them with a "|" in between."""
+"""The addresses in "http://HOST:PORT/v1#MODEL+DRAFT", or in two of them with a "|" in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
     """The interface of a server, such as http://127.0.0.1:8000/v1.
 
-    key: sent as a bearer token to this address only; it stands in no repr. hidden: it is the
-    operator's, so that no sentence names its host and port, which visitors may read.
+    key: a bearer token, sent to this address only; no repr shows it. hidden: whether it is the
+    operator's server, whose host and port visitors must not read in any sentence.
     """
 
     url: httpx.URL
@@ -34,20 +34,23 @@ class ServerAddress:
 
 
 def server_address(url: str) -> ServerAddress:
-    """An address that the person who runs this program has named, with the key for it.
+    """The address that the person who runs this program has named, with its key.
 
-    If SPECVIZ_REMOTE names servers, SPECVIZ_REMOTE_KEY is theirs alone: it goes to the same scheme,
-    host and port. If it names none, the key is for the address that is named here. So nobody else
-    may choose what is passed. Raises `ServerError` for what is no address.
+    If SPECVIZ_REMOTE names servers, SPECVIZ_REMOTE_KEY is theirs alone: it goes to the same
+    scheme, host and port. If it names none, the key is for `url`. So `url` must never come from
+    anybody else. Raises `ServerError` for an invalid address.
     """
-    parsed, operators = checked_url(url), REMOTE.read()
-    named = [checked_url(url) for url in ADDRESS.findall(operators or "")]
-    hidden = any(_origin(one) == _origin(parsed) for one in named)
-    return ServerAddress(parsed, REMOTE_KEY.read() if hidden or not named else None, hidden)
+    parsed = checked_url(url)
+    operators = [checked_url(url) for url in ADDRESS.findall(REMOTE.read() or "")]
+    is_operators = any(_origin(server) == _origin(parsed) for server in operators)
+    key = None
+    if is_operators or not operators:
+        key = REMOTE_KEY.read()
+    return ServerAddress(parsed, key, hidden=is_operators)
 
 
 def checked_url(url: str) -> httpx.URL:
-    """A URL of a server, without what follows its path. Raises `ServerError`."""
+    """Return the URL of a server, without query and fragment. Raises `ServerError`."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):

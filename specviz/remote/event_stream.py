@@ -1,4 +1,4 @@
-"""Server-sent events, as a stream of bytes has them.
+"""Server-sent events, read from a stream of bytes.
 
 The rules are those of https://html.spec.whatwg.org/multipage/server-sent-events.html: lines end at
 a line feed, a carriage return or both; an event ends at an empty line; its data is all of its
@@ -17,11 +17,11 @@ LINE = re.compile(rb"[^\r\n]*[\r\n]")
 def lines_in(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
     """The lines of a stream without their ends, each as soon as it has ended.
 
-    Bytes are looked at, not characters: U+2028 and its like end no line. most: bytes of a line;
-    raises `OverflowError` for more.
+    Lines end at bytes, not at characters: U+2028 and its like end no line. most: the limit of a
+    line in bytes; raises `OverflowError` above it.
     """
     unread = b""
-    after_return = False  # whether a line feed at this place belongs to the line before
+    after_return = False  # whether a line feed here belongs to the line before
     is_first = True
     for piece in pieces:
         unread += piece
@@ -45,7 +45,7 @@ def lines_in(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 
 def event_data(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each event, also of a last one that no empty line ends."""
+    """The data of each event, also of a last event without an empty line behind it."""
     data: list[bytes] = []
     for line in lines:
         name, _, value = line.partition(b":")

@@ -1,4 +1,4 @@
-"""What a server says of itself, before anything is asked of its model."""
+"""A server's own description of itself, read before any request to its model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SGLANG = "SGLang"
 OLLAMA = "Ollama"
 LM_STUDIO = "LM Studio"
 OWNERS = {"sglang": SGLANG, "library": OLLAMA, "organization_owner": LM_STUDIO}
-"""Engines that are known by what they write as the owner of a model."""
-ROUTER = "router"  # what llama.cpp's server calls itself that starts others, one for each model
+"""Engines by the owner that they name for a model."""
+ROUTER = "router"  # the role of a llama.cpp server that starts others, one for each model
 MOST_SHOWN = 40  # characters of a version
 
 Counted: TypeAlias = dict[str, int]
-"""The verify steps of a server, and the drafted and accepted tokens in them."""
+"""A server's counters: verify steps, and drafted and accepted tokens in them."""
 
 NAMES = {"drafts": "steps", "draft_tokens": "drafted", "accepted_tokens": "accepted"}
 LINE = re.compile(
@@ -38,12 +38,12 @@ POSITION = re.compile(r'position="(\d+)"')
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is known of a server without a question to its model.
+    """A server as it describes itself, without a request to its model.
 
-    engine: LLAMA_CPP, VLLM, one of `OWNERS` or UNKNOWN. software: the same with its version.
-    context: the most tokens that it sees, if it tells. parameters: of the model, 0 if unknown.
-    counted: what it has counted of its own speculation since it began; None if it counts none, as
-    vLLM without it.
+    engine: LLAMA_CPP, VLLM, one of `OWNERS` or UNKNOWN. software: the engine with its version.
+    context: the context window in tokens, None if unknown. parameters: of the model, 0 if unknown.
+    counted: counters of its own speculation since its start; None if it has none, as vLLM without
+    speculation.
     """
 
     engine: str
@@ -54,14 +54,15 @@ class Identity:
 
     @property
     def speculates(self) -> bool:
-        """Whether it drafts by itself, as far as it tells: llama.cpp always counts, 0 if not."""
+        """Whether the server drafts by itself. llama.cpp always has counters; without drafts they
+        are 0."""
         counted = self.counted
         return counted is not None and (self.engine != LLAMA_CPP or counted["drafted"] > 0)
 
 
 def identity_of(server: Server, model: str) -> Identity:
-    """What a server says of itself and of a model. Raises `ServerError`, and `PairError` if it has
-    no model of this name."""
+    """The identity of a server that has this model. Raises `ServerError`, and `PairError` if it
+    has no model of this name."""
     models = served_models(server)
     if model not in models:
         raise PairError(
@@ -73,9 +74,9 @@ def identity_of(server: Server, model: str) -> Identity:
     meta = meta if isinstance(meta, dict) else {}
     context = positive(entry.get("max_model_len")) or positive(meta.get("n_ctx"))
     if entry.get("owned_by") == "llamacpp":
-        props = _told(server, "/props")
+        props = _object_at(server, "/props")
         if not props or props.get("role") == ROUTER:
-            props = _told(server, "/props", model)
+            props = _object_at(server, "/props", model)
         engine = LLAMA_CPP
         defaults = props.get("default_generation_settings")
         if context is None and isinstance(defaults, dict):
@@ -83,7 +84,7 @@ def identity_of(server: Server, model: str) -> Identity:
         software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MOST_SHOWN]}"
     elif entry.get("owned_by") in OWNERS:
         engine = software = OWNERS[str(entry["owned_by"])]
-    elif version := _told(server, "/version").get("version"):
+    elif version := _object_at(server, "/version").get("version"):
         engine = VLLM
         software = f"{VLLM} {str(version)[:MOST_SHOWN]}"
     else:
@@ -98,7 +99,7 @@ def identity_of(server: Server, model: str) -> Identity:
 
 
 def served_models(server: Server) -> dict[str, dict[str, Any]]:
-    """The server's models by name, as it describes them. Raises `ServerError`."""
+    """The server's models by name, with its description of each. Raises `ServerError`."""
     listing = server.ask("models")
     try:
         return {str(entry["id"]): dict(entry) for entry in listing["data"]}
@@ -107,14 +108,14 @@ def served_models(server: Server) -> dict[str, dict[str, Any]]:
 
 
 def counters(server: Server, model: str) -> Counted | None:
-    """What a server has counted of its own speculation for a model; None if it tells nothing."""
+    """The server's counters of its own speculation for a model; None if it shows none."""
     text = counters_text(server, model)
     return None if text is None else counted_in(text, model)
 
 
 def counters_text(server: Server, model: str) -> str | None:
     """The text of a server's /metrics; None if it has none."""
-    for query in (None, {"model": model}):  # a router of llama.cpp wants to know of which model
+    for query in (None, {"model": model}):  # a router of llama.cpp needs the model's name
         with suppress(PairError, ServerError):
             return server.text("/metrics", query)
     return None
@@ -122,23 +123,23 @@ def counters_text(server: Server, model: str) -> str | None:
 
 def counted_in(text: str, model: str) -> Counted | None:
     """The counters of a model's speculation in the text of /metrics; None if some are missing."""
-    found: Counted = {}
+    totals: Counted = {}
     for name, labels, value in LINE.findall(text):
         if _is_of_model(labels, model):
-            found[NAMES[name]] = found.get(NAMES[name], 0) + int(float(value))
-    return found if len(found) == len(NAMES) else None
+            totals[NAMES[name]] = totals.get(NAMES[name], 0) + int(float(value))
+    return totals if len(totals) == len(NAMES) else None
 
 
 def accepted_by_position(text: str, model: str) -> dict[int, int]:
-    """How many drafts were accepted at each position of a step, from 0, in the text of /metrics;
-    empty if it is not told."""
-    found: dict[int, int] = {}
+    """The number of accepted drafts at each position of a step, from 0, in the text of /metrics;
+    empty if it has none."""
+    totals: dict[int, int] = {}
     for labels, value in POSITION_LINE.findall(text):
         position = POSITION.search(labels)
         if position is not None and _is_of_model(labels, model):
             index = int(position.group(1))
-            found[index] = found.get(index, 0) + int(float(value))
-    return found
+            totals[index] = totals.get(index, 0) + int(float(value))
+    return totals
 
 
 def _is_of_model(labels: str, model: str) -> bool:
@@ -146,7 +147,7 @@ def _is_of_model(labels: str, model: str) -> bool:
 
 
 def moved(before: Counted | None, after: Counted | None) -> Counted | None:
-    """By how much counters moved; None if they are unknown, or began anew in between."""
+    """The increase of counters; None if they are unknown, or were reset in between."""
     if before is None or after is None:
         return None
     difference = {name: after[name] - before[name] for name in after}
@@ -154,14 +155,15 @@ def moved(before: Counted | None, after: Counted | None) -> Counted | None:
 
 
 def positive(value: Any) -> int | None:
-    """A whole number above 0 as it is; None for anything else."""
+    """Return a whole number above 0 as it is, and None for anything else."""
     return value if type(value) is int and value > 0 else None
 
 
-def _told(server: Server, path: str, model: str | None = None) -> dict[str, Any]:
-    """What a server tells at "/path", perhaps of one of its models; empty if it tells nothing."""
+def _object_at(server: Server, path: str, model: str | None = None) -> dict[str, Any]:
+    """The JSON object at "/path", perhaps of one of the server's models; empty if there is
+    none."""
     try:
-        told = server.ask(path, query={"model": model} if model else None)
+        answer = server.ask(path, query={"model": model} if model else None)
     except (PairError, ServerError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return answer if isinstance(answer, dict) else {}

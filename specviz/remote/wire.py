@@ -1,4 +1,4 @@
-"""Requests to one server, and a sentence for everything that can go wrong with them."""
+"""Requests to one server, and one sentence for each way in which they can fail."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and a whole vocabulary of 150,000 take 200 MB
-MOST_SHOWN = 200  # characters of what a server says in a sentence
+MOST_SHOWN = 200  # characters of a server's message in a sentence
 
 DONE = b"[DONE]"
 VERSION = re.compile(r"/v\d+$")
-"""What ends the path of an interface."""
+"""The end of an interface's path."""
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
-"""What is raised where an answer has another form than the one that is read."""
+"""Errors of reading an answer that does not have the expected form."""
 
 Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 """The chunks of a streamed answer, each with the seconds from the request to its arrival."""
@@ -49,10 +49,10 @@ class Reply(NamedTuple):
 class Server:
     """A server that speaks OpenAI's protocol, over connections that are kept.
 
-    where: its address with the key for it, or an address that takes none. transport: for tests.
-    on_request: called before each request that is sent; what it raises prevents the request.
-    answer_seconds: the longest silence of the server, `ANSWER_SECONDS` by default.
-    Raises `ServerError` for what is no address.
+    where: its address with its key, or the URL of a server without a key. transport: for tests.
+    on_request: called before each request is sent; an error from it prevents the request.
+    answer_seconds: the longest silence of the server, `ANSWER_SECONDS` by default. Raises
+    `ServerError` for an invalid address.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Server:
         body: dict[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """The JSON at a path below the interface, or at "/path" beside it: of a GET, or of a POST
-        with a body. Raises `ServerError`."""
+        """Request the JSON at a path below the interface, or at "/path" beside it: by GET, or by
+        POST with a body. Raises `ServerError`."""
         return self.post(path, body, query=query).value
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        """The text at "/path" beside the interface, such as the server's counters. Raises
+        """Request the text at "/path" beside the interface, such as the server's counters. Raises
         `ServerError`."""
         reply = self.post(path, None, lambda raw: raw.decode("utf-8", "replace"), query)
         return str(reply.value)
@@ -101,30 +101,30 @@ class Server:
         read: Callable[[bytes], Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One POST, or a GET without a body, and its cost. read: makes a value of the answer; None
-        reads it as JSON. Raises `ServerError`."""
+        """Send a POST, or a GET without a body, and return the answer with its cost. read: parses
+        the answer; None parses JSON. Raises `ServerError`."""
         start = time.perf_counter()
-        with self._begun(path, body, query) as response:
+        with self._response(path, body, query) as response:
             raw = self._read(response)
             seconds = time.perf_counter() - start
             value = (read or parsed_json)(raw)
             return Reply(value, seconds, len(response.request.content), len(raw))
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
-        """The chunks of an answer as they come.
+        """The chunks of an answer as they arrive.
 
         A thread reads them, so that no work on one chunk delays the time of the next. Closing the
-        generator ends the request. Raises `ServerError`, also for a failure that a chunk tells.
+        generator ends the request. Raises `ServerError`, also for an error within a chunk.
         """
         arrived: SimpleQueue[Any] = SimpleQueue()
-        left = threading.Event()
+        closed = threading.Event()
 
         def read() -> None:
             try:
                 with closing(self._chunks(path, body)) as chunks:
                     for chunk in chunks:
                         arrived.put(chunk)
-                        if left.is_set():
+                        if closed.is_set():
                             return
                 arrived.put(None)
             except BaseException as error:
@@ -137,11 +137,11 @@ class Server:
                     raise chunk
                 yield chunk
         finally:
-            left.set()
+            closed.set()
 
     def _chunks(self, path: str, body: dict[str, Any]) -> Stream:
         start = time.perf_counter()
-        with self._begun(path, body) as response:
+        with self._response(path, body) as response:
             for data in event_data(self._lines(response)):
                 if not data.strip() or data.strip() == DONE:
                     continue
@@ -150,24 +150,29 @@ class Server:
                 if not isinstance(chunk, dict):
                     raise ValueError
                 if chunk.get("error"):  # some servers write "error": null in every chunk
-                    said = _said(chunk, self._key)
-                    raise ServerError(f"{self.shown} failed in mid-answer{said}.")
+                    message = _server_message(chunk, self._key)
+                    raise ServerError(f"{self.shown} failed in mid-answer{message}.")
                 yield at, chunk
 
     @contextmanager
-    def _begun(
+    def _response(
         self, path: str, body: dict[str, Any] | None, query: Mapping[str, str] | None = None
     ) -> Iterator[httpx.Response]:
-        """The answer to a question, once it begins, if it is no refusal.
+        """The response, once its headers have arrived, unless the server refuses the request.
 
-        What httpx and parsers raise, also within, becomes a sentence, which holds neither key nor
-        address but host and port.
+        Errors of httpx and of parsers, also inside the block, become sentences that name the host
+        and port, but neither the key nor the whole address.
         """
-        content, method = (None, "GET") if body is None else (orjson.dumps(body), "POST")
+        if body is None:
+            method = "GET"
+            content = None
+        else:
+            method = "POST"
+            content = orjson.dumps(body)
         try:
             url = self._url.copy_with(path=self._whole_path(path), params=query)
             request = self._client.build_request(method, url, content=content)
-            with closing(self._sent(request)) as response:
+            with closing(self._send(request)) as response:
                 if response.status_code != httpx.codes.OK:
                     raise self._refusal(path, response, self._read(response))
                 yield response
@@ -175,16 +180,17 @@ class Server:
             raise ServerError(self._fault(error)) from error
 
     def _whole_path(self, path: str) -> str:
-        """The path on the host of "path" below the interface, or of "/path" beside it: both lie
-        below the same prefix, if a reverse proxy or the server gives them one."""
+        """The path on the host of "path" below the interface, or of "/path" beside it. Both share
+        the prefix that a reverse proxy or the server gives the interface."""
         interface = self._url.path.rstrip("/")
         if path.startswith("/"):
             return VERSION.sub("", interface) + path
         return f"{interface}/{path}"
 
-    def _sent(self, request: httpx.Request) -> httpx.Response:
-        """The answer once it begins. A server may end a kept connection while a request is on its
-        way: the request is then sent again, once, on a new one."""
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return the response once it begins. A server may close a kept
+        connection while a request is on its way: then the request is sent once more, on a new
+        connection."""
         try:
             return self._send_once(request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
@@ -241,19 +247,21 @@ class Server:
         return self.rubbish()
 
     def rubbish(self) -> str:
-        """The sentence for an answer that is not what the protocol promises."""
+        """The sentence for an answer that breaks the protocol."""
         return (
             f"{self.shown} answered something else than OpenAI's protocol gives: check that the "
             "address ends in /v1 and leads to vLLM or a server like it."
         )
 
     def _refusal(self, path: str, response: httpx.Response, raw: bytes) -> ServerError:
-        status, said = response.status_code, ""
+        status = response.status_code
+        message = ""
         with suppress(ValueError):  # not JSON
-            said = _said(parsed_json(raw), self._key)
+            message = _server_message(parsed_json(raw), self._key)
         if status in (401, 403):
+            missing = "" if self._key else ", of which none was sent"
             return ServerError(
-                f"{self.shown} refuses the key{'' if self._key else ', of which none was sent'}: "
+                f"{self.shown} refuses the key{missing}: "
                 f"set {REMOTE_KEY.name} to one of its keys. Beside {REMOTE.name} it goes to the "
                 "servers that are named there, and to no other."
             )
@@ -261,21 +269,21 @@ class Server:
             return ServerError(f"{self.shown} has too many requests: start again in a minute.")
         if status in (404, 405, 501) and path.startswith("/"):
             return ServerError(
-                f"{self.shown} answers nothing at {path}, beside its interface{said}: start a "
+                f"{self.shown} answers nothing at {path}, beside its interface{message}: start a "
                 "server that has it, and if a proxy stands before it let that pass it on."
             )
         if status in (404, 405, 501):
             return ServerError(
-                f"{self.shown} does not know this model or address{said}: name one of its models, "
-                "and let the address end in /v1."
+                f"{self.shown} does not know this model or address{message}: name one of its "
+                "models, and let the address end in /v1."
             )
         if status < 500:
-            return RefusedError(f"{self.shown} refused a request with status {status}{said}.")
-        return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
+            return RefusedError(f"{self.shown} refused a request with status {status}{message}.")
+        return ServerError(f"{self.shown} failed with status {status}{message}: see its log.")
 
 
 def parsed_json(raw: bytes) -> Any:
-    """The value of JSON in UTF-8, with or without a mark of the byte order. Raises `ValueError`."""
+    """Parse JSON in UTF-8, with or without a byte order mark. Raises `ValueError`."""
     return orjson.loads(raw.removeprefix(BOM))
 
 
@@ -283,8 +291,9 @@ class RefusedError(ServerError):
     """The server understood a request and rejects it."""
 
 
-def _said(answer: Any, key: str | None) -> str:
-    """What a server says about an error, cut short, as the end of a sentence; without the key."""
+def _server_message(answer: Any, key: str | None) -> str:
+    """The server's message about an error, cut short, as the end of a sentence and without the
+    key."""
     error = answer.get("error", answer) if isinstance(answer, dict) else None
     text = error.get("message") if isinstance(error, dict) else error
     if not isinstance(text, str) or not text.strip():

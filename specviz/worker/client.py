@@ -1,4 +1,4 @@
-"""Workers: what runs tasks, in this process or in a process that only decodes.
+"""Workers, which run tasks in this process or in a process that only decodes.
 
 A process of its own has its own interpreter lock, so a page with many visitors cannot slow the
 lanes down, and a crash of the models does not stop the page. A process that no longer answers is
@@ -42,8 +42,8 @@ HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields
 
 
 def command_of(module: str, call: str = "serve()") -> list[str]:
-    """The command of a process that calls `serve` of a module of this very package, whatever its
-    working directory and environment hold."""
+    """Return the command of a process that calls `serve` of a module of this package. It finds the
+    package whatever the working directory and the environment are."""
     code = f"import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; {call}"
     return [sys.executable, "-c", code, str(Path(__file__).resolve().parents[2])]
 
@@ -52,9 +52,9 @@ def command_of(module: str, call: str = "serve()") -> list[str]:
 class Limits:
     """How much one visitor may use of a page that others share; a variable sets each limit.
 
-    seconds: the longest run, counted from the moment its pair is in memory. waiting: the most runs
-    and experiments in the queue, besides the current one. per_client: the most of them that come
-    from one address. stop_seconds: how long the models' process may ignore a stop before it is
+    seconds: time limit of a run, counted from the moment its pair is in memory. waiting: the most
+    runs and experiments in the queue, besides the current one. per_client: the most of them from
+    one address. stop_seconds: how long the models' process may ignore a stop before it is
     replaced. silent_seconds: how long it may give no result before it is replaced.
     """
 
@@ -120,7 +120,7 @@ class LocalWorker:
             if not isinstance(error, SpecvizError):
                 log.exception("a task failed")
             elif isinstance(error, PairError) or not ran_out_of_memory(error):
-                if error.__cause__ is not None:  # which does not travel to another process
+                if error.__cause__ is not None:  # it is not pickled with the error
                     log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
                 raise
             raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
@@ -130,7 +130,8 @@ class LocalWorker:
 
 
 def _sentence_with_numbers(error: Exception, pair: str) -> str:
-    """What a visitor is told about an error: if memory ran out, also how much the pair takes."""
+    """The sentence for the visitor about an error. If memory ran out, it also says how much memory
+    the pair takes."""
     sentence = sentence_of(error)
     if not ran_out_of_memory(error):
         return sentence
@@ -171,7 +172,7 @@ class ModelsProcess:
         return self._popen.poll() is None
 
     def send(self, message: Task | None) -> None:
-        """Send a task; None asks for the end of the last one. Raises `OSError` if the process has
+        """Send a task, or None to stop the current one. Raises `OSError` if the process has
         ended."""
         self.busy = True
         assert self._popen.stdin is not None
@@ -210,8 +211,8 @@ def end_processes() -> None:
 
 
 class ProcessWorker:
-    """Runs tasks in the models' process, which starts with the first task, and again after it
-    was lost. nice: by how much it steps back for other processes, from 0 to 19."""
+    """Runs tasks in the models' process, which starts with the first task and starts again after a
+    crash. nice: added to this process's niceness, 0 to 19, so that other processes go first."""
 
     def __init__(self, limits: Limits | None = None, *, nice: int = 0) -> None:
         self._limits = limits or Limits.from_environment()
@@ -268,7 +269,7 @@ class ProcessWorker:
             process.end()
 
     def _idle_process(self) -> ModelsProcess:
-        """The process, or a new one if it has ended or works for a run that was abandoned."""
+        """The process, or a new one if it has ended or still works for an abandoned run."""
         if self._process is not None and (self._process.busy or not self._process.is_alive()):
             self.close()
         if self._process is None:

@@ -31,7 +31,7 @@ _DEVICE = ("CUDA error", "HIP error", "CUBLAS_STATUS", "CUDNN_STATUS", "device-s
 
 
 def sentence_of(error: BaseException) -> str:
-    """What a visitor is told about an error."""
+    """The sentence for the visitor about an error."""
     if isinstance(error, SpecvizError):
         return str(error)
     if ran_out_of_memory(error):
@@ -40,8 +40,8 @@ def sentence_of(error: BaseException) -> str:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether the process can never use the device again, as after an error in a kernel. After
-    memory ran out it can."""
+    """Whether the process can never use the device again, as after an error in a kernel. It still
+    can after memory ran out."""
     for cause in causes_of(error):
         if not isinstance(cause, RuntimeError) or is_memory_error(cause):
             continue

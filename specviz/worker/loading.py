@@ -1,4 +1,4 @@
-"""The pair in memory: how a worker loads the one that a task names."""
+"""The pair in memory, which a worker loads by the name in a task."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Models:
         self._pair: Any = None
 
     def pair(self, name: str) -> Generator[str, None, Any]:
-        """Return the pair of this name. If it must be loaded first, which frees the old one,
-        yield sentences that say how far that is. One whose file was written to is loaded again."""
+        """Return the pair of this name. Loading it first frees the old pair, and yields sentences
+        about the progress. A pair whose file was written to is loaded again."""
         if name != self._name or _was_written_to(self._pair):
             yield LOADING
             if self._pair is not None:
@@ -95,8 +95,8 @@ WEIGHTS: dict[str, dict[str, str]] = {
     "4bit": {"quantize": "4bit", "draft_quantize": "4bit"},
     "fp32": {"products": "fp32"},
 }
-"""How both models can be loaded, as options of `load_pair`: in which precision, and with which
-products of a target of few bits."""
+"""Precisions of both models, and of the products of a target of few bits, as options of
+`load_pair`."""
 
 
 def with_weights(pair: str, weights: str) -> str:
@@ -105,7 +105,7 @@ def with_weights(pair: str, weights: str) -> str:
 
 
 def pair_and_options(name: str) -> tuple[str, dict[str, str]]:
-    """The name of a pair without its weights, and these as options of `load_pair`."""
+    """Split the name of a pair with weights: the pair's name, and options of `load_pair`."""
     pair, _, weights = name.rpartition("@")
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
 
@@ -122,8 +122,8 @@ def checked_name(name: str) -> str:
 
 @contextmanager
 def token_of(pair: str) -> Iterator[None]:
-    """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
-    others, whose names come from visitors, only if the operator says so."""
+    """Inside the block, send the operator's token to the hub only for pairs of the table. Visitors
+    choose the names of other pairs: for these, the operator must allow it."""
     from ..files.hub import without_token
 
     with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
@@ -143,7 +143,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
         loaded = load_any(parse_pair(pair), on_progress=watcher, **options)
     if not isinstance(loaded, Pair):
         return loaded
-    # The first time on a machine this takes some ten seconds, which no run is to wait for.
+    # The first time on a machine this takes some ten seconds, which no run should wait for.
     watcher(Progress("preparing the models' passes for this device"))
     engine = make_engine(loaded.target, loaded.vocab)
     if loaded.draft is not None:
@@ -157,7 +157,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
 
 
 def memory_in_numbers(name: str) -> str:
-    """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
+    """A sentence with the memory that a pair takes, as the doctor counts it; empty if unknown."""
     pair, options = pair_and_options(name)
     if not isinstance(parse_pair(pair), NamedSpec | ModelsSpec):
         return ""

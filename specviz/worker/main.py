@@ -69,7 +69,8 @@ def serve() -> None:
 
 
 def _for_visitor(error: Exception) -> SpecvizError:
-    """The error itself if it is a sentence; a result that cannot be pickled gives others."""
+    """The error itself if it is a `SpecvizError`; otherwise one with a sentence for the visitor. A
+    result that cannot be pickled raises errors of other types."""
     if isinstance(error, SpecvizError):
         return error
     log.error("a result could not be sent", exc_info=error)

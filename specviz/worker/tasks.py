@@ -1,4 +1,4 @@
-"""Tasks: what the process that holds the models can do. A task is pickled and sent there."""
+"""Tasks that the process with the models can run. A task is pickled and sent there."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .loading import Models, checked_name, pair_and_options, token_of
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
-TURN = 2.0  # seconds after which a sweep lets others use the models; its piece is done first
+TURN = 2.0  # seconds of a sweep until others may use the models; it finishes its piece first
 READING = "Warming the lanes up and reading the prompt."
 
 
 class Task(Protocol):
-    """Something to do with a pair. pair: its name."""
+    """Work to do with a pair. pair: its name."""
 
     @property
     def pair(self) -> str: ...
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        """Do it and yield the results; texts among them are sentences for the visitor.
+        """Run the task and yield its results; texts among them are sentences for the visitor.
 
         After each result the task looks at `stop`. Once that is set, it yields no more than an
         `End`. Raises `SpecvizError`.
@@ -90,8 +90,8 @@ def _end_of(events: Iterator[Event]) -> Iterator[End]:
 
 
 class Compared(NamedTuple):
-    """The comparison of both samples, and the texts of their continuations by token ids. tokens: of
-    the prompt that each draw read. shortened: whether it has more."""
+    """The comparison of both samples, and the texts of their continuations by token ids. tokens:
+    of the prompt, as each draw read it. shortened: whether the prompt has more tokens."""
 
     comparison: Comparison
     texts: dict[tuple[int, ...], str]
@@ -103,9 +103,9 @@ class Compared(NamedTuple):
 class SampleTask:
     """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
 
-    The results are, after each turn, how many each lane has drawn, and a `Compared`.
-    reach: the most tokens of the prompt, from its end, that are read. length: tokens of a
-    continuation.
+    The results are, after each turn, the number of continuations per lane, and at last a
+    `Compared`. reach: the most tokens of the prompt that are read, counted from its end. length:
+    tokens of a continuation.
     """
 
     pair: str
@@ -199,8 +199,8 @@ class DifferenceTask:
                 return
 
 
-class Again(NamedTuple):
-    """What a second run of a recording said. lines: the answer, then where they differ."""
+class RerunReport(NamedTuple):
+    """The result of a recording's second run. lines: the answer, then the differences."""
 
     same: bool
     lines: tuple[str, ...]
@@ -208,7 +208,7 @@ class Again(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RerunTask:
-    """Run a recording once more. The results are sentences, and at last an `Again`.
+    """Run a recording once more. The results are sentences, and at last a `RerunReport`.
 
     recorded: without lists of likeliest tokens, which are then not compared.
     """
@@ -216,7 +216,7 @@ class RerunTask:
     pair: str
     recorded: Trace
 
-    def run(self, models: Models, stop: Stop) -> Iterator[str | Again]:
+    def run(self, models: Models, stop: Stop) -> Iterator[str | RerunReport]:
         from ..runs.rerun import compared, rerun_events, rerun_lines  # imports torch
 
         pair = yield from models.pair(self.pair)
@@ -227,12 +227,12 @@ class RerunTask:
             if stop.is_set():
                 return
         comparison = compared(self.recorded, Trace.from_events(events), lists=False)
-        yield Again(comparison.same, tuple(rerun_lines(comparison)))
+        yield RerunReport(comparison.same, tuple(rerun_lines(comparison)))
 
 
-class Rest(NamedTuple):
-    """A sweep between two pieces. state: all of it, for the next task; only the models' process can
-    read it. done: whether no piece is left. result: what it has found so far."""
+class SweepCheckpoint(NamedTuple):
+    """A sweep between two pieces. state: the pickled sweep, for the next task; only the models'
+    process can read it. done: whether no piece is left. result: of the pieces so far."""
 
     state: bytes
     done: bool
@@ -241,10 +241,10 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SweepTask:
-    """Do pieces of a sweep for about `seconds`. The results are the sweep's events, and a `Rest`
-    after each piece.
+    """Run pieces of a sweep for about `seconds`. The results are the sweep's events, and a
+    `SweepCheckpoint` after each piece.
 
-    state: of the sweep that goes on; empty if it begins.
+    state: of the checkpoint to continue from; empty for a new sweep.
     """
 
     pair: str
@@ -265,6 +265,6 @@ class SweepTask:
             yield from sweep.advance(pair, stop.is_set)
             if stop.is_set():
                 return
-            yield Rest(pickle.dumps(sweep), sweep.is_done, sweep.result())
+            yield SweepCheckpoint(pickle.dumps(sweep), sweep.is_done, sweep.result())
             if time.monotonic() >= end:
                 return

@@ -65,13 +65,13 @@ SENTENCES = {
     ),
     "ZeroGPU worker error": "The GPU was taken away before the run had ended: try again.",
 }
-"""What a visitor is told, by the title of the error that `spaces` raises."""
+"""Sentences for the visitor, by the title of the error that `spaces` raises."""
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """How long a pair takes. target, draft: seconds of a one-token pass. start: seconds before a
-    task begins."""
+    """Estimated times of a pair. target, draft: seconds of a one-token pass. start: seconds before
+    a task begins."""
 
     target: float
     draft: float
@@ -87,15 +87,15 @@ class CostEstimate:
 
 
 def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
-    """For how many seconds to ask for a GPU, if every guess is refused; at most `MOST`.
+    """The seconds of GPU time to ask for if every guess is refused, at most `MOST`.
 
     prompt: tokens that each model reads before it writes.
 
         start + warm-up + turns * (length * (gamma * guess + 2 * target) + reading)
 
-    turns is 1 for a race, and the draws of each lane for an experiment. The target's pass counts
-    twice per token, because both lanes make one. A race of more lanes adds a guess, a pass and
-    their readings for each of them.
+    `turns` is 1 for a race, and the draws per lane for an experiment. The target's pass counts
+    twice per token, because both lanes make one. Each further lane of a race adds its guesses, a
+    pass per token and its prefills.
     """
     settings = task.settings
     lanes = [settings]
@@ -122,8 +122,8 @@ def _pass_seconds(model: Any) -> float:
 
 @dataclass(frozen=True)
 class Failure:
-    """The last result of a task that failed: if another process raises an error, ZeroGPU passes on
-    only the name of its class.
+    """The last result of a failed task. ZeroGPU passes on only the class name of an error that
+    another process raises, so the sentence travels as a result.
 
     sentence: for the visitor. fatal: whether the process can never use the device again.
     """
@@ -136,7 +136,7 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
     """The results of a task, as one list every `BEAT` seconds; a list may be empty.
 
     ZeroGPU can cancel a call only when it yields. So that a long pass of the models delays no
-    list, the task runs in a thread. It is stopped after so many seconds, and when this generator
+    list, the task runs in a thread. It is stopped after `seconds`, and when this generator
     is closed, which waits for the thread to end.
     """
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -166,7 +166,8 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
 
 
 class LoadedModels(Models):
-    """The pairs of a fixed list, loaded before the first call: a later load reaches no GPU."""
+    """The pairs of a fixed list, loaded before the first call: pairs that are loaded later do not
+    reach a GPU."""
 
     def __init__(self, pairs: dict[str, Any], race: Race) -> None:
         super().__init__(lambda name, _: self.loaded(name), race)
@@ -244,7 +245,7 @@ class ZeroGpuWorker(LocalWorker):
 
 
 def sentence_for(error: Exception) -> str:
-    """What a visitor is told if a call failed outside of the task itself."""
+    """The sentence for the visitor about a call that failed outside of the task itself."""
     title = getattr(error, "title", "")
     text = str(error)
     if title in SENTENCES:
@@ -252,8 +253,8 @@ def sentence_for(error: Exception) -> str:
     if "No GPU was available" in text:
         return BUSY
     if title == "ZeroGPU quota exceeded":
-        when = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", text)
-        later = f"in {when[1]}" if when else "later, or sign in to Hugging Face for more"
+        wait = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", text)
+        later = f"in {wait[1]}" if wait else "later, or sign in to Hugging Face for more"
         return f"The GPU time that you may use for now is used up: try again {later}."
     if "token" in text:
         return "This page has been open for too long to be lent a GPU: reload it."

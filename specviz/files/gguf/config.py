@@ -1,4 +1,4 @@
-"""The config of transformers for the model that the header of a GGUF file describes."""
+"""The config of transformers for the model in a GGUF file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GEMMA_2_WINDOW = 4096
 GEMMA_2_PERIOD = 2
 GEMMA_3_PERIOD = 6
 GEMMA_3_LOCAL_THETA = 10_000.0
-"""What llama.cpp takes where a file of Gemma does not say it."""
+"""llama.cpp's defaults for files of Gemma without these keys."""
 
 GEMMA_27B_LAYERS = {"gemma2": 46, "gemma3": 62}
-"""Layers of the models of 27 billion parameters, by which llama.cpp knows them: their attention is
-scaled by the width of the model over its heads, not by the width of a head."""
+"""Layers of the models of 27 billion parameters, by which llama.cpp recognises them: their
+attention is scaled by the model's width divided by its heads, not by the width of a head."""
 
 MODEL_TYPES = {"gemma3": "gemma3_text"}
-"""Names of transformers for architectures that have another one there."""
+"""transformers' names of architectures that it names differently."""
 
 
 def config_of(header: GgufHeader) -> Any:
@@ -109,8 +109,10 @@ def _rope_parameters(rope: Rope, head_width: int) -> dict[str, Any]:
 
 
 def yarn_attention(factor: float) -> float:
-    """What YaRN multiplies cosines and sines by."""
-    return 0.1 * float(torch.tensor(factor, dtype=torch.float64).log()) + 1.0 if factor > 1 else 1.0
+    """The factor by which YaRN multiplies cosines and sines."""
+    if factor <= 1:
+        return 1.0
+    return 0.1 * float(torch.tensor(factor, dtype=torch.float64).log()) + 1.0
 
 
 def longrope(header: GgufHeader, short: list[float], long: list[float]) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def _stablelm_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
         "use_qkv_bias": "blk.0.attn_q.bias" in tensors,
         "use_parallel_residual": "blk.0.ffn_norm.weight" not in tensors,
         "qk_layernorm": "blk.0.attn_q_norm.weight" in tensors,
-        # Its default is a quarter of a head.
+        # transformers' default is a quarter of a head.
         "partial_rotary_factor": 1.0,
     }
 
@@ -200,7 +202,7 @@ def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
 
 
 def _attention_scalar(header: GgufHeader) -> int:
-    """What the square root of is divided by in the attention of Gemma."""
+    """The number whose square root divides attention scores in Gemma."""
     sizes = head_sizes(header)
     assert sizes is not None, "the config has asked for them"
     if header.number("block_count") == GEMMA_27B_LAYERS[header.architecture]:
@@ -209,7 +211,7 @@ def _attention_scalar(header: GgufHeader) -> int:
 
 
 def _layer_types(header: GgufHeader, period: int) -> list[str]:
-    """Which layers have a window: all but every last one of a period."""
+    """The type of each layer: every layer has a window but the last one of each period."""
     layers = int(header.number("block_count") or 0)
     pattern = header.values.get(f"{header.architecture}.attention.sliding_window_pattern", period)
     if isinstance(pattern, list) and len(pattern) == layers:
@@ -245,4 +247,4 @@ _MORE_FIELDS = {
     "phi3": _phi3_fields,
     "stablelm": _stablelm_fields,
 }
-"""Of each architecture the fields that others have not: (header, epsilon of norms) -> fields."""
+"""Further fields of each architecture: (header, epsilon of norms) -> fields."""

@@ -18,9 +18,9 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from ...base.errors import PairError
 from ..local_models import blob_name
 
-MOST_HEADER = 64_000_000  # bytes, so that no count in it can ask for more; known ones take 20 MB
+MOST_HEADER = 64_000_000  # bytes, whatever counts it holds; known headers take 20 MB
 MOST_DIMENSIONS = 4
-LONG = 10_000  # texts of a list that takes long to parse
+LONG = 10_000  # from so many strings on, parsing a list takes long
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
 REMOVED = {
@@ -33,17 +33,17 @@ REMOVED = {
     37: "IQ4_NL_4_8",
     38: "IQ4_NL_8_8",
 }
-"""Kinds of tensors that GGUF had once, by their numbers."""
+"""Kinds of tensors that GGUF no longer has, by their numbers."""
 
 _STRING = 8
 _LIST = 9
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
-"""Of each kind of number its code in `struct`."""
+"""The code in `struct` of each kind of number."""
 
 
 class GgufTensor(NamedTuple):
-    """One tensor of a file. kind: such as "Q4_K". shape: its rows come first, as in torch. start,
-    bytes: where it lies, from the first tensor on, and how long it is."""
+    """One tensor of a file. kind: such as "Q4_K". shape: rows first, as in torch. start: its
+    offset from the first tensor, in bytes. bytes: its length."""
 
     kind: str
     shape: tuple[int, ...]
@@ -56,14 +56,14 @@ class GgufTensor(NamedTuple):
 
 
 def file_label(path: Path) -> str:
-    """What a file is called: by its name, or as Ollama calls it, whose files have no names."""
+    """The label of a file: its name, or Ollama's name for a file without one."""
     return blob_name(path) or path.stem
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What a GGUF file says of itself. values: numbers, texts and lists by key. tensors: by name.
-    begin: where the first tensor lies in the file, in bytes."""
+    """The header of a GGUF file. values: numbers, texts and lists by key. tensors: by name. begin:
+    the offset of the first tensor in the file, in bytes."""
 
     path: Path
     values: dict[str, Any]
@@ -71,19 +71,19 @@ class GgufHeader:
     begin: int
 
     def text(self, key: str) -> str | None:
-        """A value that is a text, or None."""
+        """The text at this key, or None."""
         value = self.values.get(key)
         return value if isinstance(value, str) and value else None
 
     def number(self, key: str) -> float | None:
-        """A value of the architecture that is a number, such as "block_count", or None."""
+        """The number at this key of the architecture, such as "block_count", or None."""
         value = self.values.get(f"{self.architecture}.{key}")
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             value = value[0]  # one for each layer, and all the same
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def has(self, key: str) -> bool:
-        """Whether there is a value of the architecture, such as "block_count"."""
+        """Whether the architecture has this key, such as "block_count"."""
         return f"{self.architecture}.{key}" in self.values
 
     @property
@@ -92,13 +92,13 @@ class GgufHeader:
 
     @property
     def name(self) -> str:
-        """What the model is called: by itself, or else by its file."""
+        """The model's name: the one in the header, or else the file's label."""
         return self.named or file_label(self.path)
 
     @property
     def named(self) -> str | None:
-        """What the model calls itself, without the names of formats in which its weights were kept;
-        None if the file says nothing."""
+        """The model's name in the header, without names of weight formats; None if there is
+        none."""
         keys = ("basename", "size_label", "finetune")
         parts = [self.text(f"general.{key}") for key in keys]
         name = "-".join(part for part in parts if part)
@@ -122,12 +122,12 @@ class GgufHeader:
 
     @property
     def unpacked(self) -> int:
-        """Bytes that it takes on the disk as bf16, with some to spare."""
+        """Bytes of the model on the disk as bf16, with a margin."""
         return int(2 * self.parameters * 1.05)
 
     @property
     def quantization(self) -> str:
-        """The kind that most numbers have."""
+        """The kind of most weights."""
         numbers: Counter[str] = Counter()
         for tensor in self.tensors.values():
             numbers[tensor.kind] += tensor.numbers
@@ -135,13 +135,13 @@ class GgufHeader:
 
 
 def read_gguf(path: Path, reader: type[HeaderReader] | None = None) -> GgufHeader:
-    """The header of a file. reader: another way to read long lists. Raises `PairError` if it is no
-    whole GGUF file of one model."""
+    """Read the header of a file. reader: reads long lists in its own way. Raises `PairError` if
+    the file is not a whole GGUF file of one model."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             header = (reader or HeaderReader)(file, path).header()
-    except (EOFError, KeyError) as error:  # the latter of a kind of value that is not known
+    except (EOFError, KeyError) as error:  # KeyError: an unknown kind of value
         raise PairError(f"{path.name} is cut off or damaged: download it again.") from error
     except OSError as error:
         raise PairError(f"{path.name} cannot be read ({error.strerror}).") from error
@@ -158,7 +158,7 @@ def read_gguf(path: Path, reader: type[HeaderReader] | None = None) -> GgufHeade
 
 
 def unreadable(header: GgufHeader) -> str:
-    """One sentence on a file that is none of a model of its architecture."""
+    """The sentence about a file that holds no model of its architecture."""
     return (
         f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
         "or name the model's own repository."
@@ -166,7 +166,7 @@ def unreadable(header: GgufHeader) -> str:
 
 
 class _LongList(NamedTuple):
-    """A list of texts and the bytes that hold it in a file."""
+    """A list of strings and its bytes in a file."""
 
     length: int
     data: bytes
@@ -174,17 +174,17 @@ class _LongList(NamedTuple):
 
 
 _long_lists: deque[_LongList] = deque(maxlen=2)
-"""The last pieces and merges: two files of one family have the same, and each takes a tenth of a
-second."""
+"""The last pieces and merges: two files of one family have the same ones, and each list takes a
+tenth of a second."""
 
 
 class HeaderReader:
-    """Reads on from where it is, and never more than `MOST_HEADER` bytes in all."""
+    """Reads a header from the current position of a file, with a budget of `MOST_HEADER` bytes."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.file = file
         self.path = path
-        self.left = MOST_HEADER  # bytes that may still be read
+        self.budget = MOST_HEADER  # bytes that may still be read
 
     def header(self) -> GgufHeader:
         if self.bytes(4) != b"GGUF":
@@ -203,13 +203,13 @@ class HeaderReader:
         for _ in range(key_count):
             key = self.string()
             if key in values:
-                raise self.twice(key)
+                raise self.duplicate(key)
             values[key] = self.value(self.number("I"))
         tensors = {}
         for _ in range(tensor_count):
             name, tensor = self.tensor()
             if name in tensors:
-                raise self.twice(name)
+                raise self.duplicate(name)
             tensors[name] = tensor
         alignment = values.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
@@ -219,12 +219,12 @@ class HeaderReader:
         end = self.file.tell()
         return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
 
-    def twice(self, name: str) -> PairError:
-        """The error for a key or a tensor that comes twice: nobody knows which one counts."""
+    def duplicate(self, name: str) -> PairError:
+        """The error for a key or a tensor that comes twice: it is unknown which one counts."""
         return PairError(f"{self.path.name} holds {name[:60]} twice: download it again.")
 
     def tensor(self) -> tuple[str, GgufTensor]:
-        """Its name and what is known of it."""
+        """Read the name and the description of a tensor."""
         name = self.string()
         dimensions = self.number("I")
         if not 1 <= dimensions <= MOST_DIMENSIONS:
@@ -241,7 +241,7 @@ class HeaderReader:
         return name, GgufTensor(GGMLQuantizationType(kind).name, shape, start, length)
 
     def unknown_kind(self, name: str, kind: int) -> str:
-        """One sentence on a tensor whose kind has no name here."""
+        """The sentence about a tensor of an unknown kind."""
         begin = f"{self.path.name} holds {name[:60]}"
         if kind in REMOVED:
             return (
@@ -254,7 +254,7 @@ class HeaderReader:
         )
 
     def value(self, kind: int) -> Any:
-        """A number, a text, or a list of either."""
+        """Read a number, a text, or a list of either."""
         if kind == _STRING:
             return self.string()
         if kind != _LIST:
@@ -267,15 +267,15 @@ class HeaderReader:
         return self.numbers(code, self.bytes(count * struct.calcsize(code)))
 
     def numbers(self, code: str, data: bytes) -> Any:
-        """The numbers of a list. code: of each, in `struct`."""
+        """Unpack the numbers of a list. code: of each number, in `struct`."""
         return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
 
     def strings(self, count: int) -> Any:
-        """So many texts. Long lists are parsed once for two files that have the same."""
+        """Read `count` strings. A long list that two files share is parsed once."""
         if count < LONG:
             return self.parsed_strings(count)
         for known in tuple(_long_lists):
-            if known.length == count and self.goes_on_with(known.data):
+            if known.length == count and self.consume(known.data):
                 return known.texts
         begin = self.file.tell()
         texts = self.parsed_strings(count)
@@ -284,24 +284,24 @@ class HeaderReader:
         _long_lists.append(_LongList(count, self.file.read(length), texts))
         return texts
 
-    def goes_on_with(self, data: bytes) -> bool:
-        """Whether these are the next bytes, which are then behind it."""
+    def consume(self, data: bytes) -> bool:
+        """Consume `data` if it comes next. Returns whether it did."""
         begin = self.file.tell()
-        if len(data) <= self.left and self.file.read(len(data)) == data:
-            self.left -= len(data)
+        if len(data) <= self.budget and self.file.read(len(data)) == data:
+            self.budget -= len(data)
             return True
         self.file.seek(begin)
         return False
 
     def parsed_strings(self, count: int) -> list[str]:
-        """So many texts: `string` for lists of hundreds of thousands."""
+        """Read `count` strings: `string` in one loop, for lists of hundreds of thousands."""
         texts = []
         read = self.file.read
         for _ in range(count):
             prefix = read(8)
             length = int.from_bytes(prefix, "little")
-            self.left -= 8 + length
-            data = read(length) if self.left >= 0 else b""
+            self.budget -= 8 + length
+            data = read(length) if self.budget >= 0 else b""
             if len(prefix) < 8 or len(data) < length:
                 raise EOFError
             texts.append(data.decode("utf-8", "replace"))
@@ -314,8 +314,8 @@ class HeaderReader:
         return struct.unpack(f"<{code}", self.bytes(struct.calcsize(code)))[0]
 
     def bytes(self, count: int) -> bytes:
-        self.left -= count
-        data = self.file.read(count) if self.left >= 0 else b""
+        self.budget -= count
+        data = self.file.read(count) if self.budget >= 0 else b""
         if len(data) < count:
             raise EOFError
         return data

@@ -1,7 +1,7 @@
-"""The keys of a GGUF header that say how a model computes: which are understood, and what becomes
-of the others. A key that may change numbers and is not understood is refused by its name.
+"""The keys of a GGUF header that say how a model computes, and which of them are understood. An
+unknown key that may change numbers is refused by its name.
 
-What llama.cpp reads: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-model.cpp and the
+llama.cpp's keys: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-model.cpp and the
 files of src/models. This module needs no torch.
 """
 
@@ -48,10 +48,10 @@ READ = {
     "gpt2": _SIZES | {"attention.layer_norm_epsilon"},
     "stablelm": _SIZES | _ROPE | {"attention.layer_norm_epsilon"},
 }
-"""Of each architecture the keys that its config is made from."""
+"""The keys that the config is made from, by architecture."""
 
 ARCHITECTURES = tuple(READ)
-"""Those of plain causal language models whose files are read."""
+"""Architectures of plain causal language models whose files are read."""
 
 _WITHOUT_EFFECT = {
     "vocab_size",  # the table of embeddings has it
@@ -92,15 +92,15 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "rope.scaling.yarn_beta_fast": (32,),
     "rope.scaling.yarn_beta_slow": (1,),
 }
-"""Values with which keys that are not understood change nothing."""
+"""Values of unknown keys that change nothing."""
 
 
 class Rope(NamedTuple):
-    """How a file rotates queries and keys.
+    """The rotation of queries and keys in a file's model.
 
-    kind: "default", "linear", "yarn" or "longrope". width: rotated numbers of a head. factor: by
-    which positions are scaled. original: the context, in tokens, before scaling. attention: what
-    cosines and sines are multiplied by beyond what the kind itself says.
+    kind: "default", "linear", "yarn" or "longrope". width: rotated numbers of a head. factor: the
+    scale of positions. original: the context, in tokens, before scaling. attention: a factor of
+    cosines and sines beside that of the kind itself.
     """
 
     kind: str
@@ -112,7 +112,7 @@ class Rope(NamedTuple):
 
 
 def checked_gguf(path: Path) -> GgufHeader:
-    """The header of a file whose model is understood. Raises `PairError`."""
+    """Read the header of a file whose model is understood. Raises `PairError`."""
     header = read_gguf(path)
     if header.architecture not in READ:
         raise PairError(
@@ -124,7 +124,7 @@ def checked_gguf(path: Path) -> GgufHeader:
 
 
 def check_keys(header: GgufHeader) -> None:
-    """Raise `PairError` for the first key that may change numbers and is not understood."""
+    """Raise `PairError` for the first unknown key that may change numbers."""
     architecture = header.architecture
     understood = READ[architecture] | _WITHOUT_EFFECT | _WITHOUT_EFFECT_IN.get(architecture, set())
     context = header.number("context_length") or 0
@@ -138,7 +138,7 @@ def check_keys(header: GgufHeader) -> None:
     rope = rope_of(header)
     sizes = head_sizes(header)
     if sizes is None:
-        return  # the config has a sentence for that
+        return  # `config_of` raises the error for that
     if header.number("attention.value_length") not in (None, sizes.width):
         raise refused_key(header, "attention.value_length")
     has_free_width = architecture not in ("gpt2", "phi3", "stablelm")
@@ -149,7 +149,8 @@ def check_keys(header: GgufHeader) -> None:
 
 
 class HeadSizes(NamedTuple):
-    """heads, key_heads: of a layer. width: numbers of one head."""
+    """The attention heads of a layer. heads, key_heads: their numbers. width: numbers of one
+    head."""
 
     heads: int
     key_heads: int
@@ -157,7 +158,7 @@ class HeadSizes(NamedTuple):
 
 
 def head_sizes(header: GgufHeader) -> HeadSizes | None:
-    """The heads of a layer, or None if the header does not say them."""
+    """The heads of a layer, or None if the header does not give them."""
     heads = header.number("attention.head_count")
     width = header.number("embedding_length")
     if not _is_size(heads) or not _is_size(width):
@@ -176,9 +177,8 @@ def head_sizes(header: GgufHeader) -> HeadSizes | None:
 
 
 def rope_of(header: GgufHeader) -> Rope | None:
-    """How a file rotates queries and keys; None where its architecture rotates nothing, or where
-    the header does not say how wide a head is. Raises `PairError` for a scaling that is not
-    known."""
+    """The rotation of queries and keys; None if the architecture has none, or if the header does
+    not give the width of a head. Raises `PairError` for an unknown scaling."""
     sizes = head_sizes(header)
     if sizes is None or "rope.freq_base" not in READ[header.architecture]:
         return None
@@ -200,9 +200,12 @@ def rope_of(header: GgufHeader) -> Rope | None:
     original = number("rope.scaling.original_context_length") or context
     width = number("rope.dimension_count")
     attention = number("rope.scaling.attn_factor")
+    theta = 10_000.0
+    if header.has("rope.freq_base"):
+        theta = number("rope.freq_base") or 0.0
     return Rope(
         kind=kind,
-        theta=10_000.0 if not header.has("rope.freq_base") else number("rope.freq_base") or 0.0,
+        theta=theta,
         width=sizes.width if width is None else int(width),
         factor=float(factor or 1.0),
         original=int(original),
@@ -228,7 +231,7 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
     if rope.width != head_width and (not is_partial or rope.width % 2):
         raise refused_key(header, "rope.dimension_count")
     if not all(isfinite(value) and value > 0 for value in (rope.theta, rope.factor)):
-        return  # the config has a sentence for that
+        return  # `config_of` raises the error for that
     if rope.kind == "yarn" and architecture in ("gemma2", "gemma3", "phi3"):
         raise refused_key(header, "rope.scaling.type")
     if rope.kind == "linear" and architecture == "phi3":
@@ -264,8 +267,7 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
 
 
 def _factor_key(header: GgufHeader) -> str:
-    """The key that says by how much positions are scaled: the older name where there is no newer
-    one."""
+    """The key of the factor that scales positions: the older name if the newer one is missing."""
     return "rope.scaling.factor" if header.has("rope.scaling.factor") else "rope.scale_linear"
 
 

@@ -1,5 +1,5 @@
-"""The weights of a GGUF file, as its header names them, and whether compiled passes read them. This
-module needs no torch."""
+"""The weights of a GGUF file by their names in its header, and whether compiled passes can read
+them. This module needs no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .keys import FREQUENCIES, rope_of
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 SLOWED = ("llama", "mistral")
-"""Those whose files may have factors of rotary frequencies."""
+"""Architectures whose files may have factors of rotary frequencies."""
 
 PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Kinds that compiled passes read."""
@@ -40,7 +40,7 @@ OUTPUT = "output.weight"
 
 
 def can_stay_packed(header: GgufHeader) -> bool:
-    """Whether compiled passes read all tensors of a file."""
+    """Whether compiled passes can read all tensors of a file."""
     if header.architecture not in ARCHITECTURES or not has_numba():
         return False
     rope = rope_of(header)
@@ -65,10 +65,10 @@ def named_tensors(
     layer: Mapping[str, str] = _LAYER,
     layers: str = "model.layers",
 ) -> Iterator[tuple[str, str]]:
-    """The tensors of a file that a model of transformers has, and the paths of their modules.
+    """The tensors of a file that transformers' model also has, with the paths of their modules.
 
-    outside, layer: the modules outside of layers and in each, by the names of their tensors.
-    layers: the path of the layers. All three are by default those of the Llama family.
+    outside, layer: modules outside of layers and inside each layer, by the names of their tensors.
+    layers: the path of the layers. The defaults are those of the Llama family.
     """
     for name in header.tensors:
         stem, _, _ = name.rpartition(".")
@@ -82,9 +82,8 @@ def named_tensors(
 
 
 def stores_tied_apart(header: GgufHeader) -> bool:
-    """Whether a file stores the embedding table twice, the second time as the output layer, which
-    is often kept with more bits: a few rows of both are alike but for rounding. Raises
-    `PairError`."""
+    """Whether a file stores the embedding table a second time as its output layer, often with more
+    bits. Then a few rows of both agree but for rounding. Raises `PairError`."""
     embedding = header.tensors.get(EMBEDDING)
     output = header.tensors.get(OUTPUT)
     if embedding is None or output is None or embedding.shape != output.shape:
@@ -100,14 +99,14 @@ def stores_tied_apart(header: GgufHeader) -> bool:
 
 
 def integer_bytes(header: GgufHeader) -> int:
-    """Bytes of the weights of a file of which products are those of integers: an output layer that
-    is the embedding table once more then lies apart from it."""
+    """Bytes of a file's weights for integer products, where a tied output layer has a copy of the
+    embedding table."""
     return header.stored + (header.tensors[EMBEDDING].bytes if header.tied else 0)
 
 
 def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int:
-    """Bytes of the weights of a file whose matrices become blocks of a kind, those of the output
-    layer of another one. The embedding table stays as it is."""
+    """Bytes of a file's weights once its matrices are blocks of `kind`, and its output layer
+    blocks of `output_kind`. The embedding table stays as it is."""
     size = 0
     for name, tensor in header.tensors.items():
         if len(tensor.shape) == 1 or name == EMBEDDING:
@@ -120,7 +119,7 @@ def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int
 
 
 def _blocks_bytes(tensor: GgufTensor, kind: str) -> int:
-    """Bytes of a matrix in tiles of sixteen outputs, the last of which may be a part of one."""
+    """Bytes of a matrix in tiles of sixteen outputs; the last tile may be filled up."""
     weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     outputs, inputs = tensor.shape
     return -(-outputs // OUTPUTS_OF_TILE) * OUTPUTS_OF_TILE * inputs // weights * size

@@ -1,8 +1,8 @@
-"""Merges of pieces as llama.cpp makes them, where the library `tokenizers` would make others.
+"""Merges of pieces in llama.cpp's order, where the library `tokenizers` would merge differently.
 
-That library ranks pairs of pieces. llama.cpp ranks what a pair becomes in a SentencePiece
-vocabulary, and takes the leftmost of equal ones; and in a byte-level vocabulary a pair may become
-what is no piece. So words are cut here, and the library only looks up the pieces.
+That library ranks pairs of pieces. In a SentencePiece vocabulary llama.cpp ranks the merged piece,
+and takes the leftmost of equal ones; in a byte-level vocabulary it may merge a pair into a text
+that is not a piece. So words are cut here, and the library only looks up the pieces.
 
 https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
 """
@@ -14,12 +14,11 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 Rank = Callable[[str, str], float | None]
-"""(left, right) -> the rank of their merge, the lowest of which is made first, or None."""
+"""(left, right) -> the rank of their merge, or None; the lowest rank is merged first."""
 
 
 class ScoreMerges:
-    """The merges of a SentencePiece vocabulary. scores: of each piece, the highest of which is made
-    first."""
+    """The merges of a SentencePiece vocabulary. scores: by piece; the highest is merged first."""
 
     def __init__(self, scores: Mapping[str, float]) -> None:
         self._scores = scores
@@ -30,18 +29,18 @@ class ScoreMerges:
         return None if score is None else -score
 
     def pieces(self, word: str) -> Iterator[tuple[int, int]]:
-        """Where the pieces of a word begin and end."""
+        """The begin and end of each piece of a word."""
         yield from merged(word, self.rank)
 
     def pre_tokenize(self, text: Any) -> None:
-        """What the library asks of a pre-tokenizer."""
+        """Cut a text into pieces, as the library expects of a pre-tokenizer."""
         text.split(lambda _, word: [word[begin:end] for begin, end in self.pieces(str(word))])
 
 
 class ListedMerges:
     """The merges that a file lists. ranks: of pairs. vocab: all pieces. whole: whether a word that
-    is a piece is taken as it is. lines: whether that holds for words of line feeds. is_raw: whether
-    pieces are plain text, of which single characters may be written as bytes."""
+    is a piece stays whole. is_raw: whether pieces are plain text, whose words of line feeds stay
+    whole and whose single characters may be written as bytes."""
 
     def __init__(
         self,
@@ -61,8 +60,8 @@ class ListedMerges:
         return self._ranks.get((left, right))
 
     def pieces(self, word: str) -> Iterator[tuple[int, int]]:
-        """Where the pieces of a word begin and end. Of what is no piece, llama.cpp keeps the single
-        bytes that are."""
+        """The begin and end of each piece of a word. Where a merge gives no piece, llama.cpp keeps
+        those of its single bytes that are pieces."""
         is_whole = self._whole or (self._is_raw and not word.strip("\n"))
         if is_whole and word in self._vocab:
             yield 0, len(word)
@@ -76,27 +75,27 @@ class ListedMerges:
                     yield position, position + 1
 
     def pre_tokenize(self, text: Any) -> None:
-        """What the library asks of a pre-tokenizer."""
+        """Cut a text into pieces, as the library expects of a pre-tokenizer."""
         text.split(lambda _, word: [word[begin:end] for begin, end in self.pieces(str(word))])
 
 
 def merged(word: str, rank: Rank) -> list[tuple[int, int]]:
-    """Where the pieces of a word begin and end once no merge is left: of the lowest rank first, and
-    the leftmost of these."""
+    """The begin and end of each piece of a word after all merges. The merge of the lowest rank
+    goes first, and the leftmost of equal ones."""
     ends = list(range(1, len(word) + 1))  # of the piece that begins at an index
     before = list(range(-1, len(word) - 1))  # where the piece before it begins
     is_gone = bytearray(len(word))
     waiting: list[tuple[float, int, int, int]] = []
 
     def offer(left: int, right: int) -> None:
-        found = rank(word[left:right], word[right : ends[right]])
-        if found is not None:
-            heappush(waiting, (found, left, right, ends[right]))
+        priority = rank(word[left:right], word[right : ends[right]])
+        if priority is not None:
+            heappush(waiting, (priority, left, right, ends[right]))
 
     for index in range(len(word) - 1):
-        found = rank(word[index], word[index + 1])
-        if found is not None:
-            waiting.append((found, index, index + 1, index + 2))
+        priority = rank(word[index], word[index + 1])
+        if priority is not None:
+            waiting.append((priority, index, index + 1, index + 2))
     heapify(waiting)
     while waiting:
         _, left, right, end = heappop(waiting)

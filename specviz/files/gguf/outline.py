@@ -1,6 +1,7 @@
-"""The header of a GGUF file whose long lists stay bytes, which is enough to compare vocabularies.
+"""The header of a GGUF file with its long lists left as bytes, which is enough to compare
+vocabularies.
 
-A header takes a few milliseconds if another file had the same lists, and some seventy if none had.
+Reading takes a few milliseconds if another file had the same lists, and some seventy otherwise.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK = 4 << 20  # bytes that are read at a time
-MAX_KNOWN_BYTES = 200_000_000  # of lists that are kept to be compared with
+MAX_KNOWN_BYTES = 200_000_000  # of the lists that are kept for comparison
 
 
 @dataclass(frozen=True)
 class LongTexts:
-    """A list of texts as a file holds it: each has its length before it, in 8 bytes. ends: where
-    each of them ends in `data`."""
+    """A list of texts as bytes of a file, each after its length in 8 bytes. ends: the offset of
+    each text's end in `data`."""
 
     data: bytes
     ends: array[int]
@@ -44,8 +45,7 @@ _known_lists: deque[LongTexts] = deque()
 
 @contextmanager
 def sharing_lists() -> Iterator[None]:
-    """Inside the block, lists that several files have are parsed once; behind it they are
-    forgotten."""
+    """Inside the block, parse lists that several files share only once; forget them afterwards."""
     try:
         yield
     finally:
@@ -53,7 +53,7 @@ def sharing_lists() -> Iterator[None]:
 
 
 def read_outline(path: Path) -> GgufHeader:
-    """The header of a file, with `LongTexts` and arrays in the place of long lists. Raises
+    """Read the header of a file, with `LongTexts` and arrays in place of long lists. Raises
     `PairError` as `read_gguf` does."""
     return read_gguf(path, OutlineReader)
 
@@ -70,7 +70,7 @@ class OutlineReader(HeaderReader):
         if count < LONG:
             return self.parsed_strings(count)
         for texts in _known_lists:
-            if len(texts) == count and self.goes_on_with(texts.data):
+            if len(texts) == count and self.consume(texts.data):
                 return texts
         texts = self._read_texts(count)
         _known_lists.append(texts)
@@ -80,7 +80,7 @@ class OutlineReader(HeaderReader):
 
     def _read_texts(self, count: int) -> LongTexts:
         begin = self.file.tell()
-        data = self._longer(b"", 0)
+        data = self._extended(b"", 0)
         ends = array("Q")
         length_at = struct.Struct("<Q").unpack_from
         position = 0
@@ -88,21 +88,19 @@ class OutlineReader(HeaderReader):
             try:
                 position += 8 + length_at(data, position)[0]
                 ends.append(position)
-            except (
-                struct.error,
-                OverflowError,
-            ):  # the next length is not read yet, or is too large
-                data = self._longer(data, position + 8)
+            except (struct.error, OverflowError):
+                # The next length is not read yet, or is too large.
+                data = self._extended(data, position + 8)
         while position > len(data):
-            data = self._longer(data, position)
-        self.left -= position
+            data = self._extended(data, position)
+        self.budget -= position
         self.file.seek(begin + position)
         return LongTexts(data[:position], ends)
 
-    def _longer(self, data: bytes, needed: int) -> bytes:
-        """`data` with what follows it in the file, up to `needed` bytes or a little more. Raises
-        `EOFError` if the file or the budget of a header ends before."""
-        if needed > self.left:
+    def _extended(self, data: bytes, needed: int) -> bytes:
+        """Return `data` with the bytes that follow it in the file, `needed` in all or more. Raises
+        `EOFError` if the file or the budget of the header ends before."""
+        if needed > self.budget:
             raise EOFError
         more = self.file.read(max(CHUNK, needed - len(data)))
         if not more:

@@ -1,11 +1,11 @@
-"""How byte-level tokenizers of GGUF files cut texts into words before they merge, by the names that
-files give (`tokenizer.ggml.pre`).
+"""Rules by which byte-level tokenizers cut texts into words before they merge, by their names in
+GGUF files (`tokenizer.ggml.pre`).
 
-The names and what belongs to them are those of llama.cpp, which has them in one table:
-https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp (`llama_vocab_pre_type`), with
-the patterns that it reads in code of its own in src/unicode.cpp. A pattern is applied to each piece
-that those before it have left; what it matches and what lies between matches are pieces of their
-own. The patterns are written for Oniguruma, which the library `tokenizers` has.
+Names and rules are those of llama.cpp, which has them in one table:
+https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp (`llama_vocab_pre_type`),
+with the patterns that it reads in code of its own in src/unicode.cpp. Patterns are applied in
+turn, each to the pieces that the last one left: its matches become pieces, and so do the texts
+between them. The patterns are written for Oniguruma, which the library `tokenizers` has.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 
 class Split(NamedTuple):
-    """How texts are cut. patterns: applied one after another. ignores_merges: whether a word that
-    is a piece is taken as a whole. adds_bos: whether texts begin with the first special token
-    where the file does not say it. composes: whether characters are composed first, as the
-    published tokenizer does (llama.cpp does not). raw: whether pieces are plain text with marks
-    for spaces, and bytes are pieces such as <0x0A>."""
+    """A rule for cutting texts into words. patterns: applied in turn. ignores_merges: whether a
+    word that is a piece stays whole. adds_bos: whether texts begin with the BOS token if the file
+    does not say it. composes: whether characters are composed first, as the published tokenizer
+    does (llama.cpp does not). raw: whether pieces are plain text with marks for spaces, and bytes
+    are pieces such as <0x0A>."""
 
     patterns: tuple[str, ...]
     ignores_merges: bool = False
@@ -54,7 +54,7 @@ _SIGNS_WITH_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 
 
 def _cased(endings: str, digits: str, *, marks: bool = False) -> str:
-    """Words that a change from small to large letters cuts. marks: whether marks count as
+    """Words that end where small letters change to large ones. marks: whether marks count as
     letters."""
     words = _CASED.replace("{0}", endings)
     if marks:
@@ -70,7 +70,7 @@ _ANY_CASE = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_LETTERS}*{_LETTERS}+{_ENDINGS}?"
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_LETTERS}+{_LETTERS}*{_ENDINGS}?"
 )
-# What stands before a number stays with its first digits.
+# Text before a number stays with its first digits.
 _DIGITS_FROM_RIGHT = r"[^\p{N}]*\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 _TINY_AYA = (
     _DIGITS_FROM_RIGHT,
@@ -223,4 +223,4 @@ SPLITS = {
     "sarvam-moe": Split((_LINES,), raw=True),
     "mmbert": Split((_LINES,), raw=True),
 }
-"""By the names of files."""
+"""Rules by their names in files."""

@@ -1,6 +1,6 @@
 """The tokenizer of a GGUF file, made from its header, and the ids that end its texts.
 
-What llama.cpp does with the same fields: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
+llama.cpp's tokenizer: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 BYTE_LEVEL = "gpt2"
-"""What files call byte-level BPE."""
+"""The name of byte-level BPE in files."""
 
 SENTENCE_PIECE = "llama"
-"""What files call SentencePiece's BPE."""
+"""The name of SentencePiece's BPE in files."""
 
 # Types of pieces.
 NORMAL = 1
@@ -50,20 +50,20 @@ SPECIAL = {
     "unk_token": "unknown",
     "pad_token": "padding",
 }
-"""transformers' names of special tokens, and those of files."""
+"""Special tokens: transformers' name -> the name in files."""
 
 TEMPLATE = "tokenizer.chat_template"
 
 SPACE = "\u2581"
-"""What stands for a space in pieces of SentencePiece."""
+"""The sign for a space in SentencePiece's pieces."""
 
 _DEFAULT_IDS = {
     SENTENCE_PIECE: {"bos": 1, "eos": 2, "unknown": 0},
     BYTE_LEVEL: {"bos": 11, "eos": 11},
 }
-"""The ids of special tokens that llama.cpp takes where a file does not name them."""
+"""llama.cpp's ids of special tokens that a file does not name."""
 
-_FILLINGS: dict[str, set[str]] = {
+_FILL_IN_MIDDLE: dict[str, set[str]] = {
     "fim_pre": {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "▁<PRE>", "<|prefix|>"},
     "fim_suf": {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", "▁<SUF>", "<|suffix|>"},
     "fim_mid": {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", "▁<MID>", "<|middle|>"},
@@ -71,23 +71,23 @@ _FILLINGS: dict[str, set[str]] = {
     "fim_rep": {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"},
     "fim_sep": {"<|file_sep|>"},
 }
-"""Pieces that frame a gap to be filled, by the keys that name their ids: they are control tokens
-whatever their type, unless the file names another."""
+"""Pieces that frame a gap to be filled, by the keys that name their ids. They are control tokens
+whatever their type, unless the file names another piece."""
 
 _HARMONY = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
 """Pieces that are always read as a whole, and always shown."""
 
 _AS_WRITTEN = {"<unk>", "<s>", "<|endoftext|>"}
-"""Special pieces of Phi-3 that leave the spaces behind them alone."""
+"""Special pieces of Phi-3 that keep the spaces behind them."""
 
 _last: tuple[dict[str, Any], Any] | None = None
 
 
 class _Types(NamedTuple):
-    """The types of the pieces of a file, as corrected. given: what they were made from."""
+    """The corrected types of a file's pieces. file_types: the types in the file."""
 
     pieces: list[str]
-    given: object
+    file_types: object
     kinds: list[int]
 
 
@@ -95,14 +95,14 @@ _last_types: list[_Types] = []
 
 
 def read_gguf_tokenizer(header: GgufHeader) -> Any:
-    """The tokenizer of a file, as transformers has it. Padding of the vocabulary is left out.
+    """The tokenizer of a file in transformers' form, without padding of the vocabulary.
 
-    Two files of one family have the same pieces, of which a tokenizer takes a second to make: those
-    of the last file are kept. Raises `PairError` for a vocabulary that llama.cpp does not read.
+    Making one takes a second, and files of one family have the same pieces: the last tokenizer is
+    kept. Raises `PairError` for a vocabulary that llama.cpp does not read.
     """
     global _last
     fields = tokenizer_fields(header)
-    if "phi" in header.name.lower():  # whose name has a meaning for its special tokens
+    if "phi" in header.name.lower():  # its special tokens depend on the name
         fields["general.name"] = header.text("general.name")
     if _last is None or _last[0] != fields:
         check_vocabulary(header)
@@ -154,7 +154,8 @@ def check_vocabulary(header: GgufHeader) -> None:
 
 
 def split_of(header: GgufHeader) -> Split:
-    """How a byte-level tokenizer cuts texts into words. Raises `PairError` for an unknown name."""
+    """The rule by which a byte-level tokenizer cuts texts into words. Raises `PairError` for an
+    unknown name."""
     name = header.text("tokenizer.ggml.pre") or DEFAULT
     if name not in SPLITS:
         raise PairError(
@@ -165,7 +166,7 @@ def split_of(header: GgufHeader) -> Split:
 
 
 def tokenizer_fields(header: GgufHeader) -> dict[str, Any]:
-    """All that a file says of its tokenizer, but for the template of a chat."""
+    """All fields of a header about its tokenizer, without the chat template."""
     return {
         key: value
         for key, value in header.values.items()
@@ -183,15 +184,15 @@ def used_ids(header: GgufHeader) -> int:
 
 
 def end_ids_of(header: GgufHeader) -> list[int]:
-    """The ids that end a text or a turn: those that the file names, and all control pieces that
-    are spelled so."""
+    """The ids that end a text or a turn: those that the file names, and all control pieces with a
+    known end's spelling."""
     named = [_special_id(header, name) for name in ("eos", "eot", "eom")]
     ids = {token_id for token_id in named if token_id is not None}
     return sorted(ids | spelled_ends(added_pieces(header)))
 
 
 def added_pieces(header: GgufHeader) -> dict[int, str]:
-    """The pieces that are no plain text, by their ids."""
+    """The pieces that are not plain text, by their ids."""
     return {
         token_id: piece
         for token_id, (piece, kind) in enumerate(pieces_of(header))
@@ -206,17 +207,17 @@ def pieces_of(header: GgufHeader) -> Iterator[tuple[str, int]]:
 
 
 def kinds_of(header: GgufHeader) -> list[int]:
-    """The types of the pieces, of which llama.cpp corrects some: ends of texts and of turns, and
-    what frames a gap, are control tokens. `UNUSED` is padding alone: what a merge may give is not.
-    """
+    """The types of the pieces with llama.cpp's corrections: ends of texts and of turns, and pieces
+    that frame a gap, are control tokens. `UNUSED` is padding alone: a piece that a merge may give
+    is not padding."""
     pieces = header.values.get("tokenizer.ggml.tokens") or []
-    given = header.values.get("tokenizer.ggml.token_type")
+    file_types = header.values.get("tokenizer.ggml.token_type")
     for known in _last_types:
-        if known.pieces is pieces and known.given is given:
+        if known.pieces is pieces and known.file_types is file_types:
             return known.kinds
-    kinds = list(given) if isinstance(given, list) else [NORMAL] * len(pieces)
+    kinds = list(file_types) if isinstance(file_types, list) else [NORMAL] * len(pieces)
     control = set(ENDS)
-    for key, names in _FILLINGS.items():
+    for key, names in _FILL_IN_MIDDLE.items():
         if _named_id(header, key) is None:
             control |= names
     for token_id, piece in enumerate(pieces[: len(kinds)]):
@@ -228,13 +229,13 @@ def kinds_of(header: GgufHeader) -> list[int]:
     for token_id, kind in enumerate(kinds[:used]):
         if kind == UNUSED:
             kinds[token_id] = NORMAL
-    _last_types.append(_Types(pieces, given, kinds))
+    _last_types.append(_Types(pieces, file_types, kinds))
     del _last_types[:-2]
     return kinds
 
 
 def _without_padding(pieces: list[str], kinds: list[int], merges: object) -> int:
-    """How many pieces there are without those at the end that only pad the vocabulary."""
+    """The number of pieces without those at the end that only pad the vocabulary."""
     used = min(len(pieces), len(kinds))
     while used and kinds[used - 1] == UNUSED and PADDING.fullmatch(pieces[used - 1]):
         used -= 1
@@ -259,8 +260,7 @@ def _named_id(header: GgufHeader, name: str) -> int | None:
 
 
 def _special_id(header: GgufHeader, name: str) -> int | None:
-    """The id of a special token: that of the file, or the one that a vocabulary of SentencePiece
-    has where its file names none."""
+    """The id of a special token: the file's, or SentencePiece's default if the file names none."""
     named = _named_id(header, name)
     if named is not None or header.text(MODEL) != SENTENCE_PIECE:
         return named
@@ -268,7 +268,7 @@ def _special_id(header: GgufHeader, name: str) -> int | None:
 
 
 def _default_id(header: GgufHeader, name: str) -> int | None:
-    """The id that llama.cpp takes where a file names none."""
+    """llama.cpp's id of a special token that the file does not name, or None."""
     token_id = _DEFAULT_IDS.get(header.text(MODEL) or "", {}).get(name)
     pieces = header.values.get("tokenizer.ggml.tokens") or []
     is_glm = header.text("tokenizer.ggml.pre") in ("glm4", "chatglm-bpe")
@@ -277,8 +277,8 @@ def _default_id(header: GgufHeader, name: str) -> int | None:
     return token_id
 
 
-def is_kept_by_transformers(tokenizer: Any) -> bool:
-    """Whether a tokenizer can be saved: one that merges in a way of its own cannot."""
+def can_be_saved(tokenizer: Any) -> bool:
+    """Whether transformers can save a tokenizer: it cannot if Python code makes the merges."""
     try:
         tokenizer.backend_tokenizer.to_str()
     except Exception:  # the library raises its base class
@@ -301,8 +301,8 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     model = None if split.raw else _model_of(merges, vocab, split)
     if model is None:
         ranks = {pair: rank for rank, pair in enumerate(merges)}
-        own = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
-        steps.append(pre_tokenizers.PreTokenizer.custom(own))
+        listed_merges = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
+        steps.append(pre_tokenizers.PreTokenizer.custom(listed_merges))
         inner.model = BPE(vocab=vocab, merges=[], ignore_merges=True, byte_fallback=split.raw)
     else:
         inner.model = model
@@ -318,7 +318,8 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
 
 
 def _halves(merge: str) -> tuple[str, str]:
-    """The pair of a merge: as in llama.cpp, a space that begins it belongs to the first."""
+    """The two sides of a merge. As in llama.cpp, a space at its beginning belongs to the left
+    one."""
     left, _, right = merge.partition(" ")
     if not left:
         left, _, right = merge[1:].partition(" ")
@@ -327,21 +328,21 @@ def _halves(merge: str) -> tuple[str, str]:
 
 
 def _model_of(merges: list[tuple[str, str]], vocab: dict[str, int], split: Split) -> BPE | None:
-    """The library's model of these merges, without those that no text reaches; None if one that is
-    reached becomes, or is made from, what is no piece."""
+    """The library's model of these merges without unreachable ones; None if a reachable merge has
+    a side or a result that is not a piece."""
     try:
         return BPE(vocab=vocab, merges=merges, ignore_merges=split.ignores_merges)
     except Exception:  # the library raises its base class for a merge of what is no piece
         made = {left + right for left, right in merges}
-    kept = []
+    usable = []
     for left, right in merges:
         is_whole = left in vocab and right in vocab and left + right in vocab
         is_reached = all(len(part) == 1 or part in made for part in (left, right))
         if is_reached and not is_whole:
             return None
         if is_whole:
-            kept.append((left, right))
-    return BPE(vocab=vocab, merges=kept, ignore_merges=split.ignores_merges)
+            usable.append((left, right))
+    return BPE(vocab=vocab, merges=usable, ignore_merges=split.ignores_merges)
 
 
 def _sentence_piece(header: GgufHeader) -> PreTrainedTokenizerFast:
@@ -380,15 +381,15 @@ def _sentence_piece_decoder(has_prefix: bool) -> Any:
 
 
 def _empty_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer without pieces. One that is given is copied, which takes a second for a large
-    vocabulary: so it gets its model later."""
+    """A tokenizer without pieces, which gets its model later. transformers copies a model that it
+    is given, which takes a second for a large vocabulary."""
     from transformers import PreTrainedTokenizerFast  # a header is read without it
 
     class GgufTokenizer(PreTrainedTokenizerFast):
         """A tokenizer of a GGUF file, which transformers may be unable to save."""
 
         def save_pretrained(self, *values: Any, **options: Any) -> Any:
-            if not is_kept_by_transformers(self):
+            if not can_be_saved(self):
                 raise PairError(
                     "the tokenizer of this GGUF file cannot be saved, since it merges as llama.cpp "
                     "does: name the model's own repository instead of the file."
@@ -401,7 +402,7 @@ def _empty_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _vocab(header: GgufHeader) -> dict[str, int]:
-    """The ids of all pieces, without those that only pad."""
+    """The ids of all pieces without padding."""
     return {
         piece or f"[EMPTY_{token_id}]": token_id
         for token_id, (piece, kind) in enumerate(pieces_of(header))
@@ -411,7 +412,7 @@ def _vocab(header: GgufHeader) -> dict[str, int]:
 
 def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
     """Tell a tokenizer its special tokens, and which of them begin and end a text. adds_bos:
-    whether a text begins with one where the file does not say it. Raises `PairError`."""
+    whether a text begins with the BOS token if the file does not say it. Raises `PairError`."""
     values = header.values
     inner = tokenizer.backend_tokenizer
     pieces = list(pieces_of(header))
@@ -463,6 +464,6 @@ def _added_id(header: GgufHeader, name: str) -> int:
 
 
 _ALWAYS_BEGIN = ("gemma4", "granite-embed-multi-311m")
-"""Rules whose texts begin with a special token whatever the file says."""
+"""Rules whose texts begin with the BOS token whatever the file says."""
 
 PADDING = re.compile(r"\[PAD\d+\]")

@@ -1,5 +1,5 @@
-"""Which tensor of a GGUF file becomes which weight of transformers' model, for files that are
-unpacked: every weight has its tensor, and every tensor is used."""
+"""The tensor of a GGUF file for each weight of transformers' model, for files that are unpacked:
+every weight has its tensor, and every tensor is used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .keys import (
 from .layout import SLOWED, named_tensors
 
 _UNREADABLE = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "Q1_0")
-"""Kinds of tensors that are never weights, or that the package `gguf` does not unpack."""
+"""Kinds of tensors that are never weights, or that the package `gguf` cannot unpack."""
 
 _GEMMA = {
     "attn_q": "self_attn.q_proj",
@@ -63,7 +63,8 @@ _GPT_2 = {
     "ffn_down": "mlp.c_proj",
 }
 _LAYERS = {"gemma2": _GEMMA, "gemma3": _GEMMA, "phi3": _PHI_3, "gpt2": _GPT_2}
-"""Modules of a layer in files, and in transformers; other architectures as in `gguf_layout`."""
+"""Modules of a layer in transformers by their names in files; other architectures use those of
+`layout`."""
 
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _GPT_2_OUTSIDE = {
@@ -75,16 +76,16 @@ _GPT_2_OUTSIDE = {
 
 
 class Weight(NamedTuple):
-    """One weight of transformers' model. tensor: its name in the file. convert: from the numbers of
-    that tensor, fp32, to those of the weight."""
+    """One weight of transformers' model. tensor: its name in the file. convert: the tensor's
+    numbers, fp32 -> the weight's numbers."""
 
     tensor: str
     convert: Callable[[Tensor], Tensor]
 
 
 def unpacked_config(header: GgufHeader) -> Any:
-    """The config of transformers for a file that is unpacked, with the factors of frequencies that
-    its tensors hold. Raises `PairError`."""
+    """The config of transformers for an unpacked file, with the factors of frequencies from its
+    tensors. Raises `PairError`."""
     config = config_of(header)
     rope = rope_of(header)
     if rope is None:
@@ -93,7 +94,7 @@ def unpacked_config(header: GgufHeader) -> Any:
     if rope.kind == "longrope":
         factors = [_factors(header, name, width) for name in (SHORT_FACTORS, LONG_FACTORS)]
     elif FREQUENCIES in header.tensors and header.architecture in SLOWED:
-        # Factors that are the same for all lengths: those of a model such as Llama 3.1.
+        # The same factors for all lengths, as in Llama 3.1.
         if rope.kind != "default":
             raise PairError(
                 f"{header.path.name} has {FREQUENCIES} and scaled positions, which is not "
@@ -110,7 +111,7 @@ def unpacked_config(header: GgufHeader) -> Any:
 
 
 def _factors(header: GgufHeader, name: str, width: int) -> list[float]:
-    """The factors that a tensor holds, one for each pair of rotated numbers."""
+    """The factors in a tensor, one for each pair of rotated numbers."""
     tensor = header.tensors[name]
     if tensor.kind != "F32" or tensor.shape != (width,):
         raise _wrong_shape(header, name)
@@ -126,8 +127,8 @@ def _factors(header: GgufHeader, name: str, width: int) -> list[float]:
 
 
 def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
-    """The weights of `model`, which may be on the `meta` device, by their names. Raises `PairError`
-    if the file lacks one, or holds a tensor that is not used or is not of its shape."""
+    """The weights of `model`, which may be on the `meta` device, by their names. Raises
+    `PairError` if the file lacks one, or holds an unused tensor or one of another shape."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     if model.config.tie_word_embeddings:
         wanted.pop("lm_head.weight", None)
@@ -177,7 +178,7 @@ def _wrong_shape(header: GgufHeader, name: str) -> PairError:
 
 
 def _named(header: GgufHeader) -> Iterator[tuple[str, str, Weight, tuple[int, ...]]]:
-    """Of each tensor that is a weight: its name, the weight's name, the weight, and its shape."""
+    """Each tensor that is a weight: its name, the weight's name, the weight, and its shape."""
     architecture = header.architecture
     for tensor_name, path in _paths(header):
         role = tensor_name.rpartition(".")[2]
@@ -199,7 +200,7 @@ def _paths(header: GgufHeader) -> Iterator[tuple[str, str]]:
         return
     is_gpt2 = architecture == "gpt2"
     outside = dict(_GPT_2_OUTSIDE if is_gpt2 else _OUTSIDE)
-    if architecture == "gemma2":  # whose output layer is always its table
+    if architecture == "gemma2":  # its output layer is always the embedding table
         del outside["output"]
     layers = "transformer.h" if is_gpt2 else "model.layers"
     yield from named_tensors(header, outside, layer, layers)
@@ -208,7 +209,7 @@ def _paths(header: GgufHeader) -> Iterator[tuple[str, str]]:
 def _conversion(
     header: GgufHeader, path: str, role: str, tensor: GgufTensor
 ) -> tuple[Callable[[Tensor], Tensor], tuple[int, ...]]:
-    """How the numbers of a tensor become those of its weight, and the weight's shape."""
+    """The conversion of a tensor's numbers to those of its weight, and the weight's shape."""
     architecture = header.architecture
     if architecture in ("gemma2", "gemma3") and path.endswith("norm"):
         return _less_one, tensor.shape
@@ -220,15 +221,15 @@ def _conversion(
         heads = {"q_proj": sizes.heads, "k_proj": sizes.key_heads}.get(path.rpartition(".")[2])
         if heads is not None and tensor.shape[0] == heads * sizes.width:
             return partial(_halves_apart, heads=heads), tensor.shape
-    return _as_it_is, tensor.shape
+    return _unchanged, tensor.shape
 
 
-def _as_it_is(numbers: Tensor) -> Tensor:
+def _unchanged(numbers: Tensor) -> Tensor:
     return numbers
 
 
 def _less_one(numbers: Tensor) -> Tensor:
-    """The weights of a norm that adds 1 to them, of a file that has done so."""
+    """The weights of a norm that adds 1 to them; the file has added it already."""
     return numbers - 1
 
 
@@ -263,7 +264,7 @@ def _norms_of_heads(
 
 def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Tensor:
     """The numbers of a tensor, fp32, in its shape. content: the bytes of the file. Raises
-    `PairError` if one is no number."""
+    `PairError` if one of them is not finite."""
     tensor = header.tensors[name]
     kind = GGMLQuantizationType[tensor.kind]
     width = tensor.shape[-1]
@@ -276,7 +277,7 @@ def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Te
     step = max(1, PIECE // width)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        # A large scale overflows: what comes out is looked at below.
+        # A large scale overflows; the result is checked below.
         with np.errstate(all="ignore"):
             numbers[part] = torch.from_numpy(dequantize(np.ascontiguousarray(rows[part]), kind))
     if not bool(torch.isfinite(numbers).all()):
