@@ -1,4 +1,4 @@
-"""The checksums of a folder's files, in a list beside them."""
+"""Checksums of a folder's files, in a list beside them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the list of all files of a folder, beside them, in the format of the command
-    `sha256sum`. It replaces an earlier one."""
+    """Write the list of all files of a folder beside them, in the format of the command
+    `sha256sum`. It replaces an earlier list."""
     (folder / LIST).write_text("".join(f"{line}\n" for line in _sums(folder)), "utf-8")
 
 
 def check_files(folder: Path) -> None:
     """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
-    was changed, is missing or is not in the list: it might be read in place of another."""
+    was changed, is missing or is not in the list: a foreign file might be read in place of
+    another."""
     try:
         listed = (folder / LIST).read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -39,7 +40,7 @@ def _sums(folder: Path) -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """Of a file. Raises `PairError` if it cannot be read."""
+    """The SHA-256 of a file, in hexadecimal. Raises `PairError` if it cannot be read."""
     from huggingface_hub.utils.sha import sha_fileobj
 
     try:

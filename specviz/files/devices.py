@@ -20,8 +20,8 @@ def best_device() -> torch.device:
 
 
 def checked_device(device: object) -> torch.device | None:
-    """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
-    if this machine does not have it."""
+    """The device of this name; None stays None, for the best one. Raises `PairError` if there is
+    no such device, or if this machine does not have it."""
     if device is None:
         return None
     name: Any = device

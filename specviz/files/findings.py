@@ -1,4 +1,4 @@
-"""Findings of the doctor about two models, before their weights are read: a function per topic."""
+"""Findings of the doctor about two models before their weights are read: a function per topic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WEIGHTS = re.compile(r"model[^/]*\.safetensors")
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. sentence: what was found, and what to do about it."""
+    """The result of one check. sentence: the finding, and what to do about it."""
 
     level: Level
     topic: str
@@ -46,7 +46,7 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 class Described(Protocol):
-    """What findings ask of a model, each as `ModelMetadata` says it."""
+    """A model as findings need it, with the properties of `ModelMetadata`."""
 
     @property
     def source(self) -> ModelSource: ...
@@ -65,10 +65,10 @@ class Described(Protocol):
 
 
 class Examined(NamedTuple):
-    """What was found out about the models of a pair before their weights are read.
+    """The findings about the models of a pair before their weights are read.
 
-    shown: their names. loads: what is to be loaded; empty if that is not known. parts: those of
-    `Pair.parts`, or None if the models could not be read.
+    shown: their names. loads: the planned loads; empty if unknown. parts: those of `Pair.parts`,
+    or None if the models could not be read.
     """
 
     shown: Sequence[str]
@@ -79,7 +79,7 @@ class Examined(NamedTuple):
 
 @contextmanager
 def stopping(topic: str, findings: list[Finding]) -> Iterator[None]:
-    """Makes a finding of an error that users can cause inside the block."""
+    """Turn a `SpecvizError` inside the block into a finding that stops."""
     try:
         yield
     except SpecvizError as error:
@@ -98,7 +98,7 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
             "asks the hub's converter for a copy; if none comes, choose another model.",
         )
         return
-    from huggingface_hub import constants  # which files of this machine do not need
+    from huggingface_hub import constants  # local files do not need it
 
     cache = Path(constants.HF_HUB_CACHE)
     existing = cache
@@ -116,8 +116,8 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
 
 
 def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Findings:
-    """What a GGUF file says of itself. parameters: tied ones once. stays: whether its weights are
-    read as it holds them."""
+    """The description of a GGUF file. parameters: tied ones once. stays: whether its weights are
+    used in their stored format."""
     licence = header.text("general.license")
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     unpacking = "Nothing of it is unpacked to the disk"
@@ -133,14 +133,14 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
 
 
 def _file_of(header: GgufHeader) -> str:
-    """What a file is called."""
+    """The name of a file."""
     return blob_name(header.path) or header.path.name
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
-    """Whether rejected tokens can be removed from the caches of this model, or what it costs to put
-    its running states back."""
-    from ..core.running_states import MAX_CHECKPOINTS, refusal_sentence  # which needs transformers
+    """Whether rejected tokens can be removed from the caches of this model, or the cost of
+    restoring its running states."""
+    from ..core.running_states import MAX_CHECKPOINTS, refusal_sentence  # imports transformers
 
     shown = metadata.source.shown
     caches = metadata.caches
@@ -175,7 +175,8 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
 
 
 def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Findings:
-    """Of the target, and perhaps the draft. suggested: the hub id of a known draft, or None."""
+    """Findings about the target, and perhaps the draft. suggested: the hub id of a known draft, or
+    None."""
     hint = ""
     if len(models) > 1:
         target, draft = models
@@ -190,13 +191,13 @@ def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Finding
 
 
 def better_draft(suggested: str | None, draft: Described) -> str:
-    """The hub id of the known draft for a target, or "" if there is none, or none but this one."""
+    """The hub id of the known draft for a target; "" if there is none, or if it is this draft."""
     return suggested if suggested and suggested != draft.source.name else ""
 
 
 def model_findings(models: Sequence[Described], hint: str) -> Findings:
-    """Of the target, and perhaps the draft, whatever their tokenizers are. hint: the hub id of a
-    better draft, or ""."""
+    """Findings about the target, and perhaps the draft, that hold for any tokenizers. hint: the
+    hub id of a better draft, or ""."""
     if len(models) > 1:
         yield from size_findings(models, hint)
     yield from mixture_findings(models[0])
@@ -224,8 +225,8 @@ def chat_findings(models: Sequence[Described]) -> Findings:
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
-    """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
-    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
+    """Common tokens of a pair's tokenizers, the padding of its vocabularies, and its end-of-text
+    ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
     shared = pair.shared
     if shared is not None:
         yield warning(
@@ -253,8 +254,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
 
 
 def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Findings:
-    """Of two models with one tokenizer of so many pieces. widths: their numbers of logits. vocab:
-    how many ids are used."""
+    """Findings about two models with one tokenizer. pieces: of the tokenizer. widths: the models'
+    numbers of logits. vocab: the number of used ids."""
     yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
     if set(widths) != {pieces}:
         yield good(
@@ -319,7 +320,7 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
 
 
 def context_findings(models: Sequence[Described]) -> Findings:
-    """How long a text may become, and whether the draft can see all of it."""
+    """The longest possible text, and whether the draft can see all of it."""
     limits = [model.context for model in models]
     shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
     if len(models) == 1:

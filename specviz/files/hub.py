@@ -1,5 +1,5 @@
-"""Where a model's files are, in a local folder or on the hub, and what can be known before they are
-read. Requests to the hub have a short timeout."""
+"""Models in local folders and on the hub: their files, and what is known before weights are read.
+Requests to the hub have a short timeout."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 
 
 def find_source(name: str) -> ModelSource:
-    """The source with this name; raises `PairError` if it is neither a folder nor a hub id, and no
-    model of another program's store."""
+    """The source with this name. Raises `PairError` if the name is neither a folder, nor a hub id,
+    nor a model of another program's store."""
     store = store_of(name)
     if store is not None:
         model = stored_model(name)
@@ -40,7 +40,7 @@ def find_source(name: str) -> ModelSource:
                 f"{shown_name(name)} is not on this machine: 'python -m specviz pairs' lists what "
                 f"{store.label} has."
             )
-        # The hub's client reads the cache by ids, and says then which revision it has read.
+        # The hub's client reads the cache by hub ids, and then reports the revision.
         if model.id is not None:
             return CachedSource(model.id, model.path)
         return ModelSource(str(model.path), model.path)
@@ -57,7 +57,8 @@ def hub_is_reachable() -> bool:
 
 @lru_cache(maxsize=1)
 def _answers(_: int) -> bool:
-    """The hub's answer in this period of `ANSWER_LIFETIME`, which is the argument."""
+    """Whether the hub answers in this period of `ANSWER_LIFETIME`; the argument is the period's
+    number."""
     return _within_timeout(_ask_hub) is not None
 
 
@@ -66,7 +67,7 @@ def _ask_hub() -> object:
 
 
 def _within_timeout(call: Any) -> Any:
-    """What `call` returns, or None if it fails or takes more than `TIMEOUT` seconds."""
+    """The result of `call`, or None if it fails or takes more than `TIMEOUT` seconds."""
     # The client's own timeouts do not cover a name server that does not answer.
     answers: list[Any] = []
 
@@ -94,8 +95,8 @@ def hub_files(source: ModelSource) -> dict[str, int] | None:
 
 
 def safe_files(source: ModelSource) -> dict[str, int] | None:
-    """As `hub_files`, of what must have safetensors. Raises `PairError` if there are none, or if
-    those of a folder are damaged."""
+    """The result of `hub_files` for a model that must have safetensors. Raises `PairError` if it
+    has none, or if those of a folder are damaged."""
     files = hub_files(source)
     if source.folder is not None:
         folder_weights(source)
@@ -113,17 +114,16 @@ WHOLE = "model.safetensors"
 def cached_weights(source: ModelSource) -> ModelSource:
     """The folder of the hub's cache that holds a model, for when the hub does not answer.
 
-    Raises `PairError` if the cache has the model without its weights, or without some of them: a
-    download that was broken off, or files that somebody read one by one. If it has nothing of the
-    model, that is for the loader to say, and the source stays as it is.
+    Raises `PairError` if the cache has the model without all of its weights, after a broken
+    download or after single files were read. If the cache has nothing of the model, the source
+    stays as it is: the loader raises the error.
     """
     config = huggingface_hub.try_to_load_from_cache(source.name, "config.json")
     if not isinstance(config, str):
         return source
     folder = Path(config).parent
-    present = {
-        path.name for path in folder.iterdir() if path.is_file()
-    }  # and not a link to nothing
+    # A broken link is not a file.
+    present = {path.name for path in folder.iterdir() if path.is_file()}
     missing = sorted(_weight_files(source, folder, present) - present)
     if missing and any(name.endswith(PICKLES) for name in present):
         raise PairError(no_safetensors(source.shown, present))
@@ -136,7 +136,7 @@ def cached_weights(source: ModelSource) -> ModelSource:
 
 
 def _weight_files(source: ModelSource, folder: Path, present: set[str]) -> set[str]:
-    """The names of the files that hold the weights of a model in the cache. Raises `PairError`."""
+    """The names of the files with the weights of a cached model. Raises `PairError`."""
     if WHOLE in present or INDEX not in present:
         return {WHOLE}
     try:
@@ -157,7 +157,7 @@ def without_token() -> Iterator[None]:
 
 
 def failure_sentence(source: ModelSource, error: BaseException) -> str:
-    """One sentence: why transformers could not read a model, and what to do."""
+    """The sentence about a model that transformers could not read: why, and what to do."""
     shown = source.shown
     folder = source.folder
     text = str(error)
@@ -195,7 +195,7 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
 
 
 def gated_sentence(source: ModelSource) -> str:
-    """One sentence: what to do about a gated model."""
+    """The sentence about a gated model: what to do."""
     if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return (
             f"{source.shown} is gated, and models that visitors name are read without a token "
@@ -206,22 +206,22 @@ def gated_sentence(source: ModelSource) -> str:
 
 
 def damaged_sentence(shown: str, file: str) -> str:
-    """One sentence: which file of a model is no longer whole."""
+    """The sentence about a damaged file of a model."""
     return f"{shown} has a damaged or incomplete file {file}: download it again."
 
 
 def _damaged_json(folder: Path) -> str | None:
-    """The name of a file that should be JSON and is not."""
+    """The name of a .json file that does not hold JSON, or None."""
     for path in sorted(folder.glob("*.json")):
         try:
             json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):  # some are nested thousands of levels deep
+        except (OSError, ValueError, RecursionError):  # some have thousands of levels
             return path.name
     return None
 
 
 def general_sentence(shown: str) -> str:
-    """One sentence: what to check if nothing more is known about a failure."""
+    """The sentence about a failure of unknown cause: what to check."""
     if shown.lower().endswith(".gguf"):
         return f"{shown} cannot be loaded: there is no such file here, check its path."
     return (
@@ -239,8 +239,9 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
 
 
 def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str, T]:
-    """What `read` gives for each tensor in the safetensors of a folder, from the open file and the
-    tensor's name. Raises `PairError` if there are no such files, or if one is damaged."""
+    """The results of `read` by tensor name, for each tensor in the safetensors of a folder. read:
+    takes the open file and the tensor's name. Raises `PairError` if there are no such files, or if
+    one is damaged."""
     folder = source.folder
     assert folder is not None
     files = sorted(folder.glob("model*.safetensors"))
@@ -249,7 +250,7 @@ def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str,
     values: dict[str, T] = {}
     for path in files:
         try:
-            with safe_open(path, "pt") as file:  # which looks whether the file is whole
+            with safe_open(path, "pt") as file:  # checks that the file is whole
                 values |= {name: read(file, name) for name in file.offset_keys()}
         except (OSError, SafetensorError) as error:
             raise PairError(damaged_sentence(source.shown, path.name)) from error
@@ -257,7 +258,7 @@ def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str,
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:
-    """The sentence that rejects a model without safetensors files. files: their names."""
+    """The sentence about a model without safetensors files. files: the names of its files."""
     if any(name.endswith(PICKLES) for name in files):
         return (
             f"{shown} has its weights only as pickles, which can run any code while they load: "

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 Reason: TypeAlias = Literal["broken", "link", "kind", "name"]
-"""Why a model is not listed: it is damaged or not all here; a link leads out of its store; it is
-none of the language models that are read here; it has a name that cannot be written as a pair's."""
+"""Why a model is not listed: it is damaged or incomplete; a link leads out of its store; it is not
+one of the language models that are read here; a pair's name cannot hold its name."""
 
 _SKIPPED: dict[Reason, str] = {
     "broken": "{} damaged or not all here",
@@ -35,7 +35,7 @@ GGUF = ".gguf"
 SAFETENSORS = ".safetensors"
 MAX_NAME = 140  # characters: two such names still make a pair's
 MAX_MODELS = 1000  # of one store
-MAX_ENTRIES = 20_000  # files and folders of one store that are looked at
+MAX_ENTRIES = 20_000  # files and folders of one store that are visited
 MAX_DEPTH = 5  # folders below a store
 MAX_JSON = 1_000_000  # bytes of a manifest
 OLLAMA = "ollama"
@@ -52,8 +52,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model of a store. name: as a pair's name holds it. path: its GGUF file, or the folder with
-    its safetensors. id: of the hub, if it lies in the hub's cache as safetensors."""
+    """A model of a store. name: as part of a pair's name. path: its GGUF file, or the folder with
+    its safetensors. id: its hub id, if it lies in the hub's cache as safetensors."""
 
     name: str
     path: Path
@@ -62,14 +62,14 @@ class StoredModel:
 
 @dataclass
 class Listing:
-    """The models of all stores, and how many were left out, by the reason."""
+    """The models of all stores. skipped: the number of models left out, by reason."""
 
     models: list[StoredModel] = field(default_factory=list)
     skipped: Counter[Reason] = field(default_factory=Counter)
 
     @property
     def sentence(self) -> str:
-        """What was left out; empty if nothing was."""
+        """A sentence about the models left out; empty if there are none."""
         parts = [
             _SKIPPED[reason].format(self.skipped[reason])
             for reason in get_args(Reason)
@@ -83,21 +83,23 @@ class _LeavesStore(Exception):
 
 
 class _Broken(Exception):
-    """A file is damaged, or not here."""
+    """A file is damaged or missing."""
 
 
 class _OtherKind(Exception):
-    """What lies there is no language model that is read here."""
+    """A file or a folder is not a language model that is read here."""
 
 
 Candidate: TypeAlias = tuple[str, Callable[[], StoredModel]]
-"""The name of a model in its store, and what finds its files, or raises one of the three above."""
+"""The name of a model in its store, and a function that finds its files or raises one of the three
+errors above."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where a program keeps models. prefix: begins their names. label: what people call it. roots:
-    its folders, which need not exist. candidates: what lies in one of them."""
+    """The models that one program keeps. prefix: begins their names. label: the store's name for
+    people. roots: its folders, which need not exist. candidates: finds the models in one of
+    them."""
 
     prefix: str
     label: str
@@ -112,7 +114,7 @@ def list_models() -> Listing:
     for store in STORES:
         count = 0
         for name, find in _all_candidates(store):
-            model = _found(store, name, find, listing.skipped)
+            model = _find_candidate(store, name, find, listing.skipped)
             if model is None:
                 continue
             file = model.path.resolve()
@@ -125,7 +127,7 @@ def list_models() -> Listing:
 
 
 def is_stored(name: str) -> bool:
-    """Whether a name is one of a store, whatever lies there."""
+    """Whether a name begins with a store, whether that has the model or not."""
     return store_of(name) is not None
 
 
@@ -147,7 +149,7 @@ def stored_model(name: str) -> StoredModel | None:
         return None
     for candidate, find in _all_candidates(store):
         if f"{store.prefix}:{candidate}" == name:
-            return _found(store, candidate, find, Counter())
+            return _find_candidate(store, candidate, find, Counter())
     return None
 
 
@@ -158,17 +160,17 @@ def stored_path(name: str) -> Path | None:
 
 
 def _all_candidates(store: Store) -> Iterator[Candidate]:
-    # There may be no home, and folders that this user may not read.
+    # There may be no home folder, and some folders may be unreadable.
     with suppress(RuntimeError, OSError):
         for root in store.roots():
             if os.path.isdir(root):
                 yield from store.candidates(root)
 
 
-def _found(
+def _find_candidate(
     store: Store, name: str, find: Callable[[], StoredModel], skipped: Counter[Reason]
 ) -> StoredModel | None:
-    """The model of a candidate; None if it is left out, which is counted."""
+    """The model of a candidate, or None if it is left out, which `skipped` counts."""
     if not _can_be_typed(name):
         skipped["name"] += 1
         return None
@@ -186,18 +188,18 @@ def _found(
 
 
 def _can_be_typed(name: str) -> bool:
-    """Whether a pair's name can hold this one."""
+    """Whether a pair's name can hold this name."""
     is_plain = name.isprintable() and name == name.strip() and "://" not in name
     return is_plain and 0 < len(name) <= MAX_NAME
 
 
 def inside(path: Path, root: Path) -> Path:
-    """`path` itself, if it is a plain file or folder that lies in `root` behind all links. Raises
-    `_LeavesStore`, and `_Broken` if nothing lies there, or neither a file nor a folder."""
+    """Return `path` if it is a plain file or folder that still lies in `root` after all links are
+    resolved. Raises `_LeavesStore`, and `_Broken` if there is neither a file nor a folder."""
     try:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
-    except (OSError, RuntimeError) as error:  # the latter of links in a circle
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
             raise _LeavesStore from error
         raise _Broken from error
@@ -209,7 +211,8 @@ def inside(path: Path, root: Path) -> Path:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Each folder from `folder` on with the names of its files. Linked folders are not entered."""
+    """`folder` and each folder below it, with the names of its files. Linked folders are not
+    entered."""
     entries = 0
     for path, folders, files in os.walk(folder, followlinks=False):
         here = Path(path)
@@ -223,21 +226,21 @@ def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _read_json(path: Path, root: Path) -> Any:
-    """The values of a small JSON file of a store. Raises as `inside` does, or `ValueError`."""
+    """Read a small JSON file of a store. Raises as `inside` does, or `ValueError`."""
     path = inside(path, root)
     if path.stat().st_size > MAX_JSON:
         raise _Broken
     return json.loads(path.read_text("utf-8"))
 
 
-# Ollama: manifests/HOST/OWNER/MODEL/TAG name the layers of a model, and blobs/sha256-... are these.
+# Ollama: manifests/HOST/OWNER/MODEL/TAG lists a model's layers, which are blobs/sha256-... files.
 
 
 def _ollama_roots() -> list[Path]:
-    """OLLAMA_MODELS, else the user's folder and that of the service on Linux."""
-    given = os.environ.get("OLLAMA_MODELS")
-    if given:
-        return [Path(given).expanduser()]
+    """OLLAMA_MODELS, else the user's folder and the one of the service on Linux."""
+    folder = os.environ.get("OLLAMA_MODELS")
+    if folder:
+        return [Path(folder).expanduser()]
     return [Path.home() / ".ollama/models", Path("/usr/share/ollama/.ollama/models")]
 
 
@@ -251,13 +254,13 @@ def _ollama_candidates(root: Path) -> Iterator[Candidate]:
         for tag in files:
             name = f"{_ollama_name(parts)}:{tag}"
             names.append((tag == "latest", name, folder / tag))
-    # Of two names of one file the one that says more comes first.
+    # Of two names of one file, the more specific one comes first.
     for _, name, manifest in sorted(names):
         yield name, partial(_ollama_model, manifest, root)
 
 
 def _ollama_name(parts: tuple[str, ...]) -> str:
-    """How Ollama calls the model of a manifest's folder."""
+    """Ollama's name for the model of a manifest's folder."""
     host, *owners, model = parts
     if host != OLLAMA_HOST:
         return "/".join(parts)
@@ -285,13 +288,13 @@ def _ollama_model(manifest: Path, root: Path) -> StoredModel:
 
 
 def blob_name(path: Path) -> str | None:
-    """How Ollama calls the model of one of its files; None of another file."""
+    """Ollama's name for the model in one of its files; None for other files."""
     if path.parent.name != "blobs" or not _BLOB.fullmatch(path.name):
         return None
     root = path.parent.parent
     with suppress(OSError):
         for name, find in _ollama_candidates(root):
-            model = _found(STORES[0], name, find, Counter())
+            model = _find_candidate(STORES[0], name, find, Counter())
             if model is not None and model.path.name == path.name:
                 return name
     return None
@@ -309,7 +312,8 @@ def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
         name = folder.relative_to(root).as_posix()
         for file in files:
             if _is_gguf_model(file):
-                yield f"{name}/{file}" if name != "." else file, partial(_file, folder / file, root)
+                model_name = file if name == "." else f"{name}/{file}"
+                yield model_name, partial(_file, folder / file, root)
         if "config.json" in files and any(file.endswith(SAFETENSORS) for file in files):
             yield name, partial(_folder, folder, root)
 
@@ -318,9 +322,9 @@ def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
 
 
 def _llama_cpp_roots() -> list[Path]:
-    given = os.environ.get("LLAMA_CACHE")
-    if given:
-        return [Path(given).expanduser()]
+    folder = os.environ.get("LLAMA_CACHE")
+    if folder:
+        return [Path(folder).expanduser()]
     if sys.platform == "darwin":
         return [Path.home() / "Library/Caches/llama.cpp"]
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -339,7 +343,9 @@ def _llama_cpp_candidates(root: Path) -> Iterator[Candidate]:
         if file is not None and file in files and file not in named:
             named.add(file)
             name = f"{owner}/{repository}"
-            yield name if tag == "latest" else f"{name}:{tag}", partial(_file, root / file, root)
+            if tag != "latest":
+                name = f"{name}:{tag}"
+            yield name, partial(_file, root / file, root)
     for file in files:
         if file not in named and _is_gguf_model(file):
             yield file, partial(_file, root / file, root)
@@ -372,7 +378,7 @@ def _hub_candidates(root: Path) -> Iterator[Candidate]:
         model_id = folder_name.removeprefix(HUB_PREFIX).replace("--", "/", 1)
         snapshot = _hub_snapshot(root / folder_name, root)
         if snapshot is None:
-            continue  # nothing of it was fetched but what the hub says of it
+            continue  # only metadata of the hub was fetched
         files = [
             (folder / file).relative_to(snapshot).as_posix()
             for folder, files in _walk(snapshot)
@@ -386,7 +392,7 @@ def _hub_candidates(root: Path) -> Iterator[Candidate]:
 
 
 def _hub_snapshot(folder: Path, root: Path) -> Path | None:
-    """The folder of the revision that the hub calls main, as the cache has it."""
+    """The cached folder of the revision that the hub calls main, or None."""
     try:
         reference = inside(folder / "refs/main", root)
         commit = reference.read_text("ascii").strip() if reference.stat().st_size < 100 else ""
@@ -397,7 +403,7 @@ def _hub_snapshot(folder: Path, root: Path) -> Path | None:
 
 
 def _is_gguf_model(file: str) -> bool:
-    """Whether a file is called like a model, and not like the part that sees pictures."""
+    """Whether a file has a model's name, and not that of an image encoder (mmproj)."""
     return file.lower().endswith(GGUF) and not file.lower().startswith("mmproj")
 
 
@@ -406,7 +412,7 @@ def _file(path: Path, root: Path) -> StoredModel:
 
 
 def _folder(path: Path, root: Path, model_id: str | None = None) -> StoredModel:
-    """The model of a folder all of whose files lie in its store."""
+    """The model of a folder whose files all lie in its store."""
     for entry in path.iterdir():
         inside(entry, root)
     return StoredModel("", inside(path, root), model_id)

@@ -1,4 +1,4 @@
-"""Models on this machine: the folder or the GGUF file that a name stands for."""
+"""Models on this machine: the folder or the GGUF file of a name."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 
 def local_path(name: str) -> Path | None:
-    """The folder or the GGUF file with this name, if there is one, also where another program keeps
-    it."""
+    """The folder or the GGUF file with this name, or None. Names of other programs' stores
+    count."""
     if is_stored(name):
         return stored_path(name)
     try:
         path = Path(name).expanduser()
         return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None
-    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
+    except (OSError, RuntimeError, ValueError):  # too long, unknown user, null byte
         return None
 
 
 def _is_gguf(path: Path) -> bool:
-    """Whether a file is called so or begins so: what Ollama keeps has no such name."""
+    """Whether a file is GGUF by its suffix or by its first bytes: Ollama's files have no
+    suffix."""
     if path.suffix.lower() == GGUF:
         return True
     with path.open("rb") as file:

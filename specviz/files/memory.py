@@ -1,5 +1,5 @@
-"""Bytes: those that models need, by precision and as text, and those that devices have free. This
-module needs no torch until it is asked for GPUs."""
+"""Memory in bytes: what models need, by precision and as text, and what devices have free. This
+module needs no torch until it is asked about GPUs."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ PRECISIONS: dict[str, float] = {
     FIVE_BIT: 5 / 8 + 2 / 32,  # each 32 weights share a scale in fp16
     "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
 }
-"""Bytes of a weight. 8, 5 and 4 bits apply to linear layers; others then have 16 bits."""
+"""Bytes per weight. 8, 5 and 4 bits apply to linear layers; other layers then have 16 bits."""
 
 QUANTIZED = ("8bit", "4bit")
 """Precisions of few bits that any model may be loaded in."""
 
 DRAFT_QUANTIZED = ("8bit", FIVE_BIT, "4bit")
-"""The same of a draft, which may have 5 bits on a processor."""
+"""Precisions of few bits for a draft, which may have 5 bits on a processor."""
 
 KINDS = {"8bit": "Q8_0", FIVE_BIT: "Q5_0", "4bit": "Q4_1"}
-"""In which kind linear layers of few bits are kept on a processor: 32 weights share a scale and, of
-4 bits, a minimum."""
+"""The kind of blocks of linear layers of few bits on a processor: 32 weights share a scale, and
+with 4 bits also a minimum."""
 
 DRAFT_KINDS = KINDS | {"4bit": "Q4_0"}
-"""The same of a draft, whose output layer has that kind too: its target judges what it drafts, and
-fewer bytes are worth more than what a minimum spares of rounding."""
+"""The kind of blocks of a draft, also for its output layer. The target judges its drafts, so fewer
+bytes are worth more than the smaller rounding error of a minimum."""
 
 TABLE = "Q8_0"
-"""The kind of an embedding table and of a target's output layer, where fewer bits cost the most."""
+"""The kind of an embedding table and of a target's output layer, where fewer bits hurt most."""
 
 STORED = "stored"
-"""The precision of a model that is kept as its file holds it."""
+"""The precision of a model whose weights are used in their stored format."""
 
 DTYPES = tuple(name for name in PRECISIONS if name not in DRAFT_QUANTIZED)
 
 LANES = 4
 """Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
-races. More of them, in Python, need more memory."""
+races. A race of more lanes, in Python, needs more memory."""
 
 DRAFTING_LANES = LANES - 1
 
@@ -67,7 +67,7 @@ def smaller_precisions(cpu: bool) -> tuple[str, ...]:
 
 
 class LayerCache(NamedTuple):
-    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
+    """The cache of one layer. numbers: per token. window: the most tokens kept; None for all."""
 
     numbers: int
     window: int | None = None
@@ -77,10 +77,11 @@ class LayerCache(NamedTuple):
 class MemoryNeed:
     """The memory that one model needs: for its parameters, and for its caches per token.
 
-    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
+    quantizable: the number of parameters that 8-bit and 4-bit loading shrinks. layers: those whose
     cache grows with the text. copies: the number of caches, one in each lane that runs the model.
-    context: the most tokens that the model sees, or None. stored: bytes of its weights as its file
-    holds them, if it can be kept so. smaller: bytes of its weights in 8 or 4 bits on a processor.
+    context: the most tokens that the model sees, or None. stored: bytes of its weights in their
+    stored format, None if they cannot be used in it. smaller: bytes of its weights in 8 or 4 bits
+    on a processor.
     """
 
     parameters: int
@@ -127,7 +128,7 @@ def shown_count(count: float) -> str:
 
 
 class Device(Protocol):
-    """What is asked of a device: torch has such ones."""
+    """A device, as torch describes it."""
 
     @property
     def type(self) -> str: ...
@@ -138,7 +139,7 @@ class Device(Protocol):
 
 @dataclass(frozen=True)
 class Processor:
-    """The device of a machine without a GPU, of which torch need not be asked."""
+    """The device of a machine without a GPU, described without torch."""
 
     type: str = "cpu"
     index: None = None
@@ -198,7 +199,7 @@ class PlannedLoad(NamedTuple):
         return self.need.bytes(self.precision, tokens)
 
     def shown(self, tokens: int) -> str:
-        """Its bytes in a sentence."""
+        """The model and its bytes, for a sentence."""
         precision = "its file has it" if self.precision == STORED else self.precision
         arithmetic = arithmetic_in_words(precision, self.products)
         return f"{self.name} {shown_bytes(self.bytes(tokens))} as {arithmetic}"
@@ -209,9 +210,9 @@ def place_target(
 ) -> tuple[Device | None, dict[int, int]]:
     """The device for the target, or None and the most bytes of its weights on each GPU, by index.
 
-    loads: of the target, and perhaps of what drafts beside it. That is loaded where the target's
-    logits are: on the last GPU that holds a part of the target, on which memory is therefore left
-    free. Raises `PairError` with the numbers if there is not enough memory.
+    loads: of the target, and perhaps of a drafter. The drafter is loaded where the target's logits
+    are: on the last GPU that holds a part of the target. So memory is left free there. Raises
+    `PairError` with the numbers if there is not enough memory.
     """
     target, *rest = loads
     beside = sum(load.bytes(tokens) for load in rest)
@@ -235,7 +236,7 @@ def place_target(
 def shortage_sentence(
     loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
 ) -> str:
-    """One sentence: that these models do not fit, with the numbers, and what would fit."""
+    """The sentence about models that do not fit, with the numbers, and what would fit."""
     free = sum(memory.free for memory in devices)
     parts = " and ".join(load.shown(tokens) for load in loads)
     kind = devices[0].device.type
@@ -254,13 +255,13 @@ def shortage_sentence(
 
 
 def free_ram() -> int:
-    """Free bytes of this machine, or below the limit of this process's cgroup."""
+    """Free bytes of this machine, or up to the limit of this process's cgroup."""
     free = int(psutil.virtual_memory().available)
     cgroup = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):  # there is none, or it has no limit
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())
         stat = dict(line.split() for line in (cgroup / "memory.stat").open())
-        # Linux keeps files that were read in memory, and frees them when it is needed.
+        # Linux caches files in memory, and frees that when it is needed.
         return min(free, max(0, limit - used + int(stat["inactive_file"])))
     return free

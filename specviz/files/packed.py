@@ -1,8 +1,8 @@
-"""Models of GGUF files with their weights as the file holds them, for compiled passes.
+"""Models of GGUF files with their weights in the stored format, for compiled passes.
 
-The model has transformers' config and a `PackedModel`, whose linear layers and embedding table hold
-blocks of the file in place of numbers. Once it has become transformers' own, its modules can run
-too, slowly: each unpacks its weights for each call.
+The model has transformers' config and a `PackedModel`, whose linear layers and embedding table
+hold blocks of the file in place of numbers. Once it has become transformers' own, its modules can
+run too, but slowly: each unpacks its weights for each call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ TINY = 1e-30
 class PackedLinear(nn.Module):
     """A linear layer whose weights are blocks of a GGUF file.
 
-    weight: uint8 [out_features, bytes of a row]. packed_as: its kind, such as "Q4_K".
+    weight: uint8 [out_features, bytes of a row]. packed_as: the kind of the blocks, such as
+    "Q4_K".
     """
 
     is_tiled = False
@@ -52,7 +53,7 @@ class PackedLinear(nn.Module):
 
     @property
     def numbers(self) -> int:
-        """How many weights it has."""
+        """The number of weights."""
         return self.in_features * self.out_features
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class PackedLinear(nn.Module):
         return outputs if self.bias is None else outputs + self.bias
 
     def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
-        """Some outputs without their bias. rows: which ones."""
+        """Compute some outputs, without their bias. rows: their indices."""
         return inputs @ self.unpacked(rows).to(inputs.dtype).T
 
     def unpacked(self, rows: slice | Tensor) -> Tensor:
@@ -101,8 +102,8 @@ class TiledLinear(PackedLinear):
 
 
 def rounded_to_8_bits(inputs: Tensor) -> Tensor:
-    """The numbers for which `integer_products.round_inputs` has codes: each block of the last
-    dimension shares a scale."""
+    """Round inputs as `integer_products.round_inputs` does: each block of the last dimension
+    shares a scale."""
     blocks = inputs.unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY)
     codes = (blocks * (127.0 / largest)).round()
@@ -111,11 +112,11 @@ def rounded_to_8_bits(inputs: Tensor) -> Tensor:
 
 
 def choose_products(model: Any, products: str, weights: PackedWeights | None = None) -> None:
-    """Have a model of `PackedLinear` layers multiply its weights in one of `PRODUCTS`.
+    """Let a model of `PackedLinear` layers multiply its weights in one of `PRODUCTS`.
 
-    For integers the layers get tiles. The embedding table stays as it is; an output layer that was
-    tied to it gets tiles of its own. weights: of the file, whose pages are given back once their
-    weights are in tiles.
+    For integer products the layers get tiles. The embedding table stays as it is; an output layer
+    that was tied to it gets tiles of its own. weights: of the file; their pages are released once
+    the tiles are made.
     """
     model.products = products
     if products != INTEGER_PRODUCTS:
@@ -131,13 +132,13 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
             linear = getattr(parent, name)
             setattr(parent, name, TiledLinear(linear, pool))
             if weights is not None:
-                weights.give_back(linear.weight)
+                weights.release(linear.weight)
     if is_tied and isinstance(model.lm_head, TiledLinear):
         model.stores_tied_apart = True
 
 
 class PackedEmbedding(nn.Module):
-    """An embedding table whose rows are blocks of a GGUF file, as those of `PackedLinear`."""
+    """An embedding table whose rows are blocks of a GGUF file, as in `PackedLinear`."""
 
     is_tiled = False
 
@@ -150,7 +151,7 @@ class PackedEmbedding(nn.Module):
 
     @property
     def numbers(self) -> int:
-        """How many weights it has."""
+        """The number of weights."""
         return self.embedding_dim * self.num_embeddings
 
     def unpacked(self) -> Tensor:
@@ -163,15 +164,15 @@ class PackedEmbedding(nn.Module):
 
 
 def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadata:
-    """What is known of the model of a file for which `can_stay_packed`. name: what it is called,
-    instead of what the file says. Raises `PairError`."""
+    """The metadata of the model in a file for which `can_stay_packed` holds. name: instead of the
+    file's own. Raises `PairError`."""
     try:
         model = PackedModel(config_of(header))
         _check_tensors(header, model)
         tokenizer = read_gguf_tokenizer(header)
     except PairError:
         raise
-    except Exception as error:  # what a header says wrongly makes the libraries raise anything
+    except Exception as error:  # a wrong header makes the libraries raise anything
         raise PairError(unreadable(header)) from error
     model.generation_config.eos_token_id = model.config.eos_token_id
     model.stores_tied_apart = stores_tied_apart(header)
@@ -180,7 +181,8 @@ def packed_metadata(header: GgufHeader, name: str | None = None) -> ModelMetadat
 
 
 def _check_tensors(header: GgufHeader, model: Any) -> None:
-    """Whether a file holds exactly the weights of its model, each in its shape. Raises `PairError`.
+    """Check that a file holds exactly the weights of its model, each in its shape. Raises
+    `PairError`.
 
     model: on the `meta` device.
     """
@@ -212,8 +214,8 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
 
 
 def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dtype | None) -> Any:
-    """The model of `packed_metadata`, which gets its weights: those that `read_weights` gives for
-    its file and this dtype. Raises `PairError` if the file lacks some."""
+    """Put weights into the model of `packed_metadata` and return it. weights: of the same file,
+    from `read_weights` with this dtype. Raises `PairError` if the file lacks some."""
     header = metadata.packed
     assert header is not None, "models of other files are loaded by transformers"
     model = metadata.model
@@ -228,7 +230,7 @@ def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dt
 
 
 def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
-    """Give a model on the `meta` device its weights. Raises `PairError`."""
+    """Put weights into a model on the `meta` device. Raises `PairError`."""
     if FREQUENCIES in weights.tensors:
         model.model.rotary_emb.slow_down(weights.tensors[FREQUENCIES].data)
     for name, path in named_tensors(header):
@@ -243,7 +245,7 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
 
 
 def _set_tensor(model: Any, path: str, role: str, held: HeldTensor) -> None:
-    """Put a tensor into the module with this path, as its weight or its bias."""
+    """Put a tensor into the module at this path, as its weight or its bias."""
     parent_path, _, attribute = path.rpartition(".")
     try:
         parent = model.get_submodule(parent_path)

@@ -1,9 +1,9 @@
-"""A model of a GGUF file that has weights and no code until somebody calls it.
+"""A model of a GGUF file that has weights but no code until it is called.
 
-Compiled passes read the weights of a model and never call its modules, and to import those of
-transformers takes more than a second. So the modules here have the names and
-the weights of transformers' and nothing more; a model becomes transformers' own when it is called,
-or asked for anything else that transformers' has.
+Compiled passes read the weights of a model and never call its modules, and importing those of
+transformers takes more than a second. So the modules here have the names and the weights of
+transformers' modules, and nothing more. A model becomes transformers' own when it is called, or
+asked for anything else that transformers' model has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from ..base.errors import PairError
 from ..core.llama_layer import LINEARS, LlamaSizes, llama_norms, llama_sizes
 
-TOLD = (
+CARRIED_OVER = (
     "generation_config",
     "name_or_path",
     "packed_as",
@@ -28,28 +28,28 @@ TOLD = (
     "stores_tied_apart",
     "weights_file",
 )
-"""What is known of a model beside its config, by attribute."""
+"""Attributes beside the config that the completed model takes over."""
 
-ADDED = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
-"""What somebody may have hung on a module, to see or change its calls."""
+HOOKS = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
+"""Attributes that a user may have put on a module to see or change its calls."""
 
 _completing = threading.Lock()
 
 
 class WeightsOnly(nn.Module):
-    """A module without code, under the name that transformers gives one with code. What it lacks,
-    it asks of that one."""
+    """A module without code, under the name of transformers' module with code. Missing attributes
+    come from that module."""
 
     packed_as: str | None = None
-    """As that of a `PackedLinear`."""
+    """The kind of its blocks, as in `PackedLinear`."""
 
     def belong_to(self, whole: PackedModel, path: str) -> None:
-        """Know the model that it is a part of, and its own path there."""
+        """Remember the model that this module is a part of, and its path there."""
         self._whole = weakref.ref(whole)
         self._path = path
 
     def forward(self, *values: Any, **named: Any) -> Any:
-        # Not a call: what is hung on this module hangs on that one too, and is called already.
+        # Not a call: hooks of this module are on that module too, and have run already.
         return self._with_code().forward(*values, **named)
 
     def __getattr__(self, name: str) -> Any:
@@ -77,7 +77,7 @@ class _Norm(WeightsOnly):
 
 
 class _Rotary(WeightsOnly):
-    """inv_freq: fp32 [head_dim / 2]. slower: by what a file divides them, None if by nothing."""
+    """inv_freq: fp32 [head_dim / 2]. slower: the file's divisors of these, or None."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -88,8 +88,8 @@ class _Rotary(WeightsOnly):
             self.inv_freq = 1.0 / config.rope_parameters["rope_theta"] ** exponents
             self.attention_scaling = 1.0
         else:
-            made = ROPE_INIT_FUNCTIONS[self.rope_type](config)
-            self.inv_freq, self.attention_scaling = made
+            frequencies_and_scaling = ROPE_INIT_FUNCTIONS[self.rope_type](config)
+            self.inv_freq, self.attention_scaling = frequencies_and_scaling
 
     def slow_down(self, factors: Tensor) -> None:
         self.slower = factors
@@ -119,7 +119,8 @@ class _Layer(WeightsOnly):
 class _Inner(WeightsOnly):
     def __init__(self, config: Any) -> None:
         super().__init__()
-        # Given its weights, since to draw some on `meta` imports what is to be spared here.
+        # The table is passed in: drawing random weights on `meta` would import what this module
+        # avoids.
         table = torch.empty(config.vocab_size, config.hidden_size)
         self.embed_tokens = nn.Embedding.from_pretrained(table)
         sizes = llama_sizes(config)
@@ -131,9 +132,9 @@ class _Inner(WeightsOnly):
 class PackedModel(WeightsOnly):
     """A model of llama, mistral, qwen2 or qwen3, on torch's `meta` device until it gets weights.
 
-    packed_as: the kind of most blocks, None if its weights are numbers. products: how passes
-    multiply them, one of `PRODUCTS`. stores_tied_apart: whether its output layer is its embedding
-    table once more, in another kind. weights_file: what its weights are mapped from.
+    packed_as: the kind of most blocks, None if its weights are numbers. products: of passes, one
+    of `PRODUCTS`. stores_tied_apart: whether its output layer is a second copy of the embedding
+    table, in another kind. weights_file: the file that its weights are mapped from.
     """
 
     def __init__(self, config: Any) -> None:
@@ -162,8 +163,10 @@ class PackedModel(WeightsOnly):
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of its first numbers, as transformers has it."""
-        return next(one.dtype for one in self.parameters() if one.is_floating_point())
+        """The dtype of the first floating-point parameter, as in transformers."""
+        return next(
+            parameter.dtype for parameter in self.parameters() if parameter.is_floating_point()
+        )
 
     def can_generate(self) -> bool:
         return True
@@ -175,12 +178,13 @@ class PackedModel(WeightsOnly):
         return self.lm_head
 
     def _apply(self, *values: Any, **named: Any) -> Any:
-        """What moves a module and changes its dtype."""
+        """Become callable first: torch moves modules and changes their dtype through this
+        method."""
         self.become_callable()
         return self._apply(*values, **named)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """What copies and saves it."""
+        """Become callable first: copying and pickling go through this method."""
         self.become_callable()
         return self.__reduce_ex__(protocol)
 
@@ -208,8 +212,8 @@ class PackedModel(WeightsOnly):
                 if module.slower is not None:
                     twin.inv_freq /= module.slower
                 model.set_submodule(path, twin)
-            for name in ADDED & vars(module).keys():
+            for name in HOOKS & vars(module).keys():
                 setattr(twin, name, vars(module)[name])
-        for name in TOLD:
+        for name in CARRIED_OVER:
             setattr(model, name, getattr(self, name))
         return model

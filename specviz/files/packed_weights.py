@@ -1,7 +1,8 @@
-"""The weights of a GGUF file: checked, and in the form in which passes read them.
+"""The weights of a GGUF file: checked, and in the form that passes read.
 
-What a pass reads as it stands stays in the file, which is mapped into memory: it takes no time to
-read, no memory beside the system's cache of files, and processes share it."""
+Weights that passes use in their stored format stay in the file, which is mapped into memory.
+Reading them takes no time and no memory beside the system's file cache, and processes share it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from .model_files import digest_of
 from .progress import Progress, Watcher
 
 PLAIN: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-"""Kinds of tensors that are not packed, as numpy holds them: bf16 as its bits."""
+"""Kinds of tensors that are not packed, with their dtypes in numpy: bf16 as its bits."""
 
 NO_NUMBERS = "the file holds weights that are no numbers: download it again."
 
@@ -43,14 +44,14 @@ SCALES = {
     "Q5_K": (0, 2),
     "Q6_K": (208,),
 }
-"""Where the scales of a block lie, fp16: bytes from its begin on."""
+"""Offsets of a block's scales, which are fp16, in bytes."""
 
 
 class HeldTensor(NamedTuple):
     """A tensor of a file.
 
     packed_as: the kind of its blocks, or None if `data` are numbers. data: uint8 [rows, bytes of a
-    row], or numbers in the shape that the file gives.
+    row], or numbers in the shape of the file.
     """
 
     packed_as: str | None
@@ -58,47 +59,46 @@ class HeldTensor(NamedTuple):
 
 
 class MappedFile(NamedTuple):
-    """A file from which weights are mapped. status: what the system said of it then."""
+    """A file from which weights are mapped. status: its status when it was opened."""
 
     path: Path
     status: os.stat_result
 
     def was_written_to(self) -> bool:
-        """Whether its content may have changed. Another file that took its place changes nothing,
-        since what is mapped stays."""
+        """Whether its content may have changed. Another file in its place changes nothing: the old
+        content stays mapped."""
         try:
             now = self.path.stat()
         except OSError:
             return False
-        return os.path.samestat(now, self.status) and (now.st_size, now.st_mtime_ns) != (
-            self.status.st_size,
-            self.status.st_mtime_ns,
-        )
+        has_new_size = now.st_size != self.status.st_size
+        has_new_time = now.st_mtime_ns != self.status.st_mtime_ns
+        return os.path.samestat(now, self.status) and (has_new_size or has_new_time)
 
 
 class PackedWeights(NamedTuple):
-    """What a file holds. tensors: by their names in the file. digest: its SHA-256. content: the
-    bytes that tensors are mapped from."""
+    """The weights of a file. tensors: by their names in the file. digest: its SHA-256. content:
+    the bytes that tensors are mapped from."""
 
     tensors: dict[str, HeldTensor]
     digest: str
     file: MappedFile
     content: mmap.mmap
 
-    def give_back(self, data: Tensor) -> None:
-        """Leave the pages of weights that were copied to the system's cache of files. Weights that
-        lie elsewhere stay as they are."""
+    def release(self, data: Tensor) -> None:
+        """Release the pages of weights that were copied; the system's file cache still has them.
+        Does nothing for weights outside of the file."""
         begin = data.data_ptr() - np.frombuffer(self.content, np.uint8).ctypes.data
         if 0 <= begin < len(self.content):
-            _leave_pages(self.content, begin, data.nbytes)
+            _release_pages(self.content, begin, data.nbytes)
 
 
 class Reading(NamedTuple):
-    """A file whose weights are read, and as what.
+    """A request for the weights of a file.
 
-    name: what the model is called. dtype: in which matrices are unpacked; None leaves them as they
-    are. products: how they are multiplied, one of `PRODUCTS`: for those in fp32 a kind becomes
-    another one that passes read faster.
+    name: of the model. dtype: of unpacked matrices; None keeps the stored format. products: how
+    passes multiply them, one of `PRODUCTS`. For fp32 products some blocks become another kind,
+    which passes read faster.
     """
 
     header: GgufHeader
@@ -109,10 +109,10 @@ class Reading(NamedTuple):
 
 
 def read_weights(reading: Reading) -> PackedWeights:
-    """The weights of a file, whose tensors are shared among the processors.
+    """Read the weights of a file; the processors share its tensors.
 
-    As long as they are used, the file must not be written to; another may take its place. Raises
-    `PairError` if it cannot be read or holds weights that are no numbers.
+    As long as they are in use, the file must not be written to; another file may take its place.
+    Raises `PairError` if it cannot be read or holds weights that are not finite.
     """
     header = reading.header
     sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
@@ -126,7 +126,7 @@ def read_weights(reading: Reading) -> PackedWeights:
         for name, tensor in zip(names, pool.map(hold, names), strict=True):
             tensors[name] = tensor
             begin = header.begin + header.tensors[name].start
-            _leave_pages(content, begin, header.tensors[name].bytes)
+            _release_pages(content, begin, header.tensors[name].bytes)
             done += header.tensors[name].bytes
             if reading.on_progress is not None:
                 reading.on_progress(Progress(sentence, done / header.stored))
@@ -134,12 +134,12 @@ def read_weights(reading: Reading) -> PackedWeights:
 
 
 def _mapped(header: GgufHeader) -> tuple[mmap.mmap, MappedFile]:
-    """The bytes of a file. What is written to them stays in memory. Raises `PairError`."""
+    """Map the bytes of a file. Writing to them changes memory only. Raises `PairError`."""
     try:
         with header.path.open("rb") as stream:
             status = os.fstat(stream.fileno())
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError) as error:  # the latter of an empty file
+    except (OSError, ValueError) as error:  # ValueError: an empty file
         reason = getattr(error, "strerror", None) or error
         raise PairError(f"{header.path.name} cannot be read ({reason}).") from error
     if len(content) < header.begin + header.stored:
@@ -147,32 +147,32 @@ def _mapped(header: GgufHeader) -> tuple[mmap.mmap, MappedFile]:
     return content, MappedFile(header.path, status)
 
 
-def _leave_pages(content: mmap.mmap, begin: int, size: int) -> None:
-    """Leave pages that were read to the system's cache of files: of a tensor that was unpacked,
-    nobody reads them again, and passes that do find them there."""
+def _release_pages(content: mmap.mmap, begin: int, size: int) -> None:
+    """Release pages that were read. An unpacked tensor is not read again, and passes find other
+    pages in the system's file cache."""
     if hasattr(mmap, "MADV_DONTNEED"):
         start = begin - begin % mmap.PAGESIZE
         content.madvise(mmap.MADV_DONTNEED, start, begin + size - start)
 
 
 def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor:
-    """A tensor as it is kept. content: of the file, from its first tensor on."""
+    """A tensor in the requested format. content: of the file, from its first tensor on."""
     header = reading.header
     tensor = header.tensors[name]
     data = _checked(header, name, content)
-    kept = reading.dtype
+    dtype = reading.dtype
     if tensor.kind in PLAIN:
         numbers = torch.from_numpy(data)
         if tensor.kind == "BF16":
             numbers = numbers.view(torch.bfloat16)
         if len(tensor.shape) == 1:
-            kept = torch.float32
-        return HeldTensor(None, numbers if kept is None else numbers.to(kept))
-    if kept is not None:
-        return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], kept))
+            dtype = torch.float32
+        return HeldTensor(None, numbers if dtype is None else numbers.to(dtype))
+    if dtype is not None:
+        return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], dtype))
     is_multiplied = reading.products == FP32_PRODUCTS and (name != EMBEDDING or header.tied)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
-        from .few_bits.products import as_q8_0  # which imports numba
+        from .few_bits.products import as_q8_0  # imports numba
 
         return HeldTensor("Q8_0", torch.from_numpy(as_q8_0(data)))
     return HeldTensor(tensor.kind, torch.from_numpy(data))
@@ -180,7 +180,7 @@ def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor
 
 def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArray[Any]:
     """A tensor in the order in which passes read it: uint8 [rows, bytes of a row], or numbers in
-    their shape. Raises `PairError` if its weights are no numbers."""
+    their shape. Raises `PairError` if its weights are not finite."""
     tensor = header.tensors[name]
     data = content[tensor.start : tensor.start + tensor.bytes].reshape(tensor.shape[0], -1)
     heads = _rotated_heads(header, name)
@@ -189,7 +189,7 @@ def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArr
     if tensor.kind in PLAIN:
         numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
         _check(numbers)
-        return np.require(numbers, requirements="A")  # a file may begin its tensors anywhere
+        return np.require(numbers, requirements="A")  # tensors may begin at any offset
     _check_scales(tensor, data)
     return data
 
@@ -205,7 +205,7 @@ def _unpacked_as(data: NDArray[np.uint8], kind: str, width: int, dtype: torch.dt
 
 
 def _rotated_heads(header: GgufHeader, name: str) -> int | None:
-    """The number of heads of a projection whose outputs llama.cpp rotates in another order than
+    """The number of heads of a projection that llama.cpp rotates in another order than
     transformers, or None."""
     part = name.split(".")[-2]
     if header.architecture != "llama" or part not in ("attn_q", "attn_k"):
@@ -217,9 +217,9 @@ def _rotated_heads(header: GgufHeader, name: str) -> int | None:
 
 
 def _halves_apart(rows: NDArray[np.uint8], heads: int) -> NDArray[np.uint8]:
-    """Outputs of a projection of queries or keys, reordered for a rotation of halves.
+    """Reorder the outputs of a query or key projection for transformers' rotation.
 
-    llama.cpp rotates, in this architecture, outputs 2i and 2i + 1 of a head together; transformers
+    In this architecture llama.cpp rotates outputs 2i and 2i + 1 of a head together; transformers
     rotates i and i + head_dim / 2.
     """
     pairs = rows.reshape(heads, len(rows) // heads // 2, 2, -1)
@@ -234,10 +234,10 @@ def _check(numbers: NDArray[Any]) -> None:
 
 
 def _check_scales(tensor: GgufTensor, data: NDArray[np.uint8]) -> None:
-    """Whether all weights of blocks are numbers: those whose scales are."""
+    """Raise `PairError` if a weight is not finite: it is finite if its block's scales are."""
     _, size = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
     blocks = data.reshape(-1, size)
     for offset in SCALES[tensor.kind]:
-        high_bytes = blocks[:, offset + 1]  # with the whole exponent
+        high_bytes = blocks[:, offset + 1]  # they hold the whole exponent
         if ((high_bytes & 0x7C) == 0x7C).any():
             raise PairError(NO_NUMBERS)

@@ -21,9 +21,10 @@ CLEARED_LINE = "\r\x1b[K"
 
 @dataclass(frozen=True)
 class Progress:
-    """What is being done, and which fraction of it is done, 0 to 1; None if it is unknown.
+    """One step of a long task. sentence: the current activity. fraction: the finished share, 0 to
+    1; None if unknown.
 
-    seconds_left: until all of it is done, estimated; None if nothing can be said.
+    seconds_left: the estimated time until the end; None if unknown.
     """
 
     sentence: str
@@ -32,7 +33,7 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """How long it will take, as the end of a sentence; empty if that is not known."""
+        """The remaining time as the end of a sentence; empty if unknown."""
         return "" if self.seconds_left is None else f", {shown_time(self.seconds_left)} left"
 
 
@@ -77,7 +78,7 @@ def check_stop(stop: Event) -> None:
 
 
 def shown_time(seconds: float) -> str:
-    """A time that was estimated, as text: "about 40 s", "about 3 min"."""
+    """An estimated time as text: "about 40 s", "about 3 min"."""
     if seconds < 90:
         return f"about {max(1, round(seconds))} s"
     return f"about {round(seconds / 60)} min"
@@ -106,7 +107,7 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
 
 
 def _drawn(progress: Progress, percent: int) -> str:
-    """A bar in place of the last one; once all is done it disappears."""
+    """A bar that replaces the last one; at the end it disappears."""
     bar = f"{'█' * (percent // 5):░<20} {percent:3d} %"
     line = f"{CLEARED_LINE}{bar} {progress.sentence}{progress.left}"
     return line + CLEARED_LINE if progress.fraction == 1.0 else line
@@ -114,8 +115,7 @@ def _drawn(progress: Progress, percent: int) -> str:
 
 @contextmanager
 def watched(on_progress: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
-    """Inside the block, transformers reports the progress of loading `model` to
-    `on_progress`.
+    """Report the progress of loading `model` with transformers to `on_progress` inside the block.
 
     Yields the options that `from_pretrained` needs for that. Only one model may be loaded at a
     time, because the hook that counts weights belongs to the whole process.
@@ -125,10 +125,10 @@ def watched(on_progress: Watcher | None, model: str) -> Iterator[dict[str, Any]]
         return
     from transformers.utils import logging as transformers_logging
 
-    report = on_progress  # of a type that is never None
+    report = on_progress  # its type excludes None
 
     class Bar(tqdm):
-        """Reports where tqdm would draw."""
+        """A bar that reports where tqdm would draw."""
 
         activity = "loading"
 

@@ -1,4 +1,4 @@
-"""Where a model comes from, and what it is called."""
+"""Sources of models, and the names shown for them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MOST_SHOWN = 100  # characters of a model's name in a sentence
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model is. name: its hub id, or the path of its local folder, or what the model of a
-    GGUF file is called. folder: its local folder or its GGUF file, or None."""
+    """The source of a model. name: its hub id, the path of its local folder, or the name of the
+    model in a GGUF file. folder: its local folder or its GGUF file, or None."""
 
     name: str
     folder: Path | None
@@ -28,7 +28,7 @@ class ModelSource:
 
 
 class CachedSource(ModelSource):
-    """A model of the hub. folder: where the hub's cache has it."""
+    """A model of the hub that is on this machine. folder: its folder in the hub's cache."""
 
     @property
     def shown(self) -> str:
@@ -36,7 +36,7 @@ class CachedSource(ModelSource):
 
 
 def named_source(name: str) -> ModelSource:
-    """The source with this name, whether anything lies there or not."""
+    """The source with this name, whether the model exists or not."""
     stored = stored_model(name)
     if stored is not None and stored.id is not None:
         return CachedSource(stored.id, stored.path)

@@ -24,19 +24,19 @@ from .model_files import cache_folder, digest_of
 from .progress import Progress, Watcher
 from .source import ModelSource
 
-VERSION = 3  # of what is kept; another one is unpacked anew
+VERSION = 3  # of the unpacked folders; other versions are unpacked again
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:
     """The folder with the model of a GGUF file, unpacked if that has not been done before.
 
-    name: what the model is called, instead of what the file says; it is the folder's name. Two
-    processes may ask at the same time: one waits for the other. Raises `PairError`.
+    name: of the model and of the folder, instead of the file's own. Of two processes that ask at
+    once, one waits for the other. Raises `PairError`.
     """
     header = checked_gguf(path)
     digest = digest_of(path)
     home = cache_folder() / "gguf" / f"{digest[:24]}-{VERSION}"
-    # Signs that a folder's name may not have on some system are replaced.
+    # Characters that some system does not allow in a folder's name are replaced.
     folder_name = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]
     folder = home / (folder_name or "model")
     try:
@@ -59,28 +59,28 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
 
 
 def unpacked_metadata(path: Path, name: str | None, on_progress: Watcher | None) -> ModelMetadata:
-    """What is known of the model of a file, which is unpacked first, with the tokenizer of the
-    file itself. Raises `PairError`; see `unpacked`."""
+    """Unpack a file and return the metadata of its model, with the tokenizer of the file itself.
+    Raises `PairError`; see `unpacked`."""
     tokenizer = _tokenizer(checked_gguf(path))
     return read_metadata(str(unpacked(path, name, on_progress)), tokenizer)
 
 
 def header_metadata(header: GgufHeader) -> ModelMetadata:
-    """What is known of the model of a file before it is unpacked. Raises `PairError`."""
+    """The metadata of the model in a file that is not unpacked yet. Raises `PairError`."""
     model = _described_model(header)
     return ModelMetadata(ModelSource(header.name, header.path), model, _tokenizer(header))
 
 
 def _described_model(header: GgufHeader) -> Any:
-    """The model of a file on the `meta` device, of which the file has all weights. Raises
-    `PairError`."""
+    """The model of a file on the `meta` device, after a check that the file has all of its
+    weights. Raises `PairError`."""
     try:
         config = unpacked_config(header)
         config.dtype = torch.bfloat16
         model = meta_model(config)
     except PairError:
         raise
-    except Exception as error:  # what a header says wrongly makes transformers raise anything
+    except Exception as error:  # a wrong header makes transformers raise anything
         raise PairError(unreadable(header)) from error
     weights_of(header, model)
     return model
@@ -91,7 +91,7 @@ def _tokenizer(header: GgufHeader) -> Any:
         return read_gguf_tokenizer(header)
     except PairError:
         raise
-    except Exception as error:  # what a header says wrongly makes the library raise anything
+    except Exception as error:  # a wrong header makes the library raise anything
         raise PairError(unreadable(header)) from error
 
 
@@ -99,18 +99,18 @@ def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher 
     if on_progress is not None:
         size = shown_bytes(header.unpacked)
         on_progress(Progress(f"unpacking {folder.name}, once ({size})"))
-    shutil.rmtree(folder, ignore_errors=True)  # damaged, or of a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # damaged, or left by a killed process
     folder.mkdir(parents=True)
     try:
         _write(header, digest, folder, on_progress)
-        write_checksums(folder)  # without the list it is unpacked anew
+        write_checksums(folder)  # without this list it is unpacked again
     except BaseException:
         shutil.rmtree(folder.parent, ignore_errors=True)
         raise
 
 
 def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
-    """Write the model as transformers keeps it, and its tokenizer where that can be kept so."""
+    """Write the model in transformers' format, and its tokenizer if transformers can save it."""
     tokenizer = _tokenizer(header)
     model = _described_model(header)
     weights = weights_of(header, model)

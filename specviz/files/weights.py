@@ -1,5 +1,4 @@
-"""A model's files and the loading of its weights: dtype, quantization, device, and clear errors if
-it fails."""
+"""Loading of a model's weights: dtype, quantization, device, and clear errors if it fails."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def hub_options(source: ModelSource) -> dict[str, Any]:
     """Options for transformers: run no code of the repository, do not wait for a silent hub."""
     offline = isinstance(source, CachedSource)
     if source.folder is None:
-        from .hub import hub_is_reachable  # a folder is read without the hub's client
+        from .hub import hub_is_reachable  # folders do not need the hub's client
 
         offline = not hub_is_reachable()
     return {"trust_remote_code": False, "local_files_only": offline}
@@ -37,10 +36,10 @@ def hub_options(source: ModelSource) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How one model is loaded.
+    """How to load one model.
 
-    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of a
-    draft "5bit", or None. products: of weights of few bits on a processor, one of `PRODUCTS`.
+    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of
+    a draft "5bit", or None. products: of weights of few bits on a processor, one of `PRODUCTS`.
     device: None spreads the model over several GPUs; `most` then limits the bytes on each GPU, by
     its index.
     """
@@ -53,7 +52,8 @@ class LoadOptions:
     most: dict[int, int] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments for `from_pretrained`. On a processor weights are quantized after it."""
+        """The arguments for `from_pretrained`. On a processor, weights are quantized
+        afterwards."""
         cpu = self.device is not None and self.device.type == "cpu"
         is_fp32 = cpu and self.quantize is None
         default = torch.float32 if is_fp32 else "auto"
@@ -74,14 +74,14 @@ class LoadOptions:
 
 
 def check_bits(quantize: str | None, device: Device | None) -> None:
-    """Raises `PairError` for bits that compiled passes alone read, on another device than a
-    processor; None stands for several GPUs."""
+    """Raise `PairError` for 5 bits on another device than a processor: only compiled passes read
+    them. None stands for several GPUs."""
     if quantize == FIVE_BIT and (device is None or device.type != "cpu"):
         raise PairError("weights of 5 bits are for a draft on a processor: take 8bit or 4bit here.")
 
 
 def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str | None:
-    """`quantize` itself; raises `PairError` if it is unknown, or if it needs bitsandbytes and that
+    """Return `quantize`. Raises `PairError` if it is unknown, or if it needs bitsandbytes and that
     is missing. Without a GPU compiled passes read such weights."""
     if quantize is None:
         return None
@@ -104,7 +104,7 @@ def checked_options(
     draft_quantize: str | None = None,
     products: str | None = None,
 ) -> tuple[LoadOptions, LoadOptions]:
-    """Of the target and of the draft, whose products are always those of integers. Raises
+    """The load options of the target and of the draft, which always has integer products. Raises
     `PairError`, see `load_pair`."""
     torch_dtype = DTYPES.get(str(dtype).removeprefix("torch."))
     if torch_dtype is None and dtype not in (None, "auto"):
@@ -124,8 +124,8 @@ def load_model(
     on_progress: Watcher | None = None,
     config: Any = None,
 ) -> Any:
-    """A causal language model with its weights, from safetensors files only. config: of
-    transformers, instead of the one that lies beside the weights.
+    """Load a causal language model with its weights, from safetensors files only. config:
+    transformers' config, instead of the one beside the weights.
 
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
@@ -133,7 +133,7 @@ def load_model(
     arguments = options.arguments()
     bars: Any = nullcontext({})
     if on_progress is not None:
-        from .progress import watched  # a run that nobody watches needs no bars
+        from .progress import watched  # imported only if somebody watches
 
         bars = watched(on_progress, source.shown)
     try:
@@ -150,7 +150,7 @@ def load_model(
     except Exception as error:  # damaged files can make transformers raise any error
         if ran_out_of_memory(error):
             raise
-        from .hub import failure_sentence  # a folder is read without the hub's client
+        from .hub import failure_sentence  # folders do not need the hub's client
 
         raise PairError(failure_sentence(source, error)) from error
     model, info = loaded
@@ -165,7 +165,7 @@ def load_model(
 
 
 _WITHOUT_EFFECT = re.compile(
-    r"(^|\.)rotary_emb\.inv_freq$"  # made anew from the config
+    r"(^|\.)rotary_emb\.inv_freq$"  # computed again from the config
     r"|\.attn\.(masked_)?bias$|\.attention\.(masked_)?bias$"  # the mask of causal attention
     r"|(^|\.)position_ids$"
     r"|(^|\.)mtp\."  # layers that only drafts use
@@ -174,8 +174,8 @@ _WITHOUT_EFFECT = re.compile(
 
 
 def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
-    """Of names in a checkpoint that a model has no place for, those that it should have one for.
-    Layers behind the last one that predict more tokens are not among them."""
+    """Those names in a checkpoint that the model should have a place for and has not. Extra layers
+    behind the last one, which predict further tokens, are not among them."""
     config = model.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", 0)
     more = getattr(config, "num_nextn_predict_layers", None) or 0
@@ -188,7 +188,7 @@ def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
 
 
 def unused_sentence(shown: str, unused: Sequence[str]) -> str:
-    """One sentence on weights that no part of a model uses."""
+    """The sentence about weights that no part of a model uses."""
     return (
         f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it "
         "would run as another model: download it again, or see that its config.json belongs to it."
@@ -196,7 +196,7 @@ def unused_sentence(shown: str, unused: Sequence[str]) -> str:
 
 
 def read_tokenizer(source: ModelSource) -> Any:
-    """The tokenizer of a model; raises `PairError` if it cannot be loaded."""
+    """Read the tokenizer of a model. Raises `PairError` if it cannot be loaded."""
     try:
         return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
     except Exception as error:  # damaged files can make transformers raise any error
