@@ -1,1 +1,1 @@
-"""Training of a target and a draft on a folder of books: `python -m specviz train`."""
+"""Training of drafts and heads for a target: `python -m specviz train`."""

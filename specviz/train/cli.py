@@ -59,7 +59,8 @@ def _add_distillation(group: argparse._ArgumentGroup) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Train what the options say; raises `SpecvizError` for invalid options or files."""
+    """Run the training that the options ask for. Raises `SpecvizError` for invalid options or
+    files."""
     checked_device(args.device or None)
     if args.threads:
         torch.set_num_threads(args.threads)

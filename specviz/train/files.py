@@ -1,4 +1,4 @@
-"""Files of a training, which are whole or not there: each is written beside its place, and then
+"""Files of a training, which are complete or absent: each is written under another name and then
 moved."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..base.errors import SpecvizError, ran_out_of_memory
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn a failure to write to `path` within the block into a `SpecvizError`."""
+    """Turn a failure to write to `path` inside the block into a `SpecvizError`."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -36,7 +36,8 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; after the block the file moves to `path`. Raises `SpecvizError`."""
+    """Yield a path to write to; after the block the file moves to `path`. Raises
+    `SpecvizError`."""
     partial = path.with_suffix(".partial")
     try:
         with explained(path):
@@ -55,8 +56,8 @@ def save_array(path: Path, array: np.ndarray) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to save a model to; after the block its files move to `folder`, and weights that
-    were there before are gone. Raises `SpecvizError` if they cannot be written."""
+    """Yield a folder to save a model to; after the block its files move to `folder`, where older
+    weights are removed. Raises `SpecvizError` if they cannot be written."""
     partial = folder.with_name(folder.name + ".partial")
     with explained(folder):
         shutil.rmtree(partial, ignore_errors=True)
@@ -74,7 +75,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save the tokenizer; the general class gets the name that old versions of transformers know
+    """Save the tokenizer. Its general class gets a name that old versions of transformers know
     too."""
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
@@ -87,7 +88,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 
 def digest(model: torch.nn.Module) -> str:
-    """A short hash of the weights, for the names of files that were made with them."""
+    """A short hash of the weights, for the names of files made with them."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(name.encode() + tensor.detach().cpu().float().numpy().tobytes())

@@ -39,14 +39,14 @@ RESULT = "distillation.json"  # beside the saved draft
 RECORDED = ("new_tokens", "written_tokens", "written_temperatures", "rate", "seed")
 
 Texts: TypeAlias = dict[float, list[list[int]]]
-"""Temperature -> the held-out prompts with what the target writes after them."""
+"""Temperature -> the held-out prompts, each with the target's continuation."""
 
 
 def distill(args: argparse.Namespace) -> None:
     """Run the whole distillation and print alpha before and after.
 
     The draft is saved to `args.output` with its tokenizer. Raises `SpecvizError` for invalid
-    options or files, for models that do not match, and if there is too little memory.
+    options or files, for models that do not match, and for too little memory.
     """
     _check(args)
     builtin_target, builtin_draft, _ = named_files(NamedSpec(BUILTIN))
@@ -103,7 +103,7 @@ class Distillation:
         self.writing = Writing.of(pair, args.new_tokens)
         self.width = prompts.width(args.new_tokens)  # tokens of a row
         self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
-        # Of what the written text depends on.
+        # A hash of everything that the written text depends on.
         self.text_key = key_of(
             digest(self.target),
             prompts.train,
@@ -126,7 +126,7 @@ class Distillation:
         for temperature, values in before.items():
             print(f"temperature {temperature:g}: alpha before {mean(values).shown(3)}", flush=True)
         spent = self._learn(WrittenRows(self._written(), args.seed))
-        # What is measured is what is saved: the weights rounded to their own dtype.
+        # The saved draft is measured: its weights are rounded to their own dtype.
         self.draft.to(dtype).float()
         alpha = _compared(before, self._alphas(texts))
         result = {
@@ -212,7 +212,7 @@ class Distillation:
 def _compared(
     before: dict[float, list[float]], after: dict[float, list[float]]
 ) -> dict[str, dict[str, Estimate]]:
-    """By temperature the mean alpha "before" and "after", and the mean "rise"."""
+    """The mean alpha "before" and "after" and the mean "rise", by temperature."""
     return {
         f"{temperature:g}": {
             "before": mean(was),

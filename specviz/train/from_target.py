@@ -1,8 +1,9 @@
-"""A head on any target that loads, in the published EAGLE-3 format: `train --head TARGET`.
+"""Training of a head on any target that loads, in the published EAGLE-3 format: `train --head
+TARGET`.
 
-The head learns on text that the target writes itself. A target that was tuned for chat writes the
-questions too: it goes on from the open user turn of its template. With `--corpus` it also works on
-passages of books, and `--text` adds what another engine has written with the same target.
+The head learns from text that the target writes itself. A target that was tuned for chat writes
+the questions too: it continues the open user turn of its template. With `--corpus` it also works
+on passages of books, and `--text` adds texts that another engine wrote with the same target.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, key_of, marked_rows, write_rows
 
-HELD_OUT = 50  # one in so many rows is not learnt from
+HELD_OUT = 50  # one in 50 rows is held out
 MOST_HELD_OUT = 64  # rows
 LABELS_AT = (0.0, 0.7)  # temperatures at which acceptance is shown
 EPOCHS = 4  # passes over the text, if no budget is given
@@ -67,7 +68,7 @@ def add_head_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def make_head(args: argparse.Namespace) -> None:
-    """Have the target write, train a head on it and save it. Raises `SpecvizError`."""
+    """Let the target write, train a head on the text and save it. Raises `SpecvizError`."""
     if args.row_tokens < 2 * args.new_tokens:
         raise SpecvizError("make --row-tokens twice --max-new-tokens or more.")
     name = f"{args.head.removesuffix(f'+{NO_DRAFT}')}+{NO_DRAFT}"
@@ -100,7 +101,8 @@ class HeadTraining:
 
     @cached_property
     def text_key(self) -> str:
-        """Names what the target writes: more of it is added to what is there."""
+        """The name of the target's written text: a hash of what it depends on. More text is added
+        to that of earlier runs."""
         args = self.args
         options = (
             asdict(self.writing),
@@ -112,18 +114,18 @@ class HeadTraining:
 
     @cached_property
     def made_by(self) -> str:
-        """Names the checkpoint."""
+        """The name of the checkpoint: a hash of what it depends on."""
         args = self.args
         texts = [_sizes(path) for path in args.text]
         return key_of(self.text_key, texts, args.written_tokens, args.seed)
 
     def run(self) -> None:
-        """Write, learn, save and report."""
+        """Write text, train, save and report."""
         args = self.args
         rows = self._rows()
-        held_at = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MOST_HELD_OUT)) == 0
-        held = rows[held_at]
-        learnt = rows[~held_at]
+        is_held_out = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MOST_HELD_OUT)) == 0
+        held_out = rows[is_held_out]
+        learnt = rows[~is_held_out]
         head = self._new_head(rows)
         self._check_memory(head)
         reader = StateRows(self.target, head.config.states)
@@ -133,12 +135,12 @@ class HeadTraining:
 
         def report(trained: Head) -> str:
             save_head(trained, args.output)
-            return shown(self._acceptance(trained, held))
+            return shown(self._acceptance(trained, held_out))
 
         source = WrittenRows(numbered(learnt), args.seed)
         spent = train(head, source.batch, loss, self._training(head, len(learnt)), report)
         save_head(head, args.output)
-        acceptance = self._acceptance(head, held)
+        acceptance = self._acceptance(head, held_out)
         result = {
             "target": args.head,
             "texts": len(rows),
@@ -155,7 +157,7 @@ class HeadTraining:
         )
 
     def _new_head(self, rows: np.ndarray) -> Head:
-        """A head that has not learnt yet, for the tokens that are most frequent in the text."""
+        """An untrained head for the most frequent tokens of the text."""
         vocab = logit_width(self.target)
         written = rows[:, 0][rows[:, 1].astype(bool)]
         targets = frequent_tokens(written, vocab, min(self.args.head_tokens, vocab))
@@ -166,7 +168,7 @@ class HeadTraining:
             flush=True,
         )
         layers = text_config(self.target).num_hidden_layers
-        # After how many layers the states are read: two, the middle and the last.
+        # The states after these numbers of layers are read: two, the middle and the last.
         read = tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
         head = new_head(self.target, read, targets)
         nn.Module.to(head, self.pair.device)
@@ -190,15 +192,15 @@ class HeadTraining:
         )
         check_need(need, memory, loaded=need.target)
 
-    def _acceptance(self, head: Head, held: np.ndarray) -> dict[str, list[float]]:
+    def _acceptance(self, head: Head, held_out: np.ndarray) -> dict[str, list[float]]:
         """`chain_acceptance` on held-out rows, by temperature."""
         return {
-            f"{temperature:g}": chain_acceptance(self.target, head, held, temperature)
+            f"{temperature:g}": chain_acceptance(self.target, head, held_out, temperature)
             for temperature in LABELS_AT
         }
 
     def _rows(self) -> np.ndarray:
-        """Marked rows [rows, 2, row_tokens + 1]: those of the files, and what is written here."""
+        """Marked rows [rows, 2, row_tokens + 1]: of the files, and of newly written text."""
         args = self.args
         width = self.args.row_tokens + 1
         pieces = [read_text(path, width, self.pair.vocab, self.writing.pad) for path in args.text]
@@ -234,7 +236,7 @@ class HeadTraining:
 
 
 def _sizes(path: Path | None) -> list[tuple[str, int]]:
-    """The names and bytes of a file, or of the texts in a folder."""
+    """The names and sizes in bytes of a file, or of the texts in a folder."""
     if path is None:
         return []
     files = [path] if path.is_file() else sorted(path.glob("*.txt"))
@@ -242,7 +244,7 @@ def _sizes(path: Path | None) -> list[tuple[str, int]]:
 
 
 def shown(acceptance: dict[str, list[float]]) -> str:
-    """The acceptance by step, by temperature, in one line."""
+    """Acceptance by step for each temperature, in one line."""
     parts = []
     for temperature, by_step in acceptance.items():
         numbers = ", ".join(f"{share:.3f}" for share in by_step)
@@ -251,15 +253,15 @@ def shown(acceptance: dict[str, list[float]]) -> str:
 
 
 def numbered(rows: np.ndarray) -> np.ndarray:
-    """Marked rows with a third plane, whose values are the row's number: [rows, 3, width]."""
+    """Add a third plane to marked rows, filled with the row's number: [rows, 3, width]."""
     numbers_of = np.arange(len(rows), dtype=rows.dtype)[:, None, None]
     plane = np.broadcast_to(numbers_of, (len(rows), 1, rows.shape[2]))
     return np.concatenate([rows, plane], 1)
 
 
 def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
-    """Marked rows [rows, 2, width] of a file of JSON lines with `prompt` and `ids`; a text ends
-    where the row does, and one whose question fills the row is left out. Raises `SpecvizError`."""
+    """Read a file of JSON lines with `prompt` and `ids` as marked rows [rows, 2, width]. A text
+    ends with its row, and one whose question fills the row is left out. Raises `SpecvizError`."""
     prompts: list[Sequence[int]] = []
     texts: list[Sequence[int]] = []
     try:

@@ -1,8 +1,9 @@
-"""A head on a target, trained as EAGLE-3 heads are: on its own outputs (arXiv 2503.01840).
+"""Training of a head on a target as EAGLE-3 heads are trained: on its own outputs (arXiv
+2503.01840).
 
 The labels are the target's whole distributions. In training, the head takes several steps from
-each place, and every step but the first reads its own output of the step before, as it will when
-it drafts: the paper's training-time test. Tokens are those of the text, so that the target's
+each position. Every step but the first reads the head's own output of the step before, as in
+drafting: the paper's training-time test. Tokens are those of the text, so that the target's
 distribution is known at every step.
 """
 
@@ -28,10 +29,10 @@ from ..sides.heads.untrained import SAVED_FIELDS
 from .files import save_array, whole_folder
 
 Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From rows to the target's states, as `StateRows`."""
+"""(rows) -> the target's states, as `StateRows` computes them."""
 
-STEPS = 3  # of a chain in training
-SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
+STEPS = 3  # steps of a chain in training
+SHOWN_STEPS = 5  # steps of a chain whose acceptance is reported
 STEP_WEIGHT = 0.8  # of each further step's loss, relative to the one before, as in the paper's code
 
 
@@ -43,9 +44,9 @@ def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
 
 
 class ChainLoss:
-    """The loss of a head on rows [rows, planes, length + 1]: ids, marks at those that count, and
-    whatever `read` needs. It is the mean KL(target || head), in nats, over the steps of the chains
-    that begin at every place; predictions of tokens without a mark do not count.
+    """The loss of a head on rows [rows, planes, length + 1]: ids, marks of those that count, and
+    planes that `read` needs. It is the mean KL(target || head), in nats, over the steps of the
+    chains that begin at every position; predictions of tokens without a mark do not count.
 
     The target's probabilities are restricted to the head's tokens and normalised again.
     """
@@ -69,8 +70,8 @@ class ChainLoss:
         return total / max(weights, 1e-9)
 
     def _kl(self, head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
-        """The mean KL at some places. hidden: outputs of the head, [n, width]. labels: the target's
-        final states, [n, width]."""
+        """The mean KL at n positions. hidden: outputs of the head, [n, width]. labels: the
+        target's final states, [n, width]."""
         with torch.autocast(hidden.device.type, dtype=torch.bfloat16):
             log_q = head.logits(hidden).log_softmax(-1)
         log_p = (labels @ self._labels_head.T).float().log_softmax(-1)
@@ -78,13 +79,13 @@ class ChainLoss:
 
 
 class StateRows:
-    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids,
-    gives the states that a head reads, [rows, n, len(layers) * width], and the final normed ones,
-    [rows, n, width], both bf16."""
+    """Reads a target's hidden states. A call takes rows [rows, planes, n], whose first plane holds
+    ids. It returns the states that a head reads, [rows, n, len(layers) * width], and the final
+    normed ones, [rows, n, width], both bf16."""
 
     def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
         self._layers = layers
-        self._states: dict[int, Tensor] = {}  # after how many layers -> [rows, n, width]
+        self._states: dict[int, Tensor] = {}  # number of layers -> [rows, n, width]
         self._target = watched_model(target, layers, self._states.__setitem__)
         self.final = text_config(target).hidden_size
         self.width = len(layers) * self.final
@@ -99,11 +100,11 @@ class StateRows:
 
 
 class KeptStates:
-    """The same for rows whose third plane is their number in `rows`, kept in files: the target
-    reads each row once, and not in each epoch. Where the disk has no room, nothing is kept.
+    """`StateRows` with files, for rows whose third plane is their number in `rows`: the target
+    reads each row once, and not in each epoch. Without room on the disk nothing is kept.
 
-    rows: [rows, 2, n]. folder: of a file for each row; those of a training that was stopped are
-    used again.
+    rows: [rows, 2, n]. folder: holds a file for each row; those of a stopped training are used
+    again.
     """
 
     def __init__(self, reader: StateRows, rows: np.ndarray, folder: Path) -> None:
@@ -131,25 +132,25 @@ class KeptStates:
 
 
 def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each step of the chains on `rows`, where its predictions count: the head's outputs and the
-    target's final states, [places, width] each."""
-    # Behind the last token that counts, rows are padding.
+    """For each step of the chains on `rows`: the head's outputs and the target's final states at
+    the predictions that count, [positions, width] each."""
+    # After the last token that counts, rows are padding.
     rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
     states, last = read(rows)
     for step, hidden in enumerate(chain_outputs(head, rows[:, 0], states, steps)):
-        # The output at place i of this step predicts token i + 2 + step.
+        # The output at position i of this step predicts token i + 2 + step.
         counted = rows[:, 1, 2 + step :].bool()
         n = counted.shape[1]
         yield hidden[:, :n][counted], last[:, 1 + step : 1 + step + n][counted]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:
-    """The head's outputs at each step of the chains that begin at every place of `ids`
-    [rows, n + 1], [rows, n, width] each; the last `step` places of a step lack their tokens, and
-    are to be left out.
+    """The head's outputs at each step of the chains that begin at every position of `ids` [rows, n
+    + 1]: [rows, n, width] each. The last `step` positions of a step lack their tokens, and must be
+    ignored.
 
-    states: of the target at these places, [rows, n + 1, ..]. A step attends to the first step's
-    keys up to the place where its chain began, and to its own chain.
+    states: of the target at these positions, [rows, n + 1, ..]. A step attends to the first step's
+    keys up to the position where its chain began, and to its own chain.
     """
     n = ids.shape[1] - 1
     with torch.autocast(ids.device.type, dtype=torch.bfloat16):
@@ -168,8 +169,9 @@ def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[T
 
 
 def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """What q [rows, heads, n, dim] of the last step sees: the first step's places up to its own,
-    and of each later step only its own place, which is of the same chain."""
+    """The attention output of q [rows, heads, n, dim], the last step's queries. It sees the first
+    step's positions up to its own, and of each later step only its own position, which is of the
+    same chain."""
     (first_keys, first_values), *chain = past
     n = q.shape[2]
     scale = q.shape[-1] ** -0.5
@@ -220,10 +222,10 @@ def chain_acceptance(
     target: Any, head: Head, rows: np.ndarray, temperature: float, steps: int = SHOWN_STEPS
 ) -> list[float]:
     """The probability that a draft is accepted at each step of a chain whose earlier drafts were
-    all accepted, on marked rows [rows, 2, n]: what the target has written counts.
+    all accepted, on marked rows [rows, 2, n]: the target's own tokens count.
 
-    The mean over places of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192, section
-    3.2); at temperature 0, the share of places where both have the same first choice.
+    It is the mean over positions of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192,
+    section 3.2); at temperature 0, the share of positions where both have the same first choice.
     """
     read = StateRows(target, head.config.states)
     table = target.get_output_embeddings().weight

@@ -18,10 +18,10 @@ from ..base.errors import SpecvizError
 from .files import whole_file
 
 Batches = Callable[[int, int], torch.Tensor]
-"""From (tokens trained before, rows) to a batch: marked rows [rows, 2 or more, length + 1]
+"""(tokens trained before, rows) -> a batch: marked rows [rows, 2 or more, length + 1]
 (`writing.marked_rows`)."""
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
-"""From (model, batch) to the differentiable mean loss in nats."""
+"""(model, batch) -> the differentiable mean loss in nats."""
 ADAM: dict[str, Any] = {"betas": (0.9, 0.95), "weight_decay": 0.0}
 MUON: dict[str, Any] = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
 
@@ -30,8 +30,8 @@ MUON: dict[str, Any] = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
 class Schedule:
     """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
 
-    length: tokens of a row. minutes, steps: the budget; steps are used if they are above 0. decay:
-    the last share of the budget, over which the rate falls to zero.
+    length: tokens of a row. minutes, steps: the budget; steps count if they are above 0. decay:
+    the last share of the budget, in which the rate falls to zero.
     """
 
     length: int
@@ -54,9 +54,9 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Training:
-    """One training. args: the options of the command. checkpoint: the file from which it continues.
-    label: its name beside the progress. muon: the part of the model whose matrices Muon trains, if
-    any; all other weights are AdamW's."""
+    """The options of one training. args: of the command. checkpoint: the file to continue from.
+    label: shown beside the progress. muon: the part of the model whose matrices Muon trains, or
+    None; AdamW trains all other weights."""
 
     args: argparse.Namespace
     schedule: Schedule
@@ -68,15 +68,15 @@ class Training:
 def on_text(
     args: argparse.Namespace, rows: int, length: int, *, epochs: int, minutes: float, steps: int
 ) -> Schedule:
-    """The schedule of a training on `rows` rows of `length` tokens, which passes over them `epochs`
-    times if neither minutes nor steps say how long."""
+    """The schedule of a training on `rows` rows of `length` tokens: `epochs` passes over them if
+    neither minutes nor steps set a budget."""
     default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
     return Schedule(length, minutes, steps or default, args.warmup_steps, args.decay)
 
 
 @dataclass
 class TrainingProgress:
-    """The steps, tokens and seconds so far, in all processes of one training."""
+    """The steps, tokens and seconds so far, over all processes of one training."""
 
     step: int = 0
     tokens: int = 0
@@ -90,7 +90,7 @@ def train(
     options: Training,
     report: Callable[[Any], str] | None = None,
 ) -> TrainingProgress:
-    """Train `model` in place until the budget is spent; returns what was spent.
+    """Train `model` in place until the budget is spent; returns the progress.
 
     Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
     a line to print. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
@@ -140,7 +140,7 @@ def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
 
 
 def _peaking(weights: Iterable[Any], rate: float) -> list[dict[str, Any]]:
-    """These weights as a group whose rate rises to `rate`."""
+    """A group of weights whose peak learning rate is `rate`."""
     return [{"params": list(weights), "peak": rate}]
 
 
@@ -153,7 +153,7 @@ def _step(
     spent: TrainingProgress,
     share: float,
 ) -> tuple[float, int]:
-    """One update; returns the mean loss and the number of tokens."""
+    """Make one update; returns the mean loss and the number of tokens."""
     length = options.schedule.length
     rows = max(1, options.args.batch_tokens // length)
     ids = batches(spent.tokens, rows).to(model.device)

@@ -1,5 +1,4 @@
-"""What a draft learns of its target's distribution, and the acceptance to expect of it, which is
-known without a race."""
+"""The loss of a draft against its target, and its expected acceptance, both without a race."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ ROWS = 8  # texts per forward
 
 
 def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
-    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
-    over the ids below `vocab`, which can be drafted and emitted: both distributions are over those
-    alone, as in a race. half: whether products are in bf16. The target is not trained."""
+    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531).
+    Both distributions are over the ids below `vocab`, which can be drafted and emitted, as in a
+    race. half: whether products are in bf16. The target is not trained."""
 
     def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
         inputs, counted = inputs_and_labels(batch)
         mixed = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
         with torch.no_grad(), mixed:
-            taught = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
+            target_logits = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
         with mixed:
             logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
-        log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
+        log_p = target_logits.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)
         return functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
@@ -42,9 +41,9 @@ def acceptance(
 ) -> torch.Tensor:
     """The probability that a drafted token is accepted after each of the ids `[rows, n]`.
 
-    Returns `[rows, n]`: the sum over the vocabulary of min(p, q) (Leviathan et al. 2022,
-    arXiv 2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest
-    token and 0 elsewhere. vocab: only ids below it can be drafted and emitted; None is all.
+    Returns `[rows, n]`: the sum over the vocabulary of min(p, q) (Leviathan et al. 2022, arXiv
+    2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest token
+    and 0 elsewhere. vocab: only ids below it can be drafted and emitted; None for all.
     """
     p: torch.Tensor = target(input_ids=ids, use_cache=False).logits[..., :vocab].float()
     q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits[..., :vocab].float()
@@ -63,10 +62,10 @@ def text_alphas(
     temperature: float,
     vocab: int | None = None,
 ) -> list[float]:
-    """The mean of `acceptance` over what was written after each prompt, one value for each text.
+    """The mean of `acceptance` over each prompt's continuation, one value per text.
 
-    texts: prompts with what the target wrote after them. Raises `ModelError` if a model's
-    probabilities are not finite.
+    texts: prompts with the target's continuations. Raises `ModelError` if a model's probabilities
+    are not finite.
     """
     alphas: list[float] = []
     for first in range(0, len(texts), ROWS):

@@ -1,4 +1,4 @@
-"""The memory that a training of a draft or a head needs, estimated before it begins."""
+"""The memory that the training of a draft or a head needs, estimated before it begins."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..files.metadata import Caches, ModelMetadata, configured_caches, memory_ne
 from ..sides.heads.eagle import Head
 
 LAYER_BYTES = 34
-"""Bytes of activations that the backward pass needs in one layer, for each token and each of the
-layer's widths, in 16 bits with fused attention (Korthikanti et al. 2022, arXiv 2205.05198, section
-4.1); twice as many in fp32."""
+"""Bytes of activations that the backward pass needs in one layer, for each token and each unit of
+the layer's width, in 16 bits with fused attention (Korthikanti et al. 2022, arXiv 2205.05198,
+section 4.1); twice as many in fp32."""
 LOGIT_COPIES = 6
-"""Copies in fp32 of the logits of a forward pass at the peak: of both models as they are, as
-logarithms of probabilities, and of two gradients."""
+"""Copies in fp32 of a forward pass's logits at the peak: those of both models, their
+log-probabilities, and two gradients."""
 
 
 @dataclass(frozen=True)
 class TrainingNeed:
-    """Bytes by part.
+    """The needed bytes, by part.
 
     target: its weights, in `precision`. learner: weights in fp32, gradients, and two averages for
-    each weight. writing: the cache of the texts that are written at once. learning: activations and
-    logits of a forward pass. The last two are never needed at the same time.
+    each weight. writing: the cache of the texts that are written at once. learning: activations
+    and logits of a forward pass. Writing and learning never happen at the same time.
     """
 
     precision: str
@@ -37,7 +37,7 @@ class TrainingNeed:
 
     @property
     def total(self) -> int:
-        """The most bytes at one time."""
+        """The peak in bytes."""
         return self.target + self.learner + max(self.writing, self.learning)
 
     def __str__(self) -> str:
@@ -57,8 +57,8 @@ def distillation_need(
     width: int,
     tokens: int,
 ) -> TrainingNeed:
-    """precision: of the target's weights. rows, width: texts written at once, and tokens of each.
-    tokens: of a forward pass in training."""
+    """The need of a distillation. precision: of the target's weights. rows, width: texts written
+    at once, and tokens of each. tokens: of a forward pass in training."""
     config = draft.config.get_text_config()
     size = 2 if precision == "float32" else 1
     layers = size * LAYER_BYTES * config.num_hidden_layers * config.hidden_size
@@ -70,7 +70,8 @@ def distillation_need(
 def head_need(
     target: Any, head: Head, *, rows: int, width: int, tokens: int, steps: int
 ) -> TrainingNeed:
-    """For a head on a loaded target. steps: of its chains; the others as above."""
+    """The need of a head's training on a loaded target. steps: of its chains; the other arguments
+    as in `distillation_need`."""
     config = text_config(target)
     precision = str(target.dtype).removeprefix("torch.")
     states = 2 * config.num_hidden_layers
@@ -93,8 +94,8 @@ def _need(
 
 
 def check_need(need: TrainingNeed, memory: DeviceMemory, loaded: int = 0) -> None:
-    """Print the need. Raises `PairError` if it is more than the device has free. loaded: bytes of
-    it that are there already."""
+    """Print the need. Raises `PairError` if it exceeds the free memory of the device. loaded:
+    bytes of it that are loaded already."""
     device_type = memory.device.type
     print(f"{device_type}, memory needed: about {need}", flush=True)
     if need.total - loaded > memory.free:

@@ -1,5 +1,5 @@
-"""What a target is asked when it writes text to learn from: the prompts of a file, or questions
-that it writes itself."""
+"""Prompts after which a target writes text to learn from: those of a file, or questions that it
+writes itself."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from ..core.pair import Pair
 from ..pairs.prompts import OF_A_TRAINING, prompts_file
 from .writing import Ids, Writing, write
 
-HELD_OUT = 10  # one in so many prompts, if no file has others
+HELD_OUT = 10  # one in 10 prompts is held out, unless a file has others
 FEWEST = 2  # prompts of each kind
 
 
 @dataclass(frozen=True)
 class PromptIds:
-    """Prompts as ids: those to learn from, and those that alpha is measured on.
+    """Prompts as ids: those to learn from, and held-out ones to measure alpha on.
 
-    left_out: how many were too long for the models' context, or could not be encoded.
+    left_out: the number of prompts that were too long for the models' context, or could not be
+    encoded.
     """
 
     train: list[list[int]]
@@ -34,7 +35,7 @@ class PromptIds:
     left_out: int
 
     def width(self, new_tokens: int) -> int:
-        """The most tokens of a prompt and what is written after it."""
+        """The most tokens of a prompt with its continuation."""
         return max(map(len, [*self.train, *self.held_out])) + new_tokens
 
 
@@ -43,8 +44,8 @@ def read_prompt_ids(
 ) -> PromptIds:
     """Read and encode prompts; without a file of held-out ones, one in `HELD_OUT` is held out.
 
-    Prompts that leave less than `new_tokens` tokens of the context are left out, and so is a prompt
-    that comes again. Raises `PromptError`.
+    Repeated prompts are left out, and so are prompts that leave less than `new_tokens` tokens of
+    the context. Raises `PromptError`.
     """
     limits = [context_length(model) for model in (pair.target, pair.draft_model)]
     room = min([limit for limit in limits if limit] or [2**31]) - new_tokens
@@ -70,7 +71,7 @@ def _prompts_in(path: Path) -> list[TextPrompt]:
 
 
 def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[int]]:
-    """The ids of those prompts that can be encoded, of no more tokens than there is room for."""
+    """The ids of those prompts that can be encoded and have at most `room` tokens."""
     fitting = []
     for prompt in prompts:
         try:
@@ -84,12 +85,12 @@ def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[
 
 def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[list[int]]]:
     order = np.random.default_rng(seed).permutation(len(prompts))
-    held = max(FEWEST, len(prompts) // HELD_OUT)
-    return [prompts[i] for i in order[held:]], [prompts[i] for i in order[:held]]
+    count = max(FEWEST, len(prompts) // HELD_OUT)
+    return [prompts[i] for i in order[count:]], [prompts[i] for i in order[:count]]
 
 
 def in_turn(prompts: Sequence[list[int]], chunk: int, rows: int) -> list[list[int]]:
-    """The prompts of one chunk of text: the next ones, from the first again after the last."""
+    """The prompts of one chunk of text: the next ones, beginning again after the last."""
     return [prompts[i % len(prompts)] for i in range(chunk * rows, (chunk + 1) * rows)]
 
 
@@ -97,7 +98,7 @@ QUESTION_TOKENS = 96
 QUESTION_TEMPERATURE = 0.9  # at 1 the questions of small models are noise
 BOOK_SHARE = 0.3  # of the questions, if there are books
 PASSAGE = (120, 900)  # characters
-OPENING = 16  # tokens of a book that a target without a template goes on from
+OPENING = 16  # tokens of a book that a target without a template continues
 MARK = "specviz-question"
 TASKS = (
     "Summarize this passage:\n\n{}",
@@ -110,11 +111,11 @@ TASKS = (
 
 
 class Openings:
-    """Prompts as ids, as many as are asked for.
+    """Prompts as ids, in any number.
 
-    They are the file's (`--prompts`) if there is one. Else a target that was tuned for chat writes
-    the question too, from the open user turn of its template, and works on passages of the books
-    (`--corpus`); another target goes on from the books. Raises `SpecvizError`.
+    They are the file's (`--prompts`) if there is one. Otherwise a target that was tuned for chat
+    writes the question too, from the open user turn of its template, and works on passages of the
+    books (`--corpus`); another target continues the books. Raises `SpecvizError`.
     """
 
     def __init__(self, pair: Pair, args: argparse.Namespace) -> None:
@@ -149,7 +150,7 @@ class Openings:
         return prompts
 
     def _questions(self, count: int, seed: int) -> list[list[int]]:
-        """Prompts whose question the target writes; those that do not end are left out."""
+        """Prompts whose question the target writes; unfinished questions are left out."""
         assert self._turn is not None
         begin, rest = self._turn
         writing = Writing.of(self._pair, QUESTION_TOKENS)
@@ -195,7 +196,7 @@ def read_books(folder: Path) -> list[str]:
 
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:
-    """What stands before a question in the target's template, and what stands behind it, as ids."""
+    """The ids before a question in the target's template, and those after it."""
     before, _, after = chat_text(pair.tokenizer, [Message("user", MARK)]).partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template hides the question: pass --prompts.")

@@ -1,4 +1,4 @@
-"""Text that a model writes after many prompts at once, to train or to judge a draft on it."""
+"""Texts that a model writes after many prompts at once, to train or to judge a draft on."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Ids: TypeAlias = Sequence[int]
 
 
 def key_of(*values: Any) -> str:
-    """A short hash of what a text or a checkpoint depends on, which names its file."""
+    """A short hash of the values that a text or a checkpoint depends on, for its file's name."""
     return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How texts are written.
+    """The options of written texts.
 
-    new_tokens: the most for each text. ends: ids after which a text ends; they belong to it. never:
-    ids that are never written. pad: an id for padding, which no model sees.
+    new_tokens: the most for each text. ends: ids after which a text ends; they belong to it.
+    never: ids that are never written. pad: an id for padding, which no model sees.
     """
 
     new_tokens: int
@@ -43,13 +43,14 @@ class Writing:
 
     @classmethod
     def of(cls, pair: Pair, new_tokens: int) -> Writing:
-        """Texts of a pair's target: they end where its own do, with ids that can be emitted."""
+        """The options for texts of a pair's target: its own end ids, and only ids that can be
+        emitted."""
         ends = tuple(sorted(pair.eos_ids))
         never = tuple(range(pair.vocab, logit_width(pair.target)))
         return cls(new_tokens, ends, never, pad=ends[0] if ends else 0)
 
     def config(self, temperature: float) -> GenerationConfig:
-        """For transformers' `generate`: plain sampling, or greedy at temperature 0."""
+        """The config for transformers' `generate`: plain sampling, or greedy at temperature 0."""
         if temperature > 0:
             drawing = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
         else:
@@ -68,7 +69,7 @@ class Writing:
 def write(
     model: Any, prompts: Sequence[Ids], writing: Writing, *, temperature: float, seed: int
 ) -> list[list[int]]:
-    """Continue every prompt; returns prompts and continuations together, as lists of ids.
+    """Continue every prompt; returns prompts with their continuations, as lists of ids.
 
     The texts depend on the model, its device, the prompts of this call and the seed.
     """
@@ -94,7 +95,8 @@ def write(
 
 @contextmanager
 def _without_defaults(model: Any) -> Iterator[None]:
-    """Within, the model has no sampling options of its own, which would fill unset ones."""
+    """Remove the model's own sampling options inside the block, where they would fill unset
+    ones."""
     config = model.generation_config
     model.generation_config = GenerationConfig()
     use_cache = model.config.use_cache
@@ -107,8 +109,8 @@ def _without_defaults(model: Any) -> Iterator[None]:
 
 
 def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: int) -> np.ndarray:
-    """Texts as int32 [rows, 2, width]: their ids, padded on the right, and 1 at those ids that were
-    written after the prompt."""
+    """Texts as int32 [rows, 2, width]: their ids, padded on the right, and marks of 1 at the ids
+    after the prompt."""
     rows = np.zeros((len(texts), 2, width), np.int32)
     rows[:, 0] = pad
     for row, prompt, text in zip(rows, prompts, texts, strict=True):
@@ -118,8 +120,8 @@ def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: i
 
 
 def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """From marked rows [rows, 2, n + 1]: inputs [rows, n], and bool [rows, n], whether the
-    prediction after each input counts. Columns after the last that counts are left out."""
+    """Split marked rows [rows, 2, n + 1] into inputs [rows, n], and bool [rows, n], whether the
+    prediction after each input counts. Columns after the last one that counts are left out."""
     ids = batch[:, 0, :-1]
     counted = batch[:, 1, 1:].bool()
     last = int(counted.any(0).nonzero().max()) + 1 if counted.any() else 1
@@ -138,7 +140,7 @@ class WrittenRows:
 
     def batch(self, seen: int, count: int) -> torch.Tensor:
         """The next `count` marked rows after `seen` trained tokens, [count, 2, length + 1], the
-        shortest first: rows that are read together are then of about one length."""
+        shortest first: rows that are read together then have similar lengths."""
         first = seen // (int(self.rows.shape[2]) - 1)  # inputs of a row, padding included
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
@@ -160,10 +162,11 @@ def write_rows(
     chunks: int,
     width: int,
 ) -> np.ndarray:
-    """Marked rows [rows, 2, width] of text that the model writes.
+    """Let the model write text, as marked rows [rows, 2, width].
 
-    prompts: the prompts of a chunk; each of the temperatures in `args` is used for an equal part of
-    them. Each finished chunk is a file in `folder`, so a resumed run writes only the missing ones.
+    prompts: the prompts of a chunk; each of the temperatures in `args` is used for an equal part
+    of them. Each finished chunk is a file in `folder`, so a resumed run writes only the missing
+    ones.
     """
     temperatures = args.written_temperatures
     seed = args.seed

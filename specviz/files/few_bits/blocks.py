@@ -1,4 +1,4 @@
-"""Kinds of weights, and how a block of each becomes vectors of fp32, in LLVM's language.
+"""Kinds of weights, and code in LLVM's language that turns a block of each into vectors of fp32.
 
 The layouts are those of GGUF files
 (https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h). Every weight has the value that
@@ -44,13 +44,13 @@ KINDS = {
     "Q5_K": Q5_K,
     "Q6_K": Q6_K,
 }
-"""Kinds by the names that GGUF files have for them, as the numbers that compiled code takes."""
+"""Kinds by their names in GGUF files, as numbers for compiled code."""
 
 PLAIN = (FLOAT32, BFLOAT16, FLOAT16)
 """Kinds whose weights are numbers, as those of norms and biases always are."""
 
 PACKED = tuple(range(Q8_0, Q6_K + 1))
-"""Kinds whose weights share a scale with others of a block."""
+"""Kinds whose weights share a scale with the others of their block."""
 
 BLOCK_WEIGHTS = (1, 1, 1, 32, 32, 32, 32, 32, 256, 256, 256)
 """Weights of a block, by kind."""
@@ -59,21 +59,20 @@ BLOCK_BYTES = (4, 2, 2, 34, 18, 20, 22, 24, 144, 176, 210)
 """Bytes of a block, by kind."""
 
 STEP = 32
-"""Weights of a kind that is not packed, which an operation takes at a time; and outputs, of which
-threads share multiples."""
+"""Plain weights that an operation takes at a time; and the unit of outputs that threads share."""
 
 
 class Layout(NamedTuple):
-    """How the weights of a kind are unpacked: a step of so many `weights` in as many `bytes`, in
-    `parts` of equal size, so that the code of one part serves all.
+    """The unpacking of one kind: a step of `weights` weights in `bytes` bytes, in `parts` of equal
+    size, so that the code of one part serves all.
 
     scales: (builder, address of the step, address of memory for `LANES` numbers) -> None, writes
-    what all parts need; None if they need nothing.
+    the scales that all parts need; None if there are none.
 
     unpack: (builder, address of the step, address of that memory, index of the part, int64) ->
-    vectors of fp32, each made when it is asked for, so that few are in registers at a time. They
-    come in their order, but of bf16: there the first vector has the weights at even indices, and
-    the second those at odd ones.
+    vectors of fp32, each made on demand, so that few are in registers at a time. They come in
+    their order, except for bf16: its first vector has the weights at even indices, and the second
+    those at odd ones.
     """
 
     weights: int
@@ -91,7 +90,7 @@ def _float32(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any
 def _bfloat16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     pairs = b.load(b.inttoptr(step, INTEGERS.as_pointer()))
     pairs.align = 2
-    # Each is the upper half of an fp32.
+    # A bf16 number is the upper half of an fp32.
     yield b.bitcast(b.shl(pairs, integers(16)), VECTOR)
     yield b.bitcast(b.and_(pairs, integers(0xFFFF0000)), VECTOR)
 
@@ -119,7 +118,7 @@ def _q4_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _q4_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """As Q4_0, with a minimum behind the scale."""
+    """As Q4_0, with a minimum after the scale."""
     scale = _half(b, step)
     minimum = _half(b, step, 2)
     for codes in _nibbles(b, step, 4):
@@ -127,7 +126,7 @@ def _q4_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _q5_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """As Q4_0; before the codes come their fifth bits, 4 bytes."""
+    """As Q4_0, with the codes' fifth bits, 4 bytes, before the codes."""
     scale = _half(b, step)
     for codes in _integers_of(b, q5_0_codes(b, step)):
         yield b.fmul(scale, b.sitofp(codes, VECTOR))
@@ -135,13 +134,13 @@ def _q5_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 def q5_0_codes(b: ir.IRBuilder, step: Any) -> Any:
     """The codes of a block of Q5_0, less 16, as 32 signed bytes."""
-    # With its fifth bit the code itself, without it one below 0.
+    # A code with its fifth bit stays; without it, 16 is subtracted.
     missing = b.and_(b.not_(_flags(b, step, 2)), _repeated(-16))
     return b.or_(_halves(b, step, 6), missing)
 
 
 def _q5_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """As Q5_0, with a minimum behind the scale."""
+    """As Q5_0, with a minimum after the scale."""
     scale = _half(b, step)
     minimum = _half(b, step, 2)
     fifth = b.and_(_flags(b, step, 4), _repeated(16))
@@ -150,8 +149,8 @@ def _q5_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes: each 32 of them hold the codes
-    of a group in their low halves, and those of the next in their high ones."""
+    """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes. Every 32 bytes hold the codes of
+    one group in their low halves, and those of the next group in their high halves."""
     begin = b.add(step, b.mul(part, i64(32)))
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
     part_scales = b.add(scales, b.mul(part, i64(16)))
@@ -164,7 +163,7 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """As Q4_K; before the codes come their fifth bits: bit g of 32 bytes is that of group g."""
+    """As Q4_K, with fifth bits before the codes: bit g of 32 bytes belongs to group g."""
     begin = b.add(step, b.mul(part, i64(32)))
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + LANES)]
     skipped = spread(b, b.trunc(b.mul(part, i64(2)), I32))
@@ -185,8 +184,8 @@ def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    """Two halves of 128 codes: of each, 64 bytes have the low 4 bits of codes and 32 the high 2.
-    Behind both come 16 scales, int8, one for each 16 codes, and the scale of all, fp16."""
+    """Two halves of 128 codes: in each, 64 bytes hold the low 4 bits of codes and 32 bytes the
+    high 2. After both come 16 scales, int8, one for each 16 codes, and the common scale, fp16."""
     begin = b.add(step, b.mul(part, i64(64)))
     low = [_wide(b, begin, offset) for offset in (0, WIDE)]
     high = _wide(b, b.add(step, b.mul(part, i64(32))), 128)
@@ -203,11 +202,12 @@ def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 
 def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
-    """Write the scales of the 8 groups of a block and, below 0, their minima: pairs.
+    """Write pairs of the 8 groups of a block: their scales, and their minima with the sign
+    reversed.
 
-    A block begins with a scale and a minimum, fp16, and 12 bytes that hold 8 codes of 6 bits for
-    each of them: the first four of either are the low bits of 8 bytes, whose other bits are the top
-    bits of the last four; their low bits are the halves of 4 bytes.
+    A block begins with a scale and a minimum, fp16, and 12 bytes with 8 codes of 6 bits for each
+    of them. The first four codes of both are the low bits of 8 bytes, whose other bits are the top
+    bits of the last four codes; their low bits are the halves of 4 bytes.
     """
     begin = _bytes(b, step, 0)
     first_bytes = [4, 8, 5, 9, 6, 10, 7, 11]
@@ -238,7 +238,7 @@ def _each_byte(values: list[int]) -> ir.Constant:
 
 
 def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
-    """A scale and a minimum of `_group_scales`, in all lanes."""
+    """One scale and one minimum of `_group_scales`, in all lanes."""
     address = b.add(scales, i64(8 * group))
     scale = broadcast(b, address)
     minimum = broadcast(b, b.add(address, i64(4)))
@@ -263,7 +263,7 @@ LAYOUTS = (
     Layout(256, 176, _q5_k, parts=4, scales=_group_scales),
     Layout(256, 210, _q6_k, parts=2, scales=_q6_k_scales),
 )
-"""By kind."""
+"""Layouts by kind."""
 
 WIDE = 32  # bytes of a vector of codes
 
@@ -271,8 +271,8 @@ WIDE = 32  # bytes of a vector of codes
 def _half(b: ir.IRBuilder, address: Any, offset: int = 0) -> Any:
     """The fp16 at an address, as fp32 in all lanes.
 
-    It is spread before it is converted: the instruction that loads a single fp16 would wait for the
-    one before it.
+    It is spread before it is converted: an instruction that loads a single fp16 waits for the one
+    before it.
     """
     raw = b.load(b.inttoptr(b.add(address, i64(offset)), I16.as_pointer()))
     raw.align = 2
@@ -304,13 +304,13 @@ def _repeated(value: int) -> ir.Constant:
 
 
 def _nibbles(b: ir.IRBuilder, address: Any, offset: int) -> list[Any]:
-    """Of 16 bytes the low and the high four bits, as integers."""
+    """The low and the high four bits of 16 bytes, as integers."""
     raw = b.zext(_bytes(b, address, offset), INTEGERS)
     return [b.and_(raw, integers(15)), b.lshr(raw, integers(4))]
 
 
 def _halves(b: ir.IRBuilder, address: Any, offset: int) -> Any:
-    """Of 16 bytes the low four bits, then the high ones, as 32 bytes."""
+    """The low four bits of 16 bytes, then the high ones, as 32 bytes."""
     raw = _bytes(b, address, offset)
     sixteen = ir.VectorType(I8, LANES)
     low = b.and_(raw, ir.Constant(sixteen, [15] * LANES))
@@ -320,7 +320,7 @@ def _halves(b: ir.IRBuilder, address: Any, offset: int) -> Any:
 
 
 def _flags(b: ir.IRBuilder, address: Any, offset: int) -> Any:
-    """32 bits as bytes: of a bit that is set, all of a byte's are."""
+    """32 bits as bytes: a set bit becomes 0xFF."""
     bits = b.bitcast(_word(b, address, offset), ir.VectorType(ir.IntType(1), WIDE))
     return b.sext(bits, ir.VectorType(I8, WIDE))
 
@@ -329,6 +329,6 @@ def _integers_of(b: ir.IRBuilder, codes: Any) -> list[Any]:
     """32 signed bytes as two vectors of integers."""
     halves = []
     for first in (0, LANES):
-        places = ir.Constant(INTEGERS, list(range(first, first + LANES)))
-        halves.append(b.sext(b.shuffle_vector(codes, codes, places), INTEGERS))
+        indices = ir.Constant(INTEGERS, list(range(first, first + LANES)))
+        halves.append(b.sext(b.shuffle_vector(codes, codes, indices), INTEGERS))
     return halves

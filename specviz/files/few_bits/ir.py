@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 16
-"""Numbers of a vector, on every processor: so sums have the same order on all of them."""
+"""Numbers of a vector, on every processor: so sums have the same order everywhere."""
 
 I8 = ir.IntType(8)
 I16 = ir.IntType(16)
@@ -41,16 +41,16 @@ def integers(value: int) -> ir.Constant:
 
 
 def cut(b: ir.IRBuilder, vector: Any, lanes: int, index: int) -> Any:
-    """One of the equal pieces of a vector, of so many lanes each."""
+    """One of a vector's equal pieces of `lanes` lanes."""
     if lanes == LANES:
         return vector
-    places = range(lanes * index, lanes * (index + 1))
-    order = ir.Constant(ir.VectorType(I32, lanes), list(places))
+    indices = range(lanes * index, lanes * (index + 1))
+    order = ir.Constant(ir.VectorType(I32, lanes), list(indices))
     return b.shuffle_vector(vector, vector, order)
 
 
 def joined(b: ir.IRBuilder, pieces: Sequence[Any]) -> Any:
-    """The vector that was cut into these pieces."""
+    """The vector that consists of these pieces."""
     parts = list(pieces)
     while len(parts) > 1:
         lanes = 2 * parts[0].type.count
@@ -68,13 +68,13 @@ def lane(b: ir.IRBuilder, vector: Any, index: int) -> Any:
 
 
 def call_named(b: ir.IRBuilder, name: str, result: Any, *operands: Any) -> Any:
-    """Call a function of LLVM by its whole name. result: the type that it returns."""
+    """Call a function of LLVM by its full name. result: its return type."""
     function_type = ir.FunctionType(result, [operand.type for operand in operands])
     return b.call(cgutils.get_or_insert_function(b.module, function_type, name), operands)
 
 
 def call_intrinsic(b: ir.IRBuilder, name: str, *operands: Any) -> Any:
-    """Call an operation on vectors of fp32 that returns one of the same length."""
+    """Call an operation on vectors of fp32 that returns a vector of the same length."""
     kind = operands[0].type
     return call_named(b, f"llvm.{name}.v{kind.count}f32", kind, *operands)
 
@@ -107,14 +107,14 @@ def spread(b: ir.IRBuilder, value: Any) -> Any:
 
 
 def fold(b: ir.IRBuilder, vector: Any, combine: Callable[[Any, Any], Any]) -> Any:
-    """The lanes of a vector combined by a tree of fixed shape."""
+    """The lanes of a vector, combined by a tree of fixed shape."""
     count = vector.type.count
     while count > 1:
         count //= 2
         halves = (list(range(count)), list(range(count, 2 * count)))
         low, high = (
-            b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, count), places))
-            for places in halves
+            b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, count), indices))
+            for indices in halves
         )
         vector = combine(low, high)
     return b.extract_element(vector, ir.Constant(I32, 0))
@@ -137,7 +137,8 @@ def exp(b: ir.IRBuilder, x: Any) -> Any:
 
 
 def memory_of(b: ir.IRBuilder, count: int) -> Any:
-    """The address of memory for so many fp32 numbers, which the function that is built keeps."""
+    """The address of memory for `count` fp32 numbers on the stack of the function that is
+    built."""
     with b.goto_entry_block():
         memory = b.alloca(ir.ArrayType(F32, count))
         memory.align = 4 * LANES
@@ -145,8 +146,8 @@ def memory_of(b: ir.IRBuilder, count: int) -> Any:
 
 
 class Loop:
-    """A counted loop of at least one turn; values carried from turn to turn by `carried`, and after
-    the last one `carried_out`."""
+    """A counted loop of at least one turn. `carried` are values from turn to turn, `carried_out`
+    those after the last turn."""
 
     def __init__(self, b: ir.IRBuilder, count: Any, step: int, start: Sequence[Any]) -> None:
         self._b = b
@@ -177,20 +178,20 @@ class Loop:
 
 
 inside = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Makes a function that other compiled code calls. Python must not: what that needs takes as long
-to compile as the function, and is not there."""
+"""Compile a function for calls from compiled code only. The wrappers for calls from Python would
+take as long to compile as the function itself."""
 
 in_place = njit(inline="always")
-"""Makes a function that is compiled as a part of the one that calls it, at one place. Others are
-compiled by themselves first, and once more with each that calls them."""
+"""Compile a function as part of its only caller. Other functions are compiled by themselves first,
+and again with each caller."""
 
 
 def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:
-    """Makes a function that compiled code can call of one that builds its body.
+    """Turn a function that builds a body into one that compiled code can call.
 
-    The latter takes a builder, the named cases as plain numbers, and then int64 arguments. A body
-    is built once in a module for each combination of cases; a call goes to the one that it names.
-    Of a case whose number stands in the call, only that one is built.
+    The builder function takes an IR builder, the named cases as plain numbers, and then int64
+    arguments. A module gets one body for each combination of cases, and a call goes to the body of
+    its combination. If a case's number is a literal in the call, only that case is built.
     """
 
     def intrinsic_of(build: Callable[..., None]) -> Any:
@@ -239,8 +240,8 @@ def _call_case(
     functions: dict[tuple[int, ...], Any],
     rest: Sequence[Any],
 ) -> None:
-    """Call the function of the case that the values `chosen` are."""
-    # Cases are below 16: together they are one number.
+    """Call the function for the case with the values `chosen`."""
+    # Each case is below 16, so four bits hold it.
     value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen, i64(0))
     end = b.append_basic_block("end")
     switch = b.switch(value, end)
@@ -265,13 +266,13 @@ def pointer(typing, address):
 
 @intrinsic
 def call_at(typing, code, first, second):
-    """Call the function of two int64 whose code lies at an address."""
+    """Call the function at an address, with two int64."""
     return types.void(*[types.int64] * 3), _call_code
 
 
 @intrinsic
 def call_product(typing, code, rows, x, x_step, w, inputs, outputs, y, y_step):
-    """The function of `products.product_code`, whose code lies at an address."""
+    """Call the function of `products.product_code` at an address."""
     return types.void(*[types.int64] * 9), _call_code
 
 

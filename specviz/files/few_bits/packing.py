@@ -1,4 +1,5 @@
-"""Weights in blocks of Q4_0 or Q5_0, made in compiled code: those of a draft, at each load."""
+"""Packing of weights into blocks of Q4_0 or Q5_0, in compiled code: a draft is packed at each
+load."""
 
 from __future__ import annotations
 
@@ -31,17 +32,17 @@ from .vector import widen
 
 BLOCK = 32
 LOWEST = {Q4_0: -8, Q5_0: -16}
-"""The lowest code, by kind; the highest is one below its size."""
+"""The lowest code, by kind; the highest is -lowest - 1."""
 
 FACTORS = (1.0, 0.95, 0.9, 0.85, 0.8)
-"""Scales that are tried for a block, as shares of the one with which its largest weight gets the
-lowest code. The first of those with the least squared error is taken, so blocks of the kind itself
-keep their weights."""
+"""Scales to try for a block, as shares of the scale with which its largest weight gets the lowest
+code. The first one of the least squared error is taken, so blocks of the kind itself keep their
+weights."""
 
 
 def pack(held_as: str, rows: NDArray[np.uint8], kind: str, blocks: NDArray[np.uint8]) -> None:
-    """Write rows of weights of the kind `held_as`, [rows, bytes], as blocks, [rows, bytes], of
-    Q4_0 or Q5_0."""
+    """Write rows of weights of the kind `held_as`, [rows, bytes], as blocks of Q4_0 or Q5_0,
+    [rows, bytes]."""
     _pack_rows(KINDS[held_as], rows, KINDS[kind], blocks)
 
 
@@ -94,14 +95,14 @@ def pack_blocks(b, kind, weights, count, target):
 
 
 def _extreme(b, numbers):
-    """The number that is the furthest from 0."""
+    """The number furthest from 0."""
     highest = fold(b, call_intrinsic(b, "maxnum", *numbers), lambda x, y: _chosen(b, ">", x, y))
     lowest = fold(b, call_intrinsic(b, "minnum", *numbers), lambda x, y: _chosen(b, "<", x, y))
     return b.select(b.fcmp_ordered(">=", b.fneg(lowest), highest), lowest, highest)
 
 
 def _codes(b, numbers, scale, lowest):
-    """The code of each number that is the nearest to it, as fp32."""
+    """The nearest code of each number, as fp32."""
     step = b.fpext(scale, F32)
     is_zero = b.fcmp_ordered("==", step, F32(0))
     inverse = spread(b, b.select(is_zero, F32(0), b.fdiv(F32(1), step)))

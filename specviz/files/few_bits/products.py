@@ -1,6 +1,6 @@
-"""Products of rows with weights: a function for each kind, compiled when a model has such weights,
-that passes call by its address. Whatever calls it directly would be compiled together with it.
-"""
+"""Products of rows with weights. Each kind has a function, which is compiled when a model has such
+weights, and which passes call by its address: direct callers would be compiled together with
+it."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from .vector import (
     widen_codes,
 )
 
-# Inputs and outputs that are multiplied together: so many inputs of a few rows stay in the first
-# level of a processor's cache. Multiples of the weights of any block, and of the outputs that
-# are summed side by side.
+# Inputs and outputs that are multiplied together. A chunk of inputs of a few rows stays in the
+# first level of a processor's cache. Both are multiples: of the weights of any block, and of the
+# outputs that are summed side by side.
 CHUNK = 512
 LINES = 8
 
 MOST_GROUPED_ROWS = 4
-"""Rows that are multiplied together with weights whose scales are packed too: for more, it pays to
-unpack the weights once and write them down."""
+"""Rows that are multiplied together with weights whose scales are packed too. For more rows it
+pays to unpack the weights once and write them to memory."""
 
 
 @inside
 def bytes_of(kind, count):
-    """Bytes of so many weights of a kind, a multiple of what a block holds."""
+    """Bytes of `count` weights of a kind, a multiple of a block's weights."""
     return count // BLOCK_WEIGHTS[kind] * BLOCK_BYTES[kind]
 
 
 @cache
 def product_code(kind: int) -> int:
-    """Where the code of products with weights of this kind lies; its arguments are int64.
+    """The address of the code of products with weights of this kind; its arguments are int64.
 
     It computes y[r, o] = x[r] . w[o] for any number of rows and all outputs. x, y: addresses of
-    fp32, x in the order of `rows.in_both_orders` that suits the kind; x_step, y_step: from a row to
-    the next, bytes. w: the address of the weights, [outputs, inputs].
+    fp32, x in the order of `rows.in_both_orders` that suits the kind. x_step, y_step: bytes from a
+    row to the next. w: the address of the weights, [outputs, inputs].
     """
     packed = kind in PACKED
     together = _rows_together(kind)
@@ -57,14 +57,14 @@ def product_code(kind: int) -> int:
         if rows == 1:
             multiply(kind, x, w, w_step, inputs, outputs, y)
             return
-        # By chunks of inputs and outputs that stay in the first level of a processor's cache. Each
-        # lane of a sum adds its products in the order of inputs, as in `multiply`.
+        # Chunks of inputs and outputs stay in the first level of a processor's cache. Each lane of
+        # a sum adds its products in the order of inputs, as in `multiply`.
         sums = np.empty((LINES, rows, LANES), np.float32)
         lines = np.empty((LINES, CHUNK), np.float32)
         for first in range(0, outputs, LINES):
             count = min(LINES, outputs - first)
-            # Packed weights are unpacked for many rows once, and so are those of less than `LINES`
-            # outputs, beside which others are summed and left.
+            # Packed weights are unpacked once for many rows. So are those of fewer than `LINES`
+            # outputs: the sums of the missing lines are ignored.
             unpacks = (packed and rows > together) or count < LINES
             most = MOST_UNPACKED_ROWS if unpacks else together
             each = -(-rows // -(-rows // most))  # rows that are summed together
@@ -101,7 +101,7 @@ def product_code(kind: int) -> int:
 
 
 def _rows_together(kind: int) -> int:
-    """How many rows are multiplied together with weights that are unpacked for it."""
+    """The number of rows that are multiplied together with weights unpacked on the way."""
     if kind not in PACKED:
         return MOST_UNPACKED_ROWS
     return MOST_ROWS if LAYOUTS[kind].scales is None else MOST_GROUPED_ROWS
@@ -121,8 +121,8 @@ def _unpack_rows(kind, blocks, weights):
 
 
 def as_q8_0(blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of blocks of Q5_0, [rows, bytes], as blocks of Q8_0 with the same weights, which passes
-    read in half the time."""
+    """Convert rows of blocks of Q5_0, [rows, bytes], to blocks of Q8_0 with the same weights,
+    which passes read in half the time."""
     count = blocks.size // BLOCK_BYTES[Q5_0]
     repacked = np.empty((count, BLOCK_BYTES[Q8_0]), np.uint8)
     _repack(blocks, repacked)

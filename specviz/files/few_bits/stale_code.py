@@ -1,4 +1,4 @@
-"""Compiled code that numba keeps beside its sources, removed once any of them has changed."""
+"""Removal of code that numba has compiled and kept, once any of its sources has changed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import hashlib
 from pathlib import Path
 
 CACHE = "__pycache__"
-"""The folder beside a source file where numba keeps the code that it compiled."""
+"""The folder beside a source file where numba keeps compiled code."""
 
 MARK = "compiled-from"
-"""The name of the file there that holds the digest of all sources."""
+"""The name of the file in it that holds the digest of all sources."""
 
 
 def forget_stale_code(folder: Path, *called: Path) -> None:
-    """Remove what numba has kept of the modules of a folder, unless it was made from the sources
-    that are there now. Call it before the first compiled call of a process.
+    """Remove numba's compiled code of a folder's modules, unless it was made from the current
+    sources. Call it before the first compiled call of a process.
 
     called: folders with functions that the compiled code calls. numba keeps compiled functions
-    beside their source file and compiles them anew when that file has changed, but not when a
-    function that they call has changed in another file. After an update of a checkout, a pass could
-    thus be made of old and of new code.
+    beside their source file and compiles them again when that file has changed, but not when a
+    function that they call has changed in another file. After an update of a checkout, a pass
+    could thus mix old and new code.
     """
     cache = folder / CACHE
     mark = cache / MARK
     digest = hashlib.sha256()
-    for path in sorted(path for place in (folder, *called) for path in place.glob("*.py")):
+    for path in sorted(path for home in (folder, *called) for path in home.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     sources = digest.hexdigest()
-    # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
-    # installed, and so dated, together.
+    # If the folder cannot be written, numba keeps its code elsewhere. Then all sources were
+    # installed together and have dates of one moment.
     with contextlib.suppress(OSError):
         if marked_sources(mark) == sources:
             return
@@ -40,7 +40,7 @@ def forget_stale_code(folder: Path, *called: Path) -> None:
 
 
 def marked_sources(mark: Path) -> str | None:
-    """The digest that a mark holds, if there is one."""
+    """The digest in a mark, or None."""
     try:
         return mark.read_text("ascii")
     except (OSError, ValueError):

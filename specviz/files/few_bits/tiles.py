@@ -1,11 +1,12 @@
-"""Blocks of few bits with sixteen outputs side by side, the order in which integer products read
-them.
+"""Blocks of few bits with sixteen outputs side by side, in the order in which integer products
+read them.
 
-A tile holds the same bytes as the rows of sixteen outputs, in another order. A block of a GGUF file
-is a sequence of elements: scales in fp16, and words of four bytes with the codes of four inputs.
-In a tile each element stands sixteen times, once for each output, so that one vector register
-holds the same element of all outputs. The fifth bits of Q5_0 and Q5_1 are reordered within their
-word: in the file bit i is that of input i, in a tile byte k has, in bit j, that of input 4 j + k.
+A tile holds the same bytes as the rows of sixteen outputs, in another order. A block of a GGUF
+file is a sequence of elements: scales in fp16, and words of four bytes with the codes of four
+inputs. In a tile each element stands sixteen times, once for each output, so that one vector
+register holds the same element of all outputs. The fifth bits of Q5_0 and Q5_1 are reordered
+within their word: in the file bit i belongs to input i, in a tile bit j of byte k belongs to input
+4 j + k.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ ELEMENTS = {
     Q5_K: Elements(2, 43),
     Q6_K: Elements(0, 52, 1),
 }
-"""By kind."""
+"""Elements by kind."""
 
 FIFTH_BITS = (Q5_0, Q5_1)
-"""The kinds whose first word has the fifth bits of all codes."""
+"""Kinds whose first word holds the fifth bits of all codes."""
 
 TILES_IN_STEP = STEP // OUTPUTS
 
@@ -63,21 +64,21 @@ TILES_AT_A_TIME = 64
 
 
 def tile_bytes(kind: int, width: int) -> int:
-    """Return the bytes of a tile of rows of `width` weights."""
+    """The bytes of a tile of rows of `width` weights."""
     return OUTPUTS * (width // BLOCK_WEIGHTS[kind]) * BLOCK_BYTES[kind]
 
 
 def as_tiles(
     kind: str, rows: NDArray[np.uint8], pool: ThreadPoolExecutor | None = None
 ) -> NDArray[np.uint8]:
-    """Return rows of blocks, [outputs, bytes of a row], as tiles, [tiles, bytes of a tile].
+    """Convert rows of blocks, [outputs, bytes of a row], to tiles, [tiles, bytes of a tile].
 
-    The outputs that fill up the last tile have weights of 0. pool: whose threads share the tiles.
+    Extra outputs that fill up the last tile have weights of 0. pool: its threads share the tiles.
     """
     number = KINDS[kind]
     outputs, row_bytes = rows.shape
     count = -(-outputs // OUTPUTS)
-    # Zeros at the end alone: the rest is written.
+    # Only the end needs zeros: the rest is written below.
     tiles = np.empty((count, OUTPUTS * row_bytes), np.uint8)
     tiles[outputs // OUTPUTS :] = 0
     units = BLOCK_BYTES[number] // 2
@@ -99,7 +100,7 @@ def as_tiles(
 
 
 def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the rows of blocks of some outputs: [len(outputs), bytes of a row]."""
+    """The rows of blocks of some outputs: [len(outputs), bytes of a row]."""
     number = KINDS[kind]
     units = BLOCK_BYTES[number] // 2
     of_outputs = (
@@ -112,10 +113,10 @@ def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> 
     for unit in range(units):
         if elements.scales <= unit < words_end:
             low = unit - (unit - elements.scales) % 2
-            places = OUTPUTS * low + 2 * lanes + unit - low
+            units_at = OUTPUTS * low + 2 * lanes + unit - low
         else:
-            places = OUTPUTS * unit + lanes
-        rows[:, :, unit] = np.take_along_axis(of_outputs, places[:, None, None], 2)[:, :, 0]
+            units_at = OUTPUTS * unit + lanes
+        rows[:, :, unit] = np.take_along_axis(of_outputs, units_at[:, None, None], 2)[:, :, 0]
     if number in FIFTH_BITS:
         word = slice(elements.scales, elements.scales + 2)
         in_tile = np.ascontiguousarray(rows[:, :, word]).view(np.uint8)
@@ -127,17 +128,18 @@ def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> 
 
 @njit(nogil=True, cache=True)
 def _write_scales(rows, begin, end, tiles):
-    """Write some units of rows, [outputs, blocks, units], to tiles, [tiles, blocks, units]."""
+    """Copy the units `begin` to `end` of rows, [outputs, blocks, units], to tiles, [tiles, blocks,
+    units]."""
     for output in range(len(rows)):
         for block in range(rows.shape[1]):
             for unit in range(begin, end):
-                place = OUTPUTS * unit + output % OUTPUTS
-                tiles[output // OUTPUTS, block, place] = rows[output, block, unit]
+                index = OUTPUTS * unit + output % OUTPUTS
+                tiles[output // OUTPUTS, block, index] = rows[output, block, unit]
 
 
 @njit(nogil=True, cache=True)
 def _write_words(rows, begin, has_fifth_bits, tiles):
-    """Write the words of rows, [outputs, blocks, units], which begin with this unit, to tiles,
+    """Copy the words of rows, [outputs, blocks, units], from the unit `begin` on, to tiles,
     [tiles, blocks, words]."""
     count = (rows.shape[2] - begin) // 2
     first = OUTPUTS * begin // 2
@@ -157,7 +159,7 @@ def _write_words(rows, begin, has_fifth_bits, tiles):
 
 @njit
 def _by_words(word):
-    """Reorder 32 bits: bit 8 k + j becomes what bit 4 j + k was."""
+    """Reorder 32 bits: bit 4 j + k becomes bit 8 k + j."""
     ordered = np.uint32(0)
     for j in range(8):
         four = (word >> np.uint32(4 * j)) & np.uint32(15)

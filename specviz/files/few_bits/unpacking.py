@@ -1,4 +1,4 @@
-"""Weights as blocks of few bits, and as numbers again."""
+"""Conversion between weights as numbers and as blocks of few bits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch import Tensor
 BLOCK = 32  # weights
 
 DTYPE_KINDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
-"""What GGUF files call the dtypes of tensors that are not packed."""
+"""Names in GGUF files of the dtypes of plain tensors."""
 
 PIECE = 1 << 19  # weights that are unpacked at a time
 
 
 def unpacked(blocks: Tensor, kind: str, width: int) -> Tensor:
-    """The weights of rows of blocks, uint8 [rows, bytes], in fp32 [rows, width]: those that the
-    package `gguf` computes."""
-    from .products import unpack  # which imports numba
+    """Unpack rows of blocks, uint8 [rows, bytes], to fp32 [rows, width], with the values of the
+    package `gguf`."""
+    from .products import unpack  # imports numba
 
-    # Whatever torch's default dtype is: transformers changes it, for all threads, at times.
+    # The dtype is named because transformers changes torch's default at times, for all threads.
     weights = torch.empty(len(blocks), width, dtype=torch.float32)
     unpack(kind, blocks.detach().contiguous().numpy(), weights.numpy())
     return weights
@@ -37,8 +37,8 @@ def repacked(
     kind: str,
     pool: ThreadPoolExecutor | None = None,
 ) -> Tensor:
-    """Rows of weights, numbers or blocks of the kind `packed_as`, as blocks of another kind: uint8
-    [rows, bytes]. width: weights of a row. pool: whose threads share the rows."""
+    """Convert rows of weights, numbers or blocks of the kind `packed_as`, to blocks of another
+    kind, uint8 [rows, bytes]. width: weights of a row. pool: its threads share the rows."""
     blocks = torch.empty(len(weights), row_bytes(width, kind), dtype=torch.uint8)
     step = max(1, PIECE // width)
 
@@ -60,14 +60,14 @@ def repacked(
 
 
 def row_bytes(width: int, kind: str) -> int:
-    """Bytes of a row of so many weights, a multiple of `BLOCK`."""
+    """Bytes of a row of `width` weights, a multiple of `BLOCK`."""
     weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     return width // weights * size
 
 
 def packed(weights: Tensor, kind: str) -> Tensor:
-    """Weights, fp32 [rows, width], as blocks of Q8_0 or Q4_1: uint8 [rows, bytes]. Each code is the
-    one nearest to its weight with the scale as it is kept, in fp16."""
+    """Pack weights, fp32 [rows, width], as blocks of Q8_0 or Q4_1, uint8 [rows, bytes]. Each code
+    is the nearest one to its weight, with the stored fp16 scale."""
     blocks = weights.detach().numpy().reshape(-1, BLOCK)
     if kind == "Q8_0":
         scale = (np.abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)

@@ -1,9 +1,9 @@
 """Operations on vectors and matrices that numba cannot express, in LLVM's intermediate language.
 
 All arguments are addresses (int64) and counts; matrices are given by the address of their first
-entry and the distance of their rows in bytes. Sums are made in one fixed order, whatever the
-number of rows, so that a row's results do not depend on the rows beside it: 16 running sums, then
-a tree of additions.
+entry and the distance of their rows in bytes. Sums have one fixed order, whatever the number of
+rows: 16 running sums, then a tree of additions. So a row's results do not depend on the rows
+beside it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from .ir import (
     store,
 )
 
-LINE = 64  # bytes that a processor brings from memory at a time
-AHEAD = 8192  # bytes that weights are fetched ahead: more than arrive during an access
+LINE = 64  # bytes of a cache line
+AHEAD = 8192  # prefetch distance in bytes: more than arrive during one memory access
 
 
 MOST_COMBINED = 6
@@ -67,13 +67,13 @@ def widen(b, kind, source, target, count):
 
 @operation(kind=PLAIN)
 def widen_numbers(b, kind, source, target, count):
-    """The same of norms and biases, whose kinds are a few of all, and quickly compiled."""
+    """Copy norms or biases as fp32: `widen` for few kinds, which is compiled quickly."""
     _widen(b, kind, source, target, count, in_order=True)
 
 
 @operation(kind=tuple(KINDS.values()))
 def widen_as_met(b, kind, source, target, count):
-    """The same in the order in which `multiply` meets the weights."""
+    """Copy weights as fp32 in the order in which `multiply` meets them."""
     _widen(b, kind, source, target, count, in_order=False)
 
 
@@ -153,19 +153,19 @@ def gate_by_silu(b, gate, up, count):
 
 
 def _outputs(kind: int, rows: int) -> int:
-    """How many outputs are summed side by side without running out of vector registers."""
-    if rows == 1:  # few streams of weights at a time: such a product waits for memory only
+    """The number of outputs that can be summed side by side in the vector registers."""
+    if rows == 1:  # such a product waits for memory only, so few streams of weights are best
         return 2
     lanes, registers = _registers()
     sums = LANES // lanes  # registers for the sums of a row and an output
-    # Unpacking takes some for itself; a vector of inputs takes one.
+    # Unpacking needs registers of its own; a vector of inputs takes one.
     unpacking = sums if kind in PACKED else 1
     fitting = [n for n in (8, 4, 2) if sums * rows * n + unpacking * n + 1 <= registers]
     return fitting[0] if fitting else 1
 
 
 def _registers() -> tuple[int, int]:
-    """How many fp32 numbers a vector register of this processor holds, and how many there are."""
+    """The number of fp32 numbers in a vector register of this processor, and of such registers."""
     features = llvm.get_host_cpu_features()
     if features.get("avx512f"):
         return 16, 32
@@ -175,18 +175,18 @@ def _registers() -> tuple[int, int]:
 
 
 MOST_ROWS = 6
-"""Rows that `accumulate` takes: more of them leave no registers for weights."""
+"""Rows that `accumulate` takes: more rows would leave no registers for weights."""
 
 MOST_UNPACKED_ROWS = 6 if _registers()[1] == 32 else 3
-"""Rows of which it sums two outputs side by side, if weights need no unpacking."""
+"""Rows for which it can sum two outputs side by side, if weights need no unpacking."""
 
 
 @operation(kind=tuple(KINDS.values()))
 def multiply(b, kind, x, w, w_step, inputs, outputs, y):
     """y[o] = x . w[o] for one row and all outputs.
 
-    x, y: fp32, x in the order of `rows.in_both_orders` that suits the kind. w: of `kind`. inputs: a
-    multiple of the weights of a step.
+    x, y: fp32, x in the order of `rows.in_both_orders` that suits the kind. w: of `kind`. inputs:
+    a multiple of a step's weights.
     """
     width = _outputs(kind, 1)
     whole = b.and_(outputs, i64(-width))
@@ -197,7 +197,7 @@ def multiply(b, kind, x, w, w_step, inputs, outputs, y):
 
 
 def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
-    """All outputs, a multiple of `width`, so many side by side."""
+    """Compute all outputs, a multiple of `width`, `width` of them side by side."""
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
         loop = Loop(b, outputs, width, [w])
         ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
@@ -212,7 +212,7 @@ def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
 def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """Add the products of rows with all outputs to their running sums, as `multiply` sums them.
 
-    sums: fp32 [outputs, rows, LANES]; sums_step: bytes from an output to the next. outputs: a
+    sums: fp32 [outputs, rows, LANES]. sums_step: bytes from an output to the next. outputs: a
     multiple of those that are summed side by side.
     """
     # Of several rows more bytes arrive during an access than of one.
@@ -222,7 +222,7 @@ def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_
 
 @operation(rows=range(1, MOST_UNPACKED_ROWS + 1))
 def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
-    """The same with weights in fp32 that are in the processor's cache already."""
+    """`accumulate` for weights in fp32 that are in the processor's cache already."""
     _accumulate(b, FLOAT32, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead=0)
 
 
@@ -246,7 +246,8 @@ def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums
 
 @operation()
 def fold_sums(b, sums, sums_step, count, y):
-    """y[i] = the total of the running sums i, of `count`; sums_step: bytes between them."""
+    """y[i] = the total of the running sums i, for `count` of them. sums_step: bytes between
+    them."""
     loop = Loop(b, count, 1, [])
     total = fold(b, load(b, b.add(sums, b.mul(loop.index, sums_step))), b.fadd)
     store(b, total, b.add(y, b.mul(loop.index, i64(4))))
@@ -254,9 +255,9 @@ def fold_sums(b, sums, sums_step, count, y):
 
 
 def _dot_products(b, kind, xs, ws, inputs, start, ahead):
-    """`start`, a vector for each row of inputs and row of weights, plus their products: running
-    sums, to be folded. xs, ws: addresses of the rows. ahead: how many bytes further on weights are
-    fetched from memory; 0 if they are not."""
+    """Add the products of each row of inputs and each row of weights to `start`, its running sums,
+    which are folded later. xs, ws: addresses of the rows. ahead: the prefetch distance in bytes; 0
+    for none."""
     layout = LAYOUTS[kind]
     lanes, _ = _registers()
     pieces = LANES // lanes
@@ -289,23 +290,24 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     parts.end(sums)
     sums = list(parts.carried_out)
     loop.end([b.add(loop.carried[0], i64(layout.bytes)), *sums])
-    return [joined(b, each) for each in batched(loop.carried_out[1:], pieces)]
+    return [joined(b, group) for group in batched(loop.carried_out[1:], pieces)]
 
 
 def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """The values in groups of this size."""
+    """The values in groups of `size`."""
     return [values[i : i + size] for i in range(0, len(values), size)]
 
 
 def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
-    """Fetch what lies so many bytes behind the weights of one step."""
+    """Prefetch the weights that lie `ahead` bytes after those of one step."""
     for line in range(0, layout.bytes, LINE):
         prefetch(b, b.add(address, i64(line + ahead)))
 
 
 def prefetch(b: ir.IRBuilder, address: Any) -> None:
-    # The outputs of a tile are separate streams, which the processor's own prefetcher misses. Into
-    # the second level of cache: the first has too few open accesses for the memory's bandwidth.
+    # The outputs of a tile are separate streams, which the processor's own prefetcher misses. The
+    # target is the second level of cache: the first has too few open accesses for the memory's
+    # bandwidth.
     kinds = [I8.as_pointer(), I32, I32, I32]
     function_type = ir.FunctionType(ir.VoidType(), kinds)
     prefetch = cgutils.get_or_insert_function(b.module, function_type, "llvm.prefetch.p0")
@@ -315,7 +317,7 @@ def prefetch(b: ir.IRBuilder, address: Any) -> None:
 
 @operation(rows=range(1, MOST_COMBINED + 1))
 def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
-    """y[r] = sum over i of a[r, i] * m[i], of the first `count` lines of m; all fp32.
+    """y[r] = sum over i of a[r, i] * m[i], over the first `count` lines of m; all fp32.
 
     rows: 1 to `MOST_COMBINED`. width: columns of m, a multiple of `LANES`.
     """
