@@ -221,7 +221,7 @@ MUTANTS = [
     Mutant("drafters", "_drawn_index", "uniform * followers.total", "uniform", "suffix"),
     Mutant("drafters", "SuffixIndex.followers", "ranks.index(max(ranks))", "counts.index(max(counts))", "suffix"),
     Mutant("drafters", "SharedTokensDrafter._drafted", "draft_logits[:, self._draft_ids]", "draft_logits[:, self._target_ids.clamp(max=draft_logits.shape[-1] - 1)]", "translation"),
-    Mutant("drafters", "DraftText.extend", "if waiting[:1] == [run] else []", "", "translation"),
+    Mutant("drafters", "DraftText.extend", "if proposed[:1] == [run] else []", "", "translation"),
     Mutant("drafters", "TranslatedDrafter.draft", "known + kept, self.engine", "known + len(proposed), self.engine", "translation"),
     Mutant("drafters", "shared_tokens", "target_end not in pairs and", "False and", "translation"),
     Mutant("drafters", "Spelling.ids", "ids[text] in self.byte_ids", "False", "translation"),

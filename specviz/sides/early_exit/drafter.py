@@ -1,7 +1,7 @@
 """Drafts from the target's own first layers, its final norm and its head: self-speculation.
 
-Weights and cache are the target's: a draft step reads the keys and values that the last whole
-pass left in the first layers and adds its own, which are rolled back before the verdict.
+Weights and cache are the target's. A draft step reads the first layers' keys and values of the last
+whole pass and adds its own, which are rolled back before the verdict.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
-MOST_DEPTHS = 16  # that are measured, evenly spread over the layers
+MOST_DEPTHS = 16  # measured depths, evenly spread over the layers
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
     """A depth at which the target could draft for itself.
 
-    layers: that a draft step runs.
+    layers: the number of layers in a draft step.
     beta: mean over a text of the sum of min(p, q) at temperature 1, the alpha to expect.
     c: cost of a draft step / cost of a whole pass.
-    speedup: predicted from both, at its best gamma; below 1 where drafting with it cannot pay.
+    speedup: predicted from both, at the best gamma; below 1 if drafting with it cannot pay.
     """
 
     layers: int
@@ -79,7 +79,7 @@ class EarlyExitDrafter(Drafter):
 
 
 _best_exits: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()
-"""By model, and by the size of its vocabulary."""
+"""The best exit by model and by vocabulary size."""
 
 
 def best_exit(model: Any, vocab: int) -> EarlyExit:
@@ -121,7 +121,7 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
 
 
 def _depths(layers: int) -> list[int]:
-    """Every depth from 1 to layers - 1, or some of them, evenly spread."""
+    """Every depth from 1 to layers - 1, or at most `MOST_DEPTHS`, evenly spread."""
     count = min(layers - 1, MOST_DEPTHS)
     return sorted({1 + round(i * (layers - 2) / max(1, count - 1)) for i in range(count)})
 
@@ -133,7 +133,7 @@ def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> 
 
 
 def _own_text(model: Any, vocab: int) -> Tensor:
-    """A short text drawn from the model, int64 [n], after its first token of a text."""
+    """A short text drawn from the model after its BOS token, int64 [n]."""
     bos_id = getattr(text_config(model), "bos_token_id", None)
     first = bos_id if type(bos_id) is int and bos_id < vocab else 0
     engine = make_engine(model, vocab)
@@ -147,7 +147,8 @@ def _own_text(model: Any, vocab: int) -> Tensor:
 
 
 def described_exit(pair: Pair, engine: str, layers: int) -> dict[str, Any]:
-    """What a header says of the layers that draft. engine: the name of the one that runs them."""
+    """The description, for a header, of the layers that draft. engine: the name of the engine that
+    runs them."""
     description = described(pair.target, engine, context_length(pair.target))
     description["name"] = f"{description['name']}, layers 1 to {layers}"
     description["parameters"] = parameter_count(truncated_model(pair.target, layers))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """An `EarlyExitDrafter`."""
+    """Make an `EarlyExitDrafter`."""
     from .drafter import EarlyExitDrafter
 
     return EarlyExitDrafter(pair, run, target)
 
 
 def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
-    """As `drafter.described_exit`."""
+    """The description of `drafter.described_exit`."""
     from .drafter import described_exit
 
     assert layers is not None
@@ -30,7 +30,7 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
 
 
 def deployed_exit(row: Deployed, machine: Machine) -> EngineTexts:
-    """As `DrafterKind.deployed`."""
+    """The texts for `DrafterKind.deployed`."""
     text = generate(row, f"assistant_early_exit={machine.exit_layers}")
     return {"transformers": (text, "It is meant for models that were trained for early exit.")}
 

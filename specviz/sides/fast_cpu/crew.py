@@ -1,5 +1,5 @@
-"""Threads that share compiled passes, the box in which each finds its next one, and draft runs that
-are one call."""
+"""Threads that share compiled passes, the box in which each finds its next pass, and draft runs as
+one call."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from ...files.few_bits.ir import (
 from ...files.few_bits.vector import softmax
 from .forward import plan_at
 
-MOST_THREADS = 256  # that share a pass
+MOST_THREADS = 256  # the most that share a pass
 
 # A thread that waits for its next pass spins at first, then lets others run, then sleeps: waking
 # it takes some fifty microseconds, and a draft run between two passes of a target often more.
 SPINS = 2_000
-YIELDS = 4_000  # about a millisecond on a processor that has nothing else to do
+YIELDS = 4_000  # about a millisecond on an idle processor
 
 COUNT, PLAN_AT, HELD = range(3)
 BOX = 16
-"""Entries of a box, int64: how many passes have come, where the last one's plan lies, whether its
-thread must not sleep, and room, so that no two threads write to one line of the processor's
-cache."""
+"""Entries of a box, int64: the number of passes so far, the address of the last one's plan, and
+whether its thread must not sleep. The rest is padding, so that no two threads write to one line of
+the processor's cache."""
 
 
 @njit(nogil=True, cache=True)
 def lead(boxes, address):
-    """The pass whose plan lies here, with the threads of these boxes (int64 [n, BOX]), none of
-    which sleeps."""
+    """Run the pass whose plan lies at `address`, with the threads of these boxes (int64 [n, BOX]),
+    none of which sleeps."""
     plan = plan_at(address)
     plan.arrivals = read_shared(plan.meeting)
     for i in range(len(boxes)):
@@ -51,10 +51,10 @@ def lead(boxes, address):
 
 @njit(nogil=True, cache=True)
 def serve(index, box, done):
-    """Take part in the passes that come into a box, until none has come for a while and the thread
-    is not held.
+    """Take part in the passes that arrive in a box, until none has arrived for a while and the
+    thread is not held.
 
-    done: how many had come before; returns how many have come now.
+    done: the number of passes that arrived before; returns the number that have arrived now.
     """
     while True:
         waited = 0
@@ -70,9 +70,9 @@ def serve(index, box, done):
 
 @in_place
 def greedy_id(logits, tie):
-    """The lowest id whose logit is the highest, or below it by no more than the share `tie`.
+    """The lowest id whose logit is the highest, or below it by at most the share `tie`.
 
-    logits: fp32 [vocab]. An id of the vocabulary even if all are NaN.
+    logits: fp32 [vocab]. Returns an id of the vocabulary even if all are NaN.
     """
     best = logits[0]
     for logit in logits:
@@ -86,7 +86,7 @@ def greedy_id(logits, tie):
 
 @inside
 def _softmax_into(scratch, logits):
-    """Write softmax(logits) to scratch, and 0 behind it. logits: fp32 [vocab]. scratch: fp32,
+    """Write softmax(logits) to scratch, and 0 after it. logits: fp32 [vocab]. scratch: fp32,
     `vocab` rounded up to a multiple of `LANES`."""
     vocab = len(logits)
     for i in range(len(scratch)):
@@ -98,7 +98,7 @@ def _softmax_into(scratch, logits):
 def _draw(logits, uniform, scratch, q):
     """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
 
-    logits, q: fp32 [vocab]. scratch: as in `_softmax_into`, which leaves the same there. uniform:
+    logits, q: fp32 [vocab]. scratch: as in `_softmax_into`. uniform:
     fp64 in [0, 1), so the whole sum is above the threshold: no id of weight 0 is drawn.
     """
     vocab = len(logits)
@@ -120,13 +120,13 @@ def _draw(logits, uniform, scratch, q):
 def run_draft(
     boxes, first, following, greedy, tie, least_chance, uniforms, ids, logits, q, confidences
 ):
-    """Draft as many tokens as there are uniforms, with the threads of these boxes, or fewer by
-    `least_chance`; returns how many.
+    """Draft one token per uniform, with the threads of these boxes, or fewer by `least_chance`;
+    returns the number of drafted tokens.
 
-    first: where the plan of the first pass lies, which feeds all that is not cached. following:
-    that of the other passes, each of which feeds the token before. ids: int64 [n], and logits:
-    fp32 [n, vocab], are written; so are the distributions q, fp32 [n, vocab], unless `greedy`, and
-    the confidences, fp64 [n], if there is a least chance.
+    first: the address of the first pass's plan, which feeds all tokens that are not cached.
+    following: the address of the plan of the other passes, each of which feeds the token before.
+    Written are ids, int64 [n], and logits, fp32 [n, vocab]; unless `greedy`, the distributions q,
+    fp32 [n, vocab]; and if there is a least chance, the confidences, fp64 [n].
     """
     scratch = np.empty(-(-logits.shape[1] // LANES) * LANES, np.float32)
     chance = 1.0
@@ -165,14 +165,14 @@ def _work(index: int, box: Integers, held: threading.Event) -> None:
 
 meeting = np.zeros(BOX, np.int64)  # counts arrivals of all passes
 _boxes = np.zeros((MOST_THREADS, BOX), np.int64)
-_workers: list[tuple[Integers, threading.Event]] = []  # more are started when a pass wants more
+_workers: list[tuple[Integers, threading.Event]] = []  # more are started when a pass needs them
 _one_at_a_time = threading.Lock()
 
 
 @contextmanager
 def gathered(threads: int) -> Iterator[Integers]:
-    """Within, so many threads, this one among them, wait for passes and do not sleep; yields the
-    boxes of the others, for `lead`."""
+    """Inside the block, `threads` threads, this one among them, wait for passes and do not sleep.
+    Yields the boxes of the others, for `lead`."""
     with _one_at_a_time:
         for index in range(len(_workers), threads - 1):
             worker = _boxes[index], threading.Event()

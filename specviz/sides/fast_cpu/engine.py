@@ -1,4 +1,4 @@
-"""Compiled passes over the weights of a model or head, and the engines that are made of them."""
+"""Compiled passes over the weights of a model or a head, and the engines built on them."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
 
 HERE = Path(__file__).resolve().parent
-FED = 64  # tokens of a long prompt that are fed at a time
-KEPT_WIDTH = 1 + int(RANGES["gamma"][1])  # passes of up to so many tokens use the same memory
+FED = 64  # tokens of a long prompt per pass
+KEPT_WIDTH = 1 + int(RANGES["gamma"][1])  # up to this many tokens, passes share memory
 FIRST_POSITIONS = 128  # of a cache; it doubles when they are used up
 ALIGNED = 64  # positions: a cache holds a multiple of them
-# Bytes of weights for which a further thread pays for waking it and waiting for it.
+# Bytes of weights for which a further thread is worth waking and waiting for.
 BYTES_PER_THREAD = 4_000_000
 
 forget_stale_code(HERE, few_bits.HERE)
 
 
 class Passes:
-    """Passes over layers whose weights are read in place, so that whatever changes them is seen by
-    the next pass; the cache that they fill, which grows; and the memory that their threads share.
+    """Passes over layers whose weights are read in place, so that the next pass sees every change
+    of them; with the growing cache that they fill, and the memory that their threads share.
 
-    module: what has all weights. config: of its layers. vocab: logits of a token. limit: of the
-    context, None if there is none. plan: without what belongs to a single pass. shared:
-    memory of the last pass, by its names in the plan.
+    module: has all weights. config: of its layers. vocab: logits of a token. limit: of the
+    context, None if there is none. plan: without the fields of a single pass. shared: memory of
+    the last pass, by its names in the plan.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Passes:
     ) -> None:
         head_dim: int = layers[0].self_attn.head_dim
         self._limit = limit
-        self._rotary = rotary  # held, since its frequencies are read by address
+        self._rotary = rotary  # kept alive, since its frequencies are read by address
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
         records = [Layer(*layer_weights(layer)) for layer in layers]
@@ -101,8 +101,8 @@ class Passes:
     def planned(
         self, ids: Integers, start: int, keep: int, temperature: float, layers: int | None = None
     ) -> Plan:
-        """The plan of a pass over `ids` at the positions from `start` on, without its logits; valid
-        until the next one."""
+        """The plan of a pass over `ids` at the positions from `start` on, without its logits;
+        valid until the next plan."""
         plan = Plan.from_buffer_copy(self.plan)
         plan.tokens = len(ids)
         plan.ids = ids.ctypes.data
@@ -115,16 +115,16 @@ class Passes:
         return plan
 
     def share(self, threads: int) -> None:
-        """Have so many threads at most share a pass."""
+        """Let at most `threads` threads share a pass."""
         self.plan.threads = threads_for(self._weight_bytes, threads)
 
     def run(self, plan: Plan) -> None:
-        """One pass."""
+        """Run one pass."""
         with gathered(plan.threads) as boxes:
             lead(boxes, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
-        """Make room for `length` positions, of which the first `used` hold something."""
+        """Make room for `length` positions, of which the first `used` are filled."""
         plan = self.plan
         if length <= plan.capacity:
             return
@@ -133,7 +133,7 @@ class Passes:
             # Only a prompt is fed past the context, and nothing comes after it.
             positions = min(positions, max(self._limit, length))
         capacity = -(-positions // ALIGNED) * ALIGNED
-        # One memory for all, which the system backs with huge pages.
+        # One piece of memory, so that the system can back it with huge pages.
         depth = plan.depth
         heads = plan.kv_heads
         head_dim = plan.head_dim
@@ -150,14 +150,14 @@ class Passes:
         plan.values = values.ctypes.data
 
     def copy_cache(self, other: Passes, length: int) -> None:
-        """Hold the first `length` positions of another cache of the same layers."""
+        """Copy the first `length` positions of another cache of the same layers."""
         if length:
             self.reserve(length, 0)
             self._keys[..., :length] = other._keys[..., :length]
             self._values[:, :, :length] = other._values[:, :, :length]
 
     def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
-        """Memory for the states of n tokens, written to a plan."""
+        """Allocate memory for the states of n tokens and enter it in a plan."""
         query_width = plan.heads * plan.head_dim
         key_width = plan.kv_heads * plan.head_dim
         widths = {
@@ -177,8 +177,8 @@ class Passes:
 
 
 def aligned_zeros(shape: tuple[int, ...]) -> Floats:
-    """fp32 zeros that begin with a line of the processor's cache. Those that numpy gives begin
-    amid one, so that half of all vectors would lie across two."""
+    """fp32 zeros that begin at a line of the processor's cache. numpy's own begin inside one, so
+    that half of all vectors would lie across two."""
     count = math.prod(shape)
     memory = np.zeros(count + LINE // 4, np.float32)
     begin = -memory.ctypes.data % LINE // 4
@@ -193,25 +193,26 @@ def layer_weights(layer: Any) -> list[Weight]:
 
 
 def _submodule(layer: Any, path: str) -> Any:
-    """The module at a path of a layer, None if it has none there."""
+    """The module at a path of a layer, or None."""
     parent, _, name = path.rpartition(".")
     return dict(layer.get_submodule(parent).named_children()).get(name)
 
 
 def weights_of(modules: Iterable[Any]) -> list[Weight]:
-    """The weights of the modules; of one that is None or has none, a `Weight` of nothing."""
+    """The weights of the modules; an empty `Weight` for a module that is None or has none."""
     return [_weight(getattr(module, "weight", None), module) for module in modules]
 
 
 def packed_kind(module: Any) -> str | None:
-    """The kind of blocks in which a module packs its weights, None if it does not."""
-    # Modules of torch take microseconds to say that they lack an attribute, and each run asks all.
+    """The kind of blocks in which a module packs its weights, or None."""
+    # torch's modules take microseconds to find that an attribute is missing, and each run checks
+    # all modules.
     kind: str | None = None if module is None else vars(module).get("packed_as")
     return kind
 
 
 def has_bfloat16(module: Any, weights: Iterable[Tensor]) -> bool:
-    """Whether some of the weights of a module are bf16, or some of the blocks in it hold such."""
+    """Whether some weights of a module, or some blocks in it, are bf16."""
     dtypes = {weight.dtype for weight in weights}
     return torch.bfloat16 in dtypes or (
         torch.uint8 in dtypes and any(packed_kind(part) == "BF16" for part in module.modules())
@@ -223,7 +224,7 @@ def bias_of(module: Any) -> Weight:
 
 
 def _table(tensor: Tensor, module: Any = None) -> Weight:
-    """An embedding table, of which a pass reads rows. module: that has it."""
+    """An embedding table, of which a pass reads rows. module: its owner."""
     return Weight(tensor.data_ptr(), _kind(tensor, module))
 
 
@@ -232,7 +233,7 @@ def _kind(tensor: Tensor, module: Any) -> int:
 
 
 def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
-    """Where a tensor lies, and how products with it are computed. module: that has it."""
+    """The address of a tensor, and the code of products with it. module: its owner."""
     if tensor is None:
         return Weight()
     kind = _kind(tensor, module)
@@ -247,7 +248,7 @@ def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
 
 
 def threads_for(weight_bytes: int, most: int) -> int:
-    """How many threads share a pass: as many as may be used, but none with too little to do."""
+    """The number of threads that share a pass: at most `most`, and none with too little work."""
     return max(1, min(most, weight_bytes // BYTES_PER_THREAD, MOST_THREADS))
 
 
@@ -260,18 +261,18 @@ class CompiledEngine(OwnEngine):
         self.device = torch.device("cpu")
         self.length = 0
         self.vocab = vocab
-        self._model = model  # held, since its weights are read by address
+        self._model = model  # kept alive, since its weights are read by address
         inner = model.model
         limit = context_length(model)
         self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
         plan = self._passes.plan
         plan.embedding = _table(inner.embed_tokens.weight, inner.embed_tokens)
         plan.final_norm, plan.head = weights_of([inner.norm, model.get_output_embeddings()])
-        self._slots = np.full(len(inner.layers), -1, np.int64)  # of the kept states
+        self._slots = np.full(len(inner.layers), -1, np.int64)  # slots of the kept states, by layer
         self._states = np.empty((0, 0), np.float32)
 
     def path(self, run: RunContext) -> DecodingPath:
-        if run.device.type != "cpu":  # a target elsewhere judges, with other draws
+        if run.device.type != "cpu":  # the target is on another device, with other draws
             return super().path(run)
         return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
 
@@ -279,8 +280,8 @@ class CompiledEngine(OwnEngine):
         self._passes.share(threads)
 
     def round_context(self) -> AbstractContextManager[None]:
-        # Around compiled passes torch has only rows to work on, and its other threads would go on
-        # waiting for more on the processors of the pass.
+        # Beside compiled passes torch works on single rows only, and its other threads would spin
+        # on the processors of the pass.
         return one_torch_thread()
 
     def keep_states(self, layers: Sequence[int]) -> None:
@@ -293,17 +294,17 @@ class CompiledEngine(OwnEngine):
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        fed = ids.numpy()
+        fed_ids = ids.numpy()
         passes = self._passes
-        passes.reserve(self.length + len(fed), self.length)
+        passes.reserve(self.length + len(fed_ids), self.length)
         logits = np.empty((keep, self.vocab), np.float32)
-        skipped = len(fed) - keep  # tokens before the first whose logits are asked for
+        skipped = len(fed_ids) - keep  # tokens before the first one with wanted logits
         slots = int(self._slots.max()) + 1
-        self._states = np.empty((len(fed), slots * passes.plan.width), np.float32)
-        for begin in range(0, len(fed), FED):
+        self._states = np.empty((len(fed_ids), slots * passes.plan.width), np.float32)
+        for begin in range(0, len(fed_ids), FED):
             if begin:  # a long prompt
                 check_stop()
-            block = fed[begin : begin + FED]
+            block = fed_ids[begin : begin + FED]
             first = max(0, begin - skipped)
             block_logits = logits[first : max(first, begin + len(block) - skipped)]
             plan = passes.planned(block, self.length, len(block_logits), temperature, layers)
@@ -331,7 +332,7 @@ class CompiledEngine(OwnEngine):
 
     @property
     def threads(self) -> int:
-        """How many share a pass."""
+        """The number of threads that share a pass."""
         threads: int = self._passes.plan.threads
         return threads
 
@@ -344,7 +345,7 @@ class CompiledEngine(OwnEngine):
         least_chance: float = 0.0,
     ) -> Draft:
         """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them,
-        or fewer by `least_chance`; all but the last are appended too. rows: written."""
+        or fewer by `least_chance`; all but the last are appended too. rows: are written."""
         n = len(uniforms)
         end = self.length + len(ids)
         passes = self._passes
@@ -380,8 +381,8 @@ class CompiledEngine(OwnEngine):
 
 
 def drafts_at_once(settings: Settings) -> bool:
-    """Whether drafts are greedy or drawn from a softmax without top-k or top-p, which is what the
-    compiled code can do."""
+    """Whether drafts are greedy, or drawn from a softmax without top-k or top-p: compiled code can
+    do no more."""
     return settings.greedy or softmax_only(settings)
 
 
@@ -403,7 +404,7 @@ class CompiledHeadEngine(StateReader):
             [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
         )
         targets = head.targets.numpy()
-        # The head's own ids of the tokens that may be drafted, and the target's ids of them.
+        # The head's own ids of draftable tokens, and the target's ids of the same tokens.
         self._draftable = np.flatnonzero((targets >= 0) & (targets < vocab))
         self._targets = targets[self._draftable]
         self._read = 0  # positions
@@ -421,7 +422,7 @@ class CompiledHeadEngine(StateReader):
         passes = self._passes
         states = self._unread.numpy()
         passes.reserve(self._read + n, self._read)
-        hidden = self._output.numpy()  # this chain's, unless states of the target have come
+        hidden = self._output.numpy()  # this chain's, unless there are new states of the target
         if len(states):
             hidden = np.empty((n, passes.plan.width), np.float32)
         head_logits = np.empty((keep, passes.plan.vocab), np.float32)

@@ -1,4 +1,4 @@
-"""How many threads give the fastest rounds, measured once per process and pair."""
+"""The number of threads with the fastest rounds, measured once per process and pair."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...core.threads import thread_counts, use_threads, used_processors
 if TYPE_CHECKING:
     from ...core.protocols import Engine
 
-# Bytes of weights from which every processor helps: a pass then takes tens of milliseconds, in
-# which what the page's server and its browser need of a processor is little.
+# From this many bytes of weights on, every processor helps: a pass then takes tens of milliseconds,
+# in which the page's server and its browser need little of a processor.
 LARGE = 400_000_000
 
-ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads
+ROUNDS = 8  # rounds per turn of a number of threads; the first one wakes the threads
 TURNS = 4
-SECONDS = 1.0  # after which no further turn begins
+SECONDS = 1.0  # time budget, after which no further turn begins
 CACHED = 64  # tokens before the rounds
 WORTH = 0.97  # more threads must take less than this share of the time of fewer
 
@@ -31,12 +31,12 @@ _known: WeakKeyDictionary[Any, dict[tuple[int, bool], int]] = WeakKeyDictionary(
 
 
 def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
-    """How many threads suit rounds of one target pass over `width` tokens, after as many less one
+    """The number of threads for rounds of one target pass over `width` tokens after `width` - 1
     passes of the draft (None: no passes) over one token each.
 
     target, draft: models of transformers; the target's passes are compiled. The first call for a
-    target makes such rounds with every number of `thread_counts` in turn and compares their
-    medians; later calls know the answer. Raises `SpecvizError`.
+    target runs such rounds with every number of `thread_counts` in turn and compares their
+    medians; later calls reuse the answer. Raises `SpecvizError`.
     """
     if pass_bytes(target) >= LARGE:
         return used_processors()
@@ -51,8 +51,7 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
 
 
 def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]) -> int:
-    """The number of threads whose rounds are the fastest, the lowest of those that are about as
-    fast."""
+    """The number of threads with the fastest rounds; of about equally fast ones, the lowest."""
     models = [target] if draft is None else [target, draft]
     cached = CACHED
     for model in models:
@@ -86,7 +85,7 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
 
 @torch.inference_mode()
 def _seconds(target: Engine, *drafts: Engine, width: int) -> float:
-    """Of a round without sampling: passes are all that threads share."""
+    """The seconds of a round without sampling: threads share passes only."""
     cached = target.length
     start = time.perf_counter()
     ids = torch.zeros(width, dtype=torch.long)

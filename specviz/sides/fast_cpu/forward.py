@@ -1,9 +1,8 @@
 """One pass of a model as one call of compiled code, from ids to logits.
 
 Every row of a pass goes through the same operations in the same order whatever the number of rows
-and threads, so the logits of a token do not depend on them, bit for bit. Weights are read where
-the model has them, by address, each tensor in its own kind, and become fp32; activations and sums
-are fp32.
+and threads, so the logits of a token do not depend on them, bit for bit. Weights are read in
+place, by address, each tensor in its own kind, and become fp32; activations and sums are fp32.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from .rows import (
 
 @in_place
 def cache_of(plan, layer):
-    """Keys and values of a layer, as in `attend`."""
+    """The keys and values of a layer, in the shapes of `attend`."""
     heads = plan.kv_heads
     head_dim = plan.head_dim
     capacity = plan.capacity
@@ -47,7 +46,7 @@ def cache_of(plan, layer):
 
 @in_place
 def attend(plan, q, keys, values, thread, seen):
-    """The thread's share of softmax(q k) v over all positions up to each token's own.
+    """Compute the thread's share of softmax(q k) v over all positions up to each token's own.
 
     q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
     capacity, head_dim].
@@ -101,8 +100,8 @@ def attend(plan, q, keys, values, thread, seen):
 
 @in_place
 def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
-    """x += attention over inputs [n, ...], as `in_both_orders` gives them, the thread's share;
-    returns the arrivals."""
+    """x += attention over inputs [n, ...] from `in_both_orders`, the thread's share. Returns the
+    arrivals."""
     threads = plan.threads
     head_dim = plan.head_dim
     eps = plan.eps
@@ -145,7 +144,7 @@ def _add_product(plan, inputs, weight, bias, thread, x):
 
 @in_place
 def mlp_block(plan, layer, thread, arrivals, x, normed):
-    """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
+    """x += down(silu(gate) * up) of norm(x), the thread's share. Returns the arrivals."""
     threads = plan.threads
     n = x.shape[0]
     gate = matrix(plan.gate, n, plan.inner)
@@ -165,8 +164,8 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
 
 @in_place
 def _beside_states(plan, layer, thread, arrivals, x):
-    """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
-    normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
+    """Make the inputs of a head's layer, [n, 2 * width]: the normed embeddings from x [n, width]
+    beside the normed states. x becomes the residual of the layer. Returns the arrivals too."""
     n = x.shape[0]
     width = plan.width
     eps = plan.eps
@@ -198,7 +197,7 @@ def _beside_states(plan, layer, thread, arrivals, x):
 
 @in_place
 def _keep_states(plan, layer, x):
-    """Copy x into its slot of the kept states, if those of this layer are kept."""
+    """Copy x into its slot of the kept states, if this layer has one."""
     slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
     if slot < 0:
         return
@@ -216,13 +215,13 @@ def plan_at(address):
 
 @cache
 def compiled_pass():
-    """`run_pass` for calls by its address: whatever calls it directly is compiled together with all
+    """Compile `run_pass` for calls by address: direct callers would be compiled together with all
     of it."""
     return cfunc(types.void(types.int64, types.int64), cache=True)(run_pass)
 
 
 def run_pass(thread, address):
-    """One thread's share of the pass whose plan lies here."""
+    """Run one thread's share of the pass whose plan lies at `address`."""
     plan = plan_at(address)
     threads = plan.threads
     n = plan.tokens

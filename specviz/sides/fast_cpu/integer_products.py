@@ -1,15 +1,15 @@
 """Products of weights of few bits with inputs that are rounded to 8 bits, as integers.
 
 Each 32 inputs of a row share a scale, the largest of them divided by 127, and become integers from
--127 to 127. Codes of weights times such inputs are summed as integers, exactly, and the sum of a
-block becomes one fp32:
+-127 to 127. Products of weights' codes with such inputs are summed as integers, exactly, and the
+sum of a block becomes one fp32:
 
     y = sum over blocks of  input_scale * (scale * sum(code * input) + minimum * sum(input))
 
-in the order of the blocks, so that an output has the same bits for any number of rows, of threads,
-and on any processor. Weights have the values of their file; only inputs are rounded. llama.cpp
-does the same (https://github.com/ggml-org/ggml/blob/master/src/ggml-cpu/quants.c, `vec_dot`), in
-K kinds with one scale for each 256 inputs.
+Blocks are added in their order, so an output has the same bits for any number of rows or threads
+and on any processor. Weights keep the values of their file; only inputs are rounded. llama.cpp
+does the same (https://github.com/ggml-org/ggml/blob/master/src/ggml-cpu/quants.c, `vec_dot`), in K
+kinds with one scale for each 256 inputs.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ from ...files.few_bits.vector import LINE, prefetch
 from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastest_form, spread_word
 
 BLOCK = 32  # inputs that share a scale
-WORDS = 8  # of them, four inputs each
+WORDS = 8  # of a block, four inputs each
 MOST_TOGETHER = 8
 """Rows of inputs that are multiplied together."""
 
-AHEAD = 8192  # bytes that weights are fetched ahead
+AHEAD = 8192  # prefetch distance in bytes
 TINY = 1e-30  # inputs below it are rounded to 0
 
 SCALE_VECTORS = 16
 
 RECORD = 48
-"""Bytes of a block of rounded inputs: 32 codes, the scale and the sum of the codes, fp32, and for
-each half of the block the integer with which its sums begin."""
+"""Bytes of a block of rounded inputs: 32 codes, then fp32 scale and sum of the codes, and for each
+half of the block the integer with which its sums begin."""
 
 SCALE_AT = 32
 SUM_AT = 36
@@ -84,7 +84,7 @@ FORM_NAMES = tuple(FORMS)
 
 @dataclass
 class Group:
-    """Codes of 32 inputs and sixteen outputs.
+    """The codes of 32 inputs and sixteen outputs.
 
     codes: makes the vector of each of the `WORDS`. scales: fp32 vectors, one for the group, or one
     for each half. minimum: fp32 vector, or None.
@@ -97,13 +97,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Kind:
-    """How a block of a kind lies in a tile.
+    """The layout of a kind's block in a tile.
 
     bits: of a code. groups: (builder, address of the block, address of its scales, index of the
-    part, int64) -> the groups of 32 inputs of a part, in their order. bias: what the codes are
-    larger by than the integers that they stand for. parts: of a block, of equal size, so that the
-    code of one part serves all. scales: (builder, address of the block, address of memory for
-    `SCALE_VECTORS`) -> None, writes the scales of all parts, where they are packed too.
+    part, int64) -> the groups of 32 inputs of a part, in their order. bias: the codes minus the
+    integers that they stand for. parts: of a block, of equal size, so that the code of one part
+    serves all. scales: (builder, address of the block, address of memory for `SCALE_VECTORS`) ->
+    None, writes the scales of all parts; None if scales are not packed.
     """
 
     bits: int
@@ -114,7 +114,7 @@ class Kind:
 
 
 def _element(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
-    """The word of four bytes that lies `offset` bytes behind the begin of a block in a row."""
+    """The word of four bytes at `offset` bytes from the begin of a row's block."""
     at = b.add(tile, i64(OUTPUTS * offset))
     words = b.load(b.inttoptr(at, INTEGERS.as_pointer()))
     words.align = 2
@@ -130,8 +130,8 @@ def _half_floats(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
 
 
 def _bits(b: ir.IRBuilder, words: Any, right: Any, mask: int) -> Any:
-    """The bits of `mask` in each byte of the words, shifted. right: a number of bits, to the left
-    if below 0, or a vector of them."""
+    """The bits of `mask` in each byte of the words, after a shift. right: a number of bits, to the
+    left if below 0, or a vector of them."""
     if not isinstance(right, int):
         words = b.lshr(words, right)
     elif right > 0:
@@ -142,8 +142,8 @@ def _bits(b: ir.IRBuilder, words: Any, right: Any, mask: int) -> Any:
 
 
 def _nibble(b: ir.IRBuilder, tile: Any, begin: int, word: int) -> Any:
-    """The codes of four inputs in the kinds whose 16 bytes hold those of 32 inputs: the first 16
-    in their low halves, the others in their high ones."""
+    """The codes of four inputs in kinds whose 16 bytes hold 32 codes: the first 16 in their low
+    halves, the others in their high halves."""
     return _bits(b, _element(b, tile, begin + 4 * (word % 4)), 4 * (word // 4), 15)
 
 
@@ -179,8 +179,8 @@ def _q8_0(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 
 
 def _q4_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
-    """32 bytes of a part hold the codes of a group in their low halves, and those of the next in
-    their high ones."""
+    """32 bytes of a part hold the codes of one group in their low halves, and those of the next
+    group in their high halves."""
     words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
     for group in range(2):
 
@@ -192,7 +192,7 @@ def _q4_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 
 
 def _q5_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
-    """As Q4_K; before the codes come their fifth bits: bit g of 32 bytes is that of group g."""
+    """As Q4_K, with fifth bits before the codes: bit g of 32 bytes belongs to group g."""
     words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
     skipped = _spread_index(b, b.mul(part, i64(2)))
     for group in range(2):
@@ -207,8 +207,8 @@ def _q5_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 
 
 def _q6_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
-    """Two halves of 128 codes: of each, 64 bytes have the low 4 bits of codes and 32 the high 2. A
-    part is half of a half."""
+    """Two halves of 128 codes: in each, 64 bytes hold the low 4 bits of codes and 32 bytes the
+    high 2. A part is half of a half."""
     half = b.lshr(part, i64(1))
     low_words = b.add(tile, b.mul(half, i64(OUTPUTS * 64)))
     high_words = b.add(tile, b.mul(half, i64(OUTPUTS * 32)))
@@ -228,18 +228,19 @@ def _spread_index(b: ir.IRBuilder, index: Any) -> Any:
 
 
 def _scale_vectors(b: ir.IRBuilder, scales: Any, part: Any, group: int) -> list[Any]:
-    """The two vectors of a group among those that `Kind.scales` has written."""
+    """The two vectors of a group from memory that `Kind.scales` has written."""
     of_part = b.add(scales, b.mul(part, i64(4 * 4 * LANES)))
     begin = 2 * group
     return [load_floats(b, b.add(of_part, i64(4 * LANES * (begin + i)))) for i in range(2)]
 
 
 def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
-    """Write the scale and, below 0, the minimum of each of the 8 groups of a block.
+    """Write the scale and the minimum with the sign reversed for each of the 8 groups of a block.
 
-    A block begins with a scale and a minimum, fp16, and three words that hold 8 codes of 6 bits for
-    each of them: the first four of either are the low bits of the bytes of two words, whose other
-    bits are the top bits of the last four; their low bits are the halves of the third word.
+    A block begins with a scale and a minimum, fp16, and three words with 8 codes of 6 bits for
+    each of them. The first four codes of both are the low bits of the bytes of two words, whose
+    other bits are the top bits of the last four codes; their low bits are the halves of the third
+    word.
     """
     factors = [_half_floats(b, tile, 0), b.fneg(_half_floats(b, tile, 2))]
     words = [_element(b, tile, 4), _element(b, tile, 8)]
@@ -255,8 +256,8 @@ def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
 
 
 def _q6_k_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
-    """Write the scales of 16 inputs each: behind the codes come 16 of them, int8, and the scale of
-    all, fp16."""
+    """Write the scales of 16 inputs each: after the codes come 16 of them, int8, and the common
+    scale, fp16."""
     whole = _half_floats(b, tile, 208)
     for index in range(16):
         four = _element(b, tile, 192 + index // 4 * 4)
@@ -266,7 +267,7 @@ def _q6_k_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
 
 
 def _byte(b: ir.IRBuilder, words: Any, index: int) -> Any:
-    """One byte of each word, as an integer without a sign."""
+    """One byte of each word, as an unsigned integer."""
     return b.and_(b.lshr(words, integers(8 * index)), integers(255))
 
 
@@ -287,9 +288,9 @@ TILED = {
 def round_inputs(b, x, count, bias, records, step):
     """Round `count` fp32 numbers, a multiple of `BLOCK`, to codes and a scale for each block.
 
-    records: where the first block's `RECORD` is written. step: bytes from a record to the next.
-    bias: of the codes of weights, by which sums of products would be too large. The scale is NaN
-    where a number is NaN or infinite.
+    records: the address for the first block's `RECORD`. step: bytes from a record to the next.
+    bias: of the weights' codes, to be corrected in the sums. The scale is NaN if a number is NaN
+    or infinite.
     """
     loop = Loop(b, count, BLOCK, [records])
     record = loop.carried[0]
@@ -303,7 +304,7 @@ def round_inputs(b, x, count, bias, records, step):
     start_factor = b.neg(b.trunc(bias, I32))
     for half, vector in enumerate(numbers):
         nearest = call_intrinsic(b, "roundeven", b.fmul(vector, factors))
-        # Of NaN, which is no integer, the lowest code: the scale makes it NaN again.
+        # NaN becomes the lowest code; the scale makes it NaN again.
         bounded = call_intrinsic(b, "maxnum", nearest, splat(-LARGEST_INPUT))
         codes = b.fptosi(call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT)), INTEGERS)
         store(b, b.trunc(codes, ir.VectorType(I8, LANES)), b.add(record, i64(LANES * half)))
@@ -329,8 +330,9 @@ def _larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
 def multiply_tiles(b, kind, form, rows, records, tiles, blocks, count, y, y_step):
     """Write the products of these rows with `count` tiles, one or more.
 
-    records: rounded inputs, [inputs / 32, rows] of `RECORD` bytes. tiles: [count, blocks] blocks of
-    sixteen outputs. y: fp32, where the first row's outputs are written; y_step: bytes between rows.
+    records: rounded inputs, [inputs / 32, rows] of `RECORD` bytes. tiles: [count, blocks] blocks
+    of sixteen outputs. y: the address for the first row's outputs, fp32. y_step: bytes between
+    rows.
     """
     layout = TILED[kind]
     form_of_sums = FORMS[FORM_NAMES[form]]
@@ -365,7 +367,7 @@ def _add_group(
     records: list[Any],
     totals: list[Any],
 ) -> list[Any]:
-    """Add to the running totals of each row, fp32, the products of a group."""
+    """Add the products of a group to the running totals of each row, fp32."""
     parts = len(group.scales)
     sums: list[list[IntegerSums]] = [[] for _ in records]
     for word in range(WORDS):
@@ -403,14 +405,14 @@ def _word(b: ir.IRBuilder, record: Any, offset: int) -> Any:
 
 
 def code_bias(kind: int, form: str) -> int:
-    """Return what the codes of a kind, as a form multiplies them, are too large by."""
+    """The bias of a kind's codes in the form that multiplies them."""
     layout = TILED[kind]
     return FORMS[form].offset if layout.bits == SIGNED_BITS else layout.bias
 
 
 @cache
 def integer_product_code(kind: int) -> int:
-    """As `products.product_code`, for weights in tiles, in the fastest form of this processor."""
+    """`products.product_code` for weights in tiles, in the fastest form of this processor."""
     form = fastest_form()
     form_index = FORM_NAMES.index(form)
     offset = code_bias(kind, form)

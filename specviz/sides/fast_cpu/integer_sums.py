@@ -1,8 +1,8 @@
 """Sums of products of weights' codes and inputs of 8 bits, in the instructions of each processor.
 
 All forms compute the same integers: a sum of integers that does not overflow is exact in any
-order. A vector of codes holds those of four inputs for each of sixteen outputs, one output in each
-lane of 32 bits; a word of inputs holds the same four inputs, from -127 to 127.
+order. A vector of codes holds the codes of four inputs for each of sixteen outputs, one output in
+each lane of 32 bits. A word of inputs holds the same four inputs, from -127 to 127.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ...files.few_bits.ir import I8, I16, I32, LANES, call_named, cut, integers,
 BYTES = 4 * LANES
 LARGEST_INPUT = 127
 LARGEST_SHORT = 2**15 - 1
-SIGNED_BITS = 8  # codes of so many bits are signed, those of fewer are not
+SIGNED_BITS = 8  # codes of 8 bits are signed, shorter ones are not
 
 
 class IntegerSums(ABC):
-    """The sums of one row of inputs with the codes of sixteen outputs, of `bits` each.
+    """The sums of one row of inputs with the codes of sixteen outputs, of `bits` bits each.
 
     start: <16 x i32>, to which the products are added.
     """
@@ -36,12 +36,12 @@ class IntegerSums(ABC):
         self.sums = start
 
     def prepared(self, codes: Any) -> Any:
-        """Return codes as `add` takes them, made once for all rows."""
+        """Return codes in the form of `add`, made once for all rows."""
         return codes
 
     @abstractmethod
     def add(self, codes: Any, inputs: Any) -> None:
-        """Add the products of codes, as `prepared` gives them, with a word of inputs, i32."""
+        """Add the products of codes from `prepared` with a word of inputs, i32."""
 
     def total(self) -> Any:
         """Return the sums: <16 x i32>."""
@@ -49,8 +49,8 @@ class IntegerSums(ABC):
 
 
 class DotSums(IntegerSums):
-    """`vpdpbusd` of AVX-512 VNNI: four products of a byte without and one with a sign, added to 32
-    bits without saturation."""
+    """`vpdpbusd` of AVX-512 VNNI: four products of an unsigned and a signed byte, added to 32 bits
+    without saturation."""
 
     offset = 128
     lanes = 16
@@ -74,7 +74,7 @@ class DotSums(IntegerSums):
 
 
 class HalfDotSums(DotSums):
-    """The same of AVX-VNNI, which has registers of 256 bits."""
+    """`vpdpbusd` of AVX-VNNI, in registers of 256 bits."""
 
     lanes = 8
     intrinsic = "llvm.x86.avx512.vpdpbusd.256"
@@ -83,11 +83,11 @@ class HalfDotSums(DotSums):
 class PairSums(IntegerSums):
     """`vpmaddubsw` of AVX2: two products added in 16 bits, with saturation.
 
-    The largest sum of two products is 2 * 127 times the largest code. So many of them are added in
-    16 bits as stay below 2**15, and then in 32 bits by `vpmaddwd`: of codes of 4 bits all 8 words
-    of a block (8 * 2 * 127 * 15 = 30,480), of 5 bits 4 (31,496), of 6 bits 2 (32,004). Codes of 8
-    bits are signed: their sign moves to the input (`vpsignb`), which -127 to 127 allow, and of
-    their sizes, 128 at most, 1 (32,512).
+    The largest sum of two products is 2 * 127 times the largest code. As many words are added in
+    16 bits as stay below 2**15, and then in 32 bits by `vpmaddwd`: for codes of 4 bits all 8 words
+    of a block (8 * 2 * 127 * 15 = 30,480), for 5 bits 4 words (31,496), for 6 bits 2 (32,004).
+    Codes of 8 bits are signed: their sign moves to the input (`vpsignb`), which -127 to 127 allow,
+    and their sizes, 128 at most, allow 1 word (32,512).
     """
 
     lanes = 8
@@ -117,9 +117,9 @@ class PairSums(IntegerSums):
         same_inputs = b.bitcast(spread_word(b, inputs, self.lanes), ir.VectorType(I8, BYTES // 2))
         pairs = []
         for i, size in enumerate(sizes):
-            signed = (
-                same_inputs if signs is None else _x86(b, self.signs, I8, same_inputs, signs[i])
-            )
+            signed = same_inputs
+            if signs is not None:
+                signed = _x86(b, self.signs, I8, same_inputs, signs[i])
             pairs.append(_x86(b, self.pairs, I16, size, signed))
         if self._short:
             pairs = [b.add(pair, short) for pair, short in zip(pairs, self._short, strict=True)]
@@ -148,8 +148,8 @@ def _x86(b: ir.IRBuilder, name: str, element: Any, x: Any, y: Any) -> Any:
 
 
 class ArmDotSums(IntegerSums):
-    """`sdot` of Arm: four products of bytes with a sign, added to 32 bits. Codes of fewer than 8
-    bits are positive as such bytes too."""
+    """`sdot` of Arm: four products of signed bytes, added to 32 bits. Codes of fewer than 8 bits
+    are positive as signed bytes too."""
 
     lanes = 4
     intrinsic = "llvm.aarch64.neon.sdot.v4i32.v16i8"
@@ -202,12 +202,14 @@ FEATURES = {
     "Arm dot products": ("dotprod",),
     "plain": (),
 }
-"""What a processor must have for a form, as LLVM calls it."""
+"""The features that a form needs, by LLVM's names."""
 
 
 def fastest_form() -> str:
     """Return the name of the fastest form of this processor."""
     features = llvm.get_host_cpu_features()
     return next(
-        name for name, needed in FEATURES.items() if all(features.get(one) for one in needed)
+        name
+        for name, needed in FEATURES.items()
+        if all(features.get(feature) for feature in needed)
     )

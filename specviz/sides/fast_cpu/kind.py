@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def make_engine(model: Any, vocab: int) -> StateEngine | None:
-    """As `support.compiled_engine`."""
+    """Make an engine with `support.compiled_engine`."""
     from .support import compiled_engine
 
     return compiled_engine(model, vocab)
 
 
 def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
-    """As `support.compiled_head`."""
+    """Make an engine with `support.compiled_head`."""
     from .support import compiled_head
 
     return compiled_head(head, vocab, target)
 
 
 def threads(target: LanguageModel, draft: LanguageModel | None, vocab: int, width: int) -> int:
-    """As `fastest_threads.fastest_threads`."""
+    """The result of `fastest_threads.fastest_threads`."""
     from .fastest_threads import fastest_threads
 
     return fastest_threads(target, draft, vocab, width)

@@ -1,4 +1,4 @@
-"""What a pass does with the rows of its tokens: embed, norm, multiply, rotate."""
+"""Operations of a pass on the rows of its tokens: embed, norm, multiply, rotate."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its
 
 
 class Weight(Structure):
-    """Where a tensor lies, 0 where a model has no such tensor; of which kind it is
-    (`blocks.KINDS`); of a matrix where the code of products with it lies (`products.product_code`,
+    """A tensor: its address, 0 if the model has no such tensor; its kind (`blocks.KINDS`); for a
+    matrix also the address of the code of its products (`products.product_code`,
     `integer_products.integer_product_code`), and the bytes of `STEP` outputs."""
 
     _fields_ = (
@@ -40,7 +40,7 @@ class Weight(Structure):
 
 
 class Layer(Structure):
-    """The tensors of a layer: weights of `LINEARS` and `NORMS`, and biases of the former."""
+    """The tensors of a layer: weights of `LINEARS` and `NORMS`, and biases of `LINEARS`."""
 
     _fields_ = (
         *((part.name, Weight) for part in (*LINEARS, *NORMS)),
@@ -49,7 +49,7 @@ class Layer(Structure):
 
 
 class Plan(Structure):
-    """What one pass is made of; compiled code reads it where it lies. One address reaches it in a
+    """The parameters of one pass, which compiled code reads in place. Passing one address takes a
     microsecond; many arguments would take longer than a draft's pass."""
 
     _fields_ = (
@@ -64,11 +64,11 @@ class Plan(Structure):
         ("head_dim", c_int64),
         ("capacity", c_int64),  # positions of the cache
         ("threads", c_int64),  # that share the pass
-        ("start", c_int64),  # tokens that are cached
-        ("tokens", c_int64),  # that are fed
-        ("keep", c_int64),  # the last of them, whose logits are wanted
+        ("start", c_int64),  # cached tokens
+        ("tokens", c_int64),  # fed tokens
+        ("keep", c_int64),  # the last fed tokens, whose logits are wanted
         ("meeting", c_int64),  # the address of an int64 that counts arrivals of threads
-        ("arrivals", c_int64),  # how many there are when the pass begins
+        ("arrivals", c_int64),  # their number when the pass begins
         # Addresses.
         ("ids", c_int64),  # int64 [tokens]
         ("logits", c_int64),  # fp32 [keep, vocab], written
@@ -77,19 +77,22 @@ class Plan(Structure):
         ("keys", c_int64),  # fp32 [layers, kv_heads, head_dim, capacity]
         ("values", c_int64),  # fp32 [layers, kv_heads, capacity, head_dim]
         # Addresses of memory for states, fp32 [tokens, ...].
-        ("x", c_int64),  # after each layer; of a head, what its layer gave
+        ("x", c_int64),  # after each layer; for a head, its layer's output
         ("q", c_int64),
         ("k", c_int64),
         ("v", c_int64),
-        ("seen", c_int64),  # what attention gives
-        ("added", c_int64),  # what is added to x
+        ("seen", c_int64),  # the attention's output
+        ("added", c_int64),  # a block's output, to be added to x
         ("gate", c_int64),
         ("up", c_int64),
-        ("states", c_int64),  # those that are kept, of some layers, side by side
-        ("slots", c_int64),  # which of them are a layer's, int64 [depth], below 0 if none
-        ("kept_states", c_int64),  # how many layers' are kept
-        # Of a head on a target, else 0.
-        ("unread", c_int64),  # the address of the states to fuse; 0 if it goes on from its own
+        ("states", c_int64),  # kept states of some layers, side by side
+        ("slots", c_int64),  # each layer's slot in the kept states, int64 [depth], below 0 if none
+        ("kept_states", c_int64),  # the number of layers whose states are kept
+        # For a head on a target, otherwise 0.
+        (
+            "unread",
+            c_int64,
+        ),  # the address of the states to fuse; 0 if it continues from its own output
         ("unread_width", c_int64),  # numbers in each
         ("hidden", c_int64),  # the address of the state beside each embedding
         ("normed_residual", c_int64),  # whether the residual is the normed state
@@ -97,10 +100,10 @@ class Plan(Structure):
         ("embedding", Weight),
         ("final_norm", Weight),
         ("head", Weight),
-        ("fuse", Weight),  # this one and the next two: of a head on a target
+        ("fuse", Weight),  # this one and the next two are a head's
         ("fuse_norm", Weight),
         ("state_norm", Weight),
-        ("nothing", Weight),  # for a bias that is not there
+        ("nothing", Weight),  # stands for a missing bias
         ("eps", c_float),  # of the norms
         ("rotary_factor", c_float),
         ("score_factor", c_float),
@@ -114,14 +117,14 @@ PLAN = np.dtype(Plan)
 
 @inside
 def share(count, thread, threads, unit):
-    """The thread's share of `count` things, from and to, in multiples of `unit`."""
+    """The thread's share of `count` items, from and to, in multiples of `unit`."""
     each = -(-count // (threads * unit)) * unit
     return min(thread * each, count), min((thread + 1) * each, count)
 
 
 @inside
 def meet(counter, arrivals, threads):
-    """Wait until all threads have come here; arrivals: counted so far. Returns their new number."""
+    """Wait until all threads have arrived. arrivals: counted so far. Returns their new number."""
     arrivals += threads
     if threads > 1:
         arrive(counter)
@@ -135,8 +138,8 @@ def meet(counter, arrivals, threads):
 
 @inside
 def in_both_orders(plan, x):
-    """x [n, width], and x in the order in which `multiply` meets weights of bf16, if the model has
-    any: of each `STEP` those at even indices come first."""
+    """x [n, width], and x in the order in which `multiply` meets weights of bf16 if the model has
+    any: in each `STEP` the inputs at even indices come first."""
     if plan.arranged == 0:
         return x, x
     n, width = x.shape
@@ -159,7 +162,7 @@ def product(plan, inputs, weight, bias, begin, end, y):
     if weight.kind == BFLOAT16:
         x = arranged
     n, width = x.shape
-    if begin >= end or n == 0:  # of a block of a prompt nobody asks for logits
+    if begin >= end or n == 0:  # no logits of this block of a prompt are wanted
         return
     call_product(
         weight.product,
@@ -198,8 +201,8 @@ def norm(x, weight, eps, scale, out):
 
 @inside
 def rotate(states, first, last, head_dim, angles, scale):
-    """Rotary embedding of heads `first` to `last` in place, times `scale` (Su et al. 2021, arXiv
-    2104.09864). states: [n, heads * head_dim]."""
+    """Rotate heads `first` to `last` in place by the rotary embedding, times `scale` (Su et al.
+    2021, arXiv 2104.09864). states: [n, heads * head_dim]."""
     cosines, sines = angles
     half = head_dim // 2
     for r in range(states.shape[0]):
@@ -216,7 +219,7 @@ def rotate(states, first, last, head_dim, angles, scale):
 
 @inside
 def norm_heads(states, first, last, head_dim, weight, eps):
-    """Norms of single heads, as Qwen3 has them for q and k."""
+    """Norm single heads, as Qwen3 does for q and k."""
     if weight.address == 0:
         return
     for h in range(first, last):
@@ -229,7 +232,7 @@ def norm_heads(states, first, last, head_dim, weight, eps):
 
 @in_place
 def embed(plan, ids, thread, x):
-    """The thread's share of the embeddings of `ids`; x: [n, width]."""
+    """Write the thread's share of the embeddings of `ids`. x: [n, width]."""
     first, last = share(len(ids), thread, plan.threads, 1)
     table = plan.embedding
     for r in range(first, last):

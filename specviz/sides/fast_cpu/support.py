@@ -1,4 +1,4 @@
-"""Which models, and heads on them, can run as compiled passes, and whether they then give their own
+"""The models, and heads on them, that can run as compiled passes, and a trial against their own
 logits."""
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ log = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
 CODE = HERE / CACHE
-"""Where compiled code is kept."""
+"""The folder of compiled code."""
 
-TRIED_LAYERS = 2  # of a packed model: its modules unpack all weights for each call
+TRIED_LAYERS = (
+    2  # layers of a packed model in its trial: its modules unpack all weights for each call
+)
 UNIT = 32  # widths must be multiples of it
-TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
+TRIED = 7  # tokens of the trial: one more than the rows of a product
 TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5
-INTEGER_TOLERANCE = 0.05  # of those whose inputs are rounded to 8 bits, one step apart at times
-HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to 16 bits
+INTEGER_TOLERANCE = 0.05  # for inputs rounded to 8 bits, at times one step apart
+HALF_TOLERANCE = 0.1  # share of the largest logit, for a head that rounds every step to 16 bits
 TRIED_OUTPUTS = 4096  # logits of each token that are compared
 READ = {torch.float32, torch.bfloat16, torch.float16, torch.uint8}
-"""Dtypes that a pass reads; bytes are blocks of packed weights."""
+"""Dtypes that passes can read; bytes are blocks of packed weights."""
 
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
@@ -50,8 +52,8 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
 
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
-    first for a model tries it against the model's own logits; a warning says if they differ. Of a
-    GGUF file it is remembered that it passed.
+    first call for a model tests it against the model's own logits; a warning says if they differ.
+    For a GGUF file a passed test is remembered.
     """
     if not suits(model) or not _has_compiler():
         return None
@@ -63,7 +65,7 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
 
 
 def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
-    """The same for a head on a target, which is tried against torch's own outputs."""
+    """`compiled_engine` for a head on a target, which is tested against torch's own outputs."""
     if not _suits_as_head(head) or not _has_compiler():
         return None
     from .engine import CompiledHeadEngine
@@ -75,7 +77,7 @@ def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateRead
 
 
 def _has_compiler() -> bool:
-    """Whether numba is there, and works."""
+    """Whether numba is installed and works."""
     if not has_numba():
         return False
     try:
@@ -87,14 +89,14 @@ def _has_compiler() -> bool:
 
 
 def suits(model: Any) -> bool:
-    """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
+    """Whether `forward.run_pass` computes the architecture of `model` and reads its weights."""
     weights = list(model.parameters())
     return _lie_here(weights) and is_llama_family(model) and _has_fitting_sizes(model, weights)
 
 
 def is_read_in_place(model: Any) -> bool:
-    """Whether compiled passes read the weights of such a model as they are stored, computing in
-    fp32; it may be on the `meta` device."""
+    """Whether compiled passes use the weights of such a model in their stored format, computing in
+    fp32. The model may be on the `meta` device."""
     return is_llama_family(model) and _has_fitting_sizes(model, model.parameters())
 
 
@@ -109,7 +111,7 @@ def _has_fitting_sizes(model: Any, weights: Iterable[Tensor]) -> bool:
 
 
 def _suits_as_head(head: Any) -> bool:
-    from ...core.states import EAGLE  # which few runs load
+    from ...core.states import EAGLE  # few runs load it
 
     if head.kind != EAGLE or head.embedding is None:
         return False
@@ -129,14 +131,14 @@ def _lie_here(tensors: Iterable[Tensor]) -> bool:
 
 
 def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int) -> bool:
-    """Whether weights and layers of this config are of the sizes and kinds that a pass reads."""
+    """Whether passes can read weights and layers of these sizes and kinds."""
     widths = (config.hidden_size, config.intermediate_size, head_dim)
     return {t.dtype for t in tensors} <= READ and all(width % UNIT == 0 for width in widths)
 
 
 def _passes_its_trial(model: Any, vocab: int) -> bool:
-    """Whether compiled passes give the model's own logits, now or when the same file ran with the
-    same code on such a processor before."""
+    """Whether compiled passes give the model's own logits, now or earlier with the same file, code
+    and processor."""
     from .engine import CompiledEngine
 
     mark = _trial_mark(model, vocab)
@@ -150,8 +152,9 @@ def _passes_its_trial(model: Any, vocab: int) -> bool:
 
 
 def _trial_mark(model: Any, vocab: int) -> Path | None:
-    """The file that says that a model passed its trial: all on which the outcome depends gives its
-    name. None for a model that comes from no file with a checksum, or where no code is kept."""
+    """The file whose existence says that a model passed its trial; its name depends on all that
+    the outcome depends on. None for a model without a file with a checksum, or if no code is
+    kept."""
     digest = getattr(model.config, "gguf_digest", None)
     sources = marked_sources(CODE / MARK)
     if digest is None or sources is None:
@@ -185,7 +188,7 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     outputs = _tried_outputs(engine.vocab)
     expected = _fp32_logits(model, ids, layers, outputs)
     if not torch.isfinite(expected).all():
-        return False  # the plain engine then says what is wrong
+        return False  # the plain engine then raises the error
     expected = torch.cat([expected, expected[-1:]])
     logits = torch.cat([together, alone])[:, outputs]
     problem = "pass gave other logits; using transformers' modules"
@@ -224,8 +227,8 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
 
 @torch.inference_mode()
 def _fp32_logits(model: Any, ids: Tensor, layers: int | None, outputs: Tensor) -> Tensor:
-    """The logits [tokens, outputs] of a model's own modules and weights, computed in fp32, by its
-    first `layers`, or by all of them. outputs: of which ids.
+    """The logits [tokens, outputs] of a model's own modules and weights, computed in fp32 by its
+    first `layers` layers, or by all of them. outputs: the wanted ids.
 
     One layer at a time is copied in fp32, so that memory does not double.
     """
@@ -253,7 +256,7 @@ def _in_fp32(module: Any) -> Any:
 
 
 def _are_close(logits: Tensor, expected: Tensor, tolerance: float, problem: str) -> bool:
-    """Whether logits differ by no more than this share of the largest; else a warning."""
+    """Whether logits differ by at most this share of the largest one; warns otherwise."""
     scale = expected.abs().max().clamp(min=1.0)
     if (logits - expected).abs().max() <= tolerance * scale:
         return True

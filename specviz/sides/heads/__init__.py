@@ -1,1 +1,1 @@
-"""Drafts from heads on the target: what drafts with a head, and a module for each kind of head."""
+"""Drafts from heads on the target: the drafters, and a module for each kind of head."""

@@ -1,7 +1,7 @@
-"""Assistants of Gemma 4, which transformers itself runs: their files and their engine.
+"""Assistants of Gemma 4, which transformers itself runs: files and engine.
 
-An assistant has no keys and values of its own: each of its layers looks at those that the target's
-last layer of the same kind has left. So it reads no prompt, and nothing of it is rolled back.
+An assistant has no keys and values of its own: each of its layers reads those of the target's last
+layer of the same kind. So it reads no prompt and needs no rollback.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Assistant:
         self.parameters = model.parameters
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
-        """Beside the engine of its target, whose cache it reads."""
+        """Make an engine beside that of the target, whose cache it reads."""
         return AssistantEngine(self, vocab, target)
 
     def check(self, target: Any) -> None:
@@ -58,9 +58,9 @@ class Assistant:
 class AssistantEngine(StateReader):
     """An assistant of Gemma 4 beside the engine of its target.
 
-    All drafts of a chain are made at one place, that of the last token of the text: the target's
+    All drafts of a chain are made at the position of the text's last token, because the target's
     cache has none of the drafts. A step reads the embedding of the token before, and the target's
-    state that predicted this token; further along the chain, the assistant's own output instead.
+    state that predicted it; further along the chain, its own output instead.
     """
 
     def __init__(self, assistant: Assistant, vocab: int, target: StateEngine) -> None:
@@ -134,15 +134,15 @@ def read_assistant(source: ModelSource, target: Any) -> HeadMetadata:
 
 
 def buildable(config: Any) -> Any:
-    """`config` of an assistant, of which this version of transformers can make a model.
+    """Change an assistant's `config` so that this version of transformers can make a model of it.
 
     In 5.23.0 the layers ask `kv_sharing_modes` of the text config which of them share a cache, and
-    it raises an error if all do, as they do here. Its answer for these layers is known.
+    it raises an error if all do, as here. The answer for these layers is known.
     """
     text_class = type(config.text_config)
     if hasattr(text_class, "kv_sharing_modes"):
         modes = property(lambda text: ["reuse"] * text.num_hidden_layers)
-        # By this name transformers finds the class of the model.
+        # transformers finds the class of the model by this name.
         name = text_class.__name__
         config.text_config.__class__ = type(name, (text_class,), {"kv_sharing_modes": modes})
     return config

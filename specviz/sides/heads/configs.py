@@ -1,4 +1,4 @@
-"""How a head is recognised by its name or its config. This module imports no torch."""
+"""Recognition of heads by their names or configs. This module imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OWN_LAYERS = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
 
 ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
-"""The types of models that read the last state and the cache of a Gemma 4."""
+"""Types of models that read the last state and the cache of a Gemma 4."""
 
 
 def is_head_config(values: dict[str, Any]) -> bool:

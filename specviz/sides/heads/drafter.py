@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, StateEngine
 
 
-SHARE = 3  # beside copies, a head drafts a third of the tokens that are due: its steps cost
-# Tokens of a copy that are expected to be accepted, by how many agree before it, at the start.
+SHARE = 3  # beside copies, a head drafts a third of the wanted tokens: its steps cost time
+# The expected number of accepted tokens of a copy at the start, by the length of its match.
 EXPECTED = {4: 2.0, 3: 1.2, 2: 0.5}
-LEAST = 0.35  # where fewer are expected, a head guesses better, to the end of the run
+LEAST = 0.35  # below this expectation the head drafts, to the end of the run
 MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
 
 
 class HeadDrafter(Drafter):
-    """The pair's head. Each pass of the target leaves hidden states; after the verdict those of the
-    tokens that stay are the head's, and the next chain begins with the last of them."""
+    """The pair's head. Each pass of the target leaves hidden states. After the verdict the head
+    gets those of the kept tokens, and the next chain begins with the last of them."""
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         if pair.head is None:
@@ -49,7 +49,7 @@ class HeadDrafter(Drafter):
         self.engine_name = self.engine.name
         self._path = self.engine.path(run)
         self._max_new_tokens = run.settings.max_new_tokens
-        self._received = 0  # tokens whose states the head has been given
+        self._received = 0  # tokens whose states the head has
 
     def prefill(self, ids: Sequence[int]) -> float:
         start = now(self.engine.device)
@@ -66,9 +66,9 @@ class HeadDrafter(Drafter):
         return self._path.draft(ids, count, least_chance=self.least_chance)
 
     def rollback(self, length: int) -> None:
-        # What was drafted was read with states of the head's own.
+        # The head read the drafts with its own states.
         self.engine.rollback(min(self.engine.length, self._received + 1))
-        # The target's last pass began where the head's knowledge ends.
+        # The target's last pass began where the head's states end.
         self.engine.receive(self._target.states[: length - self._received])
         self._received = length
 
@@ -77,10 +77,12 @@ class HeadDrafter(Drafter):
 
 
 class NgramHeadDrafter(HeadDrafter):
-    """Copies, which cost nothing, where enough of them are expected to hold; else the head drafts.
+    """Copies, which cost nothing, where enough of them are expected to be accepted; otherwise the
+    head drafts.
 
-    What to expect is learnt in the run, by how many tokens agree before a copy, and twice as many
-    are copied. All of it depends on committed tokens alone, so q is what each token was drawn from.
+    The expectation is learnt in the run, by the length of a copy's match, and twice as many tokens
+    are copied. All of this depends on committed tokens alone, so q is the distribution that each
+    token was drawn from.
     """
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:

@@ -37,8 +37,8 @@ class HeadConfig:
 
     layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width, and whose
     vocab_size is the target's. target_width: of the target's states. states: which of them are
-    read, each as the number of the target's layers that have run. draft_vocab: how many tokens it
-    can draft.
+    read, each as the number of the target's layers that have run. draft_vocab: the number of tokens
+    that it can draft.
     norm_before_residual: whether the layer's residual is the normed state. norm_before_fc: whether
     the target's states are normed before `fc`. head_norms: whether q and k are normed by head.
     """
@@ -53,7 +53,7 @@ class HeadConfig:
 
 
 class HeadAttention(nn.Module):
-    """Attention whose inputs are an embedding and a state side by side, [.., 2 * width]."""
+    """Attention over an embedding and a state side by side, [.., 2 * width]."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -82,11 +82,12 @@ class HeadAttention(nn.Module):
 
 
 class HeadLayer(nn.Module):
-    """The decoder layer of a head, in two halves: before and after attention has looked back."""
+    """The decoder layer of a head, in two halves: before attention and after it."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
-        width, eps = config.layer.hidden_size, config.layer.rms_norm_eps
+        width = config.layer.hidden_size
+        eps = config.layer.rms_norm_eps
         self.self_attn = HeadAttention(config)
         self.mlp = LlamaMLP(config.layer)
         self.hidden_norm = LlamaRMSNorm(width, eps=eps)
@@ -97,14 +98,15 @@ class HeadLayer(nn.Module):
     def begin(
         self, embeddings: Tensor, hidden: Tensor, angles: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """The residual [rows, n, width], and q, k and v."""
+        """Compute the residual [rows, n, width], and q, k and v."""
         normed = self.hidden_norm(hidden)
         x = torch.cat([self.input_layernorm(embeddings), normed], -1)
         residual = normed if self._norm_before_residual else hidden
         return residual, self.self_attn.projected(x, angles)
 
     def finish(self, residual: Tensor, seen: Tensor) -> Tensor:
-        """The layer's output [rows, n, width]. seen: what attention gave, [rows, heads, n, dim]."""
+        """Compute the layer's output [rows, n, width]. seen: the attention's output, [rows, heads,
+        n, dim]."""
         x = residual + self.self_attn.o_proj(seen.transpose(1, 2).flatten(-2))
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -146,7 +148,7 @@ class Head(nn.Module):
         return self.fc.weight.device
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
-        """Torch's own modules with an empty cache."""
+        """Make an engine of torch's own modules, with an empty cache."""
         return HeadEngine(self, vocab)
 
     @property
@@ -155,7 +157,7 @@ class Head(nn.Module):
 
     @property
     def step_parts(self) -> tuple[nn.Module, ...]:
-        """The modules that a step along a chain runs."""
+        """The modules of a step along a chain."""
         return self.midlayer, self.norm, self.lm_head
 
     def check(self, target: Any) -> None:
@@ -168,7 +170,7 @@ class Head(nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def fuse(self, states: Tensor) -> Tensor:
-        """One state [.., width] from the target's [.., len(states) * target_width]."""
+        """Fuse the target's states [.., len(states) * target_width] into one [.., width]."""
         fused: Tensor = self.fc(self.input_norm(states.to(self.dtype)))
         return fused
 
@@ -185,8 +187,8 @@ class Head(nn.Module):
 
     def step(self, ids: Tensor, hidden: Tensor, cache: Any) -> Tensor:
         """Read n more positions: ids int64 [n], hidden [n, width]. cache: a layer of one of
-        transformers' caches, with the positions before. Returns the outputs [n, width],
-        before the final norm: `logits` makes predictions of them, a next step reads them."""
+        transformers' caches, with the positions before. Returns the outputs [n, width] before the
+        final norm: `logits` turns them into predictions, and the next step reads them."""
         begin = int(cache.get_seq_length())
         n = len(ids)
         residual, (q, k, v) = self.midlayer.begin(
@@ -200,17 +202,16 @@ class Head(nn.Module):
         return self.midlayer.finish(residual, seen)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """fp32 [n, draft_vocab] of outputs [n, width]."""
+        """The logits of outputs [n, width]: fp32 [n, draft_vocab]."""
         logits: Tensor = self.lm_head(self.norm(hidden))
         return logits.float()
 
 
 class HeadEngine(StateReader):
-    """An EAGLE-3 head and the positions that its cache holds.
+    """An EAGLE-3 head and the positions in its cache.
 
-    What it reads at position i is the target's state of token i and token i + 1, so it never reads
-    the first token of a text, and has read `length` tokens when its cache holds length - 1
-    positions.
+    At position i it reads the target's state of token i, and token i + 1. So it never reads the
+    first token of a text, and has read `length` tokens when its cache holds length - 1 positions.
     """
 
     def __init__(self, head: Head, vocab: int) -> None:
@@ -220,7 +221,7 @@ class HeadEngine(StateReader):
         self._cache = DynamicLayer()
         self._unread = weight.new_empty(0, head.fc.in_features)
         self._output = weight.new_empty(0, head.fc.out_features)  # of the last position
-        # Ids of the target that its tokenizer lacks are never drafted.
+        # Ids without a token in the target's tokenizer are never drafted.
         self._known = (head.targets < vocab).nonzero()[:, 0]
         self._targets = head.targets[self._known]
 
@@ -246,8 +247,8 @@ class HeadEngine(StateReader):
         self._cache.crop(length - 1 - int(self._cache.get_seq_length()))
 
     def _over_target_vocab(self, logits: Tensor) -> Tensor:
-        """Logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n, vocab]:
-        -inf elsewhere, so that the probability there is 0."""
+        """Spread logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n,
+        vocab]: -inf elsewhere, so that the probability there is 0."""
         whole = logits.new_full((len(logits), self._vocab), -torch.inf)
         whole[:, self._targets] = logits[:, self._known]
         return whole

@@ -1,4 +1,4 @@
-"""Reading of heads as they are published: EAGLE-3 checkpoints, and the format of `speculators`."""
+"""Reading of published heads: EAGLE-3 checkpoints, and the format of `speculators`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
 IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb.inv_freq")
 EMBEDDING = "embed_tokens.weight"
 UNKNOWN_PARTS = ("fc_norm", "norm_output")
-"""Options of the format of `speculators` that change the computation and are not known here."""
+"""Options in the format of `speculators` that change the computation and are not supported
+here."""
 
 
 def config_values(name: str) -> dict[str, Any]:
-    """What config.json of a hub id or folder holds; nothing if it cannot be read: whoever reads it
-    as a model then says why."""
+    """The values in config.json of a hub id or folder; empty if it cannot be read. Reading it as a
+    model then raises the error."""
     try:
         source = hub.find_source(name)
         return dict(PretrainedConfig.get_config_dict(source.name, **hub_options(source))[0])
@@ -44,8 +45,7 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
     """The metadata of the head with this config. target: the model that it is for, perhaps on the
     `meta` device.
 
-    Raises `PairError` if the config is damaged, of a kind that is not known, or made for another
-    target.
+    Raises `PairError` if the config is damaged, of an unknown kind, or made for another target.
     """
     layer = values.get("transformer_layer_config") or values
     unknown = [name for name in UNKNOWN_PARTS if values.get(name)]
@@ -94,21 +94,21 @@ LAYER_FIELDS = (
     "rope_theta",
     "vocab_size",
 )
-"""What a decoder layer is made from, by the names of `LlamaConfig`."""
+"""The fields of a decoder layer, by their names in `LlamaConfig`."""
 
 
 def _layer_config(layer: dict[str, Any]) -> LlamaConfig:
-    # What else a config holds, such as a dtype or flags of trainers, is no matter of the layer.
+    # Other fields of a config, such as a dtype or flags of trainers, do not concern the layer.
     fields = {name: layer[name] for name in LAYER_FIELDS if layer.get(name) is not None}
     fields.setdefault("num_key_value_heads", fields["num_attention_heads"])
     return LlamaConfig(**fields, num_hidden_layers=1)
 
 
 def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
-    """After how many of the target's layers the states are read.
+    """The numbers of the target's layers after which its states are read.
 
-    By default those that reach the layers 2, n / 2 and n - 3, counted from 0 (EAGLE-3's code).
-    `speculators` counts layers that have run; in `eagle_config` the layers themselves are named,
+    The default is the inputs of the layers 2, n / 2 and n - 3, counted from 0 (EAGLE-3's code).
+    `speculators` counts the layers that have run; `eagle_config` names the layers themselves,
     counted from 0, whose outputs are read.
     """
     counted = values.get("eagle_aux_hidden_state_layer_ids")
@@ -134,7 +134,8 @@ def _loaded(
     device: torch.device,
     on_progress: Watcher | None,
 ) -> Head:
-    """Raises `PairError` if it is damaged, made for another target, or has no safetensors."""
+    """Load a head. Raises `PairError` if it is damaged, made for another target, or has no
+    safetensors."""
     dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
     weights = _weights(_downloaded(source, on_progress))
     if EMBEDDING in weights:
@@ -178,7 +179,7 @@ def _loaded(
 
 
 def _embedding_of(target: Any, dtype: torch.dtype) -> Tensor:
-    """The target's table [vocab, width]; one that is packed is unpacked into `dtype`."""
+    """The target's table [vocab, width]; a packed one is unpacked into `dtype`."""
     table = target.get_input_embeddings()
     if hasattr(table, "packed_as"):
         unpacked: Tensor = table.unpacked().to(dtype)
@@ -188,7 +189,7 @@ def _embedding_of(target: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
-    """The source with a local folder that has its files."""
+    """The source with a local folder for its files."""
     if source.folder is not None:
         return source
     hub.safe_files(source)
@@ -206,7 +207,7 @@ def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource
 
 
 def _weights(source: ModelSource) -> dict[str, Tensor]:
-    """The tensors of a folder, by the names that `Head` has for them."""
+    """The tensors of a folder, by their names in `Head`."""
     weights = {}
     tensors = hub.each_weight(source, lambda file, name: file.get_tensor(name))
     for published_name, tensor in tensors.items():

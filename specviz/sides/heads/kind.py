@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def make_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """A `HeadDrafter`."""
+    """Make a `HeadDrafter`."""
     from .drafter import HeadDrafter
 
     return HeadDrafter(pair, run, target)
 
 
 def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """An `NgramHeadDrafter`."""
+    """Make an `NgramHeadDrafter`."""
     from .drafter import NgramHeadDrafter
 
     return NgramHeadDrafter(pair, run, target)
 
 
 def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
-    """What a header says of a head: it may have been trained on shorter texts, but it reads any
-    length."""
+    """The description of a head in a header, without a context: a head may have been trained on
+    shorter texts, but it reads any length."""
     from ...core import header
 
     assert pair.head is not None
@@ -38,7 +38,7 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
 
 
 def deployed_head(row: Deployed, machine: Machine) -> EngineTexts:
-    """As `DrafterKind.deployed`: which form an engine reads depends on the head."""
+    """The texts for `DrafterKind.deployed`: the form that an engine reads depends on the head."""
     return {"": ("", "Settings for a head are not written here.")}
 
 

@@ -1,5 +1,5 @@
-"""All kinds of heads by their names: what is known of one before its weights are read, and what the
-doctor finds about it."""
+"""All kinds of heads by name: their metadata before weights are read, and the doctor's findings
+about them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .mtp import read_mtp
 
 
 def is_head(name: str) -> bool:
-    """Whether a pair's second name is that of a head, and not of a draft model."""
+    """Whether a pair's second name is a head and not a draft model."""
     if name == OWN_LAYERS:
         return True
     return is_head_config(config_values(name))
 
 
 def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
-    """The metadata of the head with this hub id or folder, or of the target's own layers if the
-    name is "mtp"; None if it is a draft model.
+    """The metadata of the head with this hub id or folder, or of the target's own layers for the
+    name "mtp"; None for a draft model.
 
-    Raises `PairError` if it is damaged, of a kind that is not known, or made for another target.
+    Raises `PairError` if it is damaged, of an unknown kind, or made for another target.
     """
     if name == OWN_LAYERS:
         return read_mtp(target)
@@ -40,7 +40,7 @@ def examined_head(
     name: str, target: ModelMetadata | None, findings: list[Finding]
 ) -> HeadMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
-    target: None if that could not be read."""
+    target: None if it could not be read."""
     with stopping("head", findings):
         if name != OWN_LAYERS:
             source = find_source(name)
@@ -50,7 +50,7 @@ def examined_head(
 
 
 def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
-    """What a head reads, and which tokens it can draft."""
+    """The states that a head reads, and the tokens that it can draft."""
     structure = head.structure
     parameters = f"{shown_count(head.need.parameters)} parameters"
     if isinstance(structure, HeadConfig):

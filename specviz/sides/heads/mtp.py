@@ -1,5 +1,5 @@
-"""A target's own multi-token prediction layers, which transformers itself runs: their weights and
-their engine."""
+"""A target's own multi-token prediction layers, which transformers itself runs: weights and
+engine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MtpHead:
         self.step_parts = model.layers[-1], model.shared_head
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
-        """Transformers' modules with an empty cache."""
+        """Make an engine of transformers' modules, with an empty cache."""
         return MtpEngine(self, vocab)
 
     def check(self, target: Any) -> None:
@@ -58,20 +58,20 @@ class MtpHead:
 
 
 class MtpEngine(StateReader):
-    """The target's multi-token prediction layers, and for each the positions that its cache holds.
+    """The target's multi-token prediction layers, each with the positions in its cache.
 
-    Layer d (counted from 0) reads at position i the state that layer d - 1 gave there, or the
-    target's own of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a
+    Layer d (counted from 0) reads at position i the output of layer d - 1 there, or the target's
+    own state of token i, and token i + d + 1; it predicts token i + d + 2. So each draft of a
     chain comes from the next layer, at the same position. Once all layers have drafted, the last
-    one goes on with its own output, one position further for each draft.
+    one continues with its own output, one position further for each draft.
 
-    What a layer read at the last positions rests on drafts, so after a verdict every layer reads
-    these few positions again, with the tokens that were kept.
+    The layers read their last positions with drafts. So after a verdict every layer reads these
+    few positions again, with the tokens that were kept.
     """
 
     def __init__(self, head: MtpHead, vocab: int) -> None:
         super().__init__(head.device, vocab)
-        from transformers.cache_utils import MtpCache  # which older versions lack
+        from transformers.cache_utils import MtpCache  # older versions lack it
 
         self._model = head.model
         self._layers = head.count
@@ -81,8 +81,8 @@ class MtpEngine(StateReader):
         self._unread = no_states
         self._output = no_states
         self._ids = torch.empty(0, dtype=torch.long, device=head.device)  # tokens read, from 1 on
-        # By layer: the states that it has to read, from the position on at which its cache ends
-        # after a verdict.
+        # By layer: the states still to be read, from the position where its cache ends after a
+        # verdict.
         self._waiting = [no_states] * self._layers
         self._begin = [0] * self._layers
         self._step = 0  # of the chain
@@ -125,7 +125,7 @@ class MtpEngine(StateReader):
         self._ids = self._ids[:known]
 
     def _chained(self) -> Tensor:
-        """The outputs [n, width] of the pass that reads the tokens which `_ids` has just got."""
+        """The outputs [n, width] of the pass over the tokens that were just added to `_ids`."""
         if len(self._unread):
             self._step = 0
             states = self._unread
@@ -141,12 +141,13 @@ class MtpEngine(StateReader):
         return outputs
 
     def _pass_on(self, layer: int, outputs: Tensor) -> None:
-        """Let the next layer, if there is one, read what this one gave."""
+        """Queue a layer's outputs for the next layer, if there is one."""
         if layer + 1 < self._layers:
             self._waiting[layer + 1] = torch.cat([self._waiting[layer + 1], outputs])
 
     def _read(self, layer: int, states: Tensor) -> Tensor:
-        """The outputs [n, width] of one layer that reads states [n, width] where its cache ends."""
+        """The outputs [n, width] of one layer for states [n, width] from the end of its cache
+        on."""
         begin = self._cache.layers[layer].get_seq_length() + layer
         positions = torch.arange(begin, begin + len(states), device=self.device)
         outputs: Tensor = self._model.forward_layer(
@@ -172,14 +173,15 @@ def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
 
 
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
-    """The parameters of an `MtpModel` without those that are the target's."""
+    """The parameters of an `MtpModel` that are not the target's."""
     shared = [*model.embed_tokens.parameters(), *model.shared_head.parameters()]
     shared_ids = set(map(id, shared))
     return (p for p in model.parameters() if id(p) not in shared_ids)
 
 
 def read_mtp(target: ModelMetadata) -> HeadMetadata:
-    """The metadata of the target's layers. Raises `PairError` if it has none that can be run."""
+    """The metadata of the target's own layers. Raises `PairError` if it has none that can be
+    run."""
     shown = target.source.shown
     model = _runnable(target)
     if model is None:
@@ -204,7 +206,7 @@ def _runnable(target: ModelMetadata) -> Any:
         MtpModel.get_mtp_weights_regex(target.model)
         with torch.device("meta"):
             model = MtpModel(target.model, text_config(target.model).num_mtp_layers)
-    except Exception:  # each version and family has its own way to say that it cannot
+    except Exception:  # versions and families raise errors of many kinds
         return None
     return model if len(model.layers) and not target.quantized else None
 

@@ -14,16 +14,16 @@ from .eagle_files import LAYER_FIELDS
 
 SAME_LAYER = ("llama", "mistral", "qwen2", "qwen3")  # architectures whose layer is the head's own
 SAVED_FIELDS = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
-"""Of a layer's config, those that a head's config has under the same names."""
+"""Fields of a layer's config that a head's config has under the same names."""
 
 
 def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
-    """A head for `target` whose first weights are those of the target's last layer and head, where
-    its layers are Llama's; else they are random.
+    """A head for `target` that begins with the weights of the target's last layer and output layer
+    if its layers are Llama's; otherwise it is random.
 
-    layers: after how many of the target's layers its states are read. targets: int64
-    [draft_vocab], ascending, the tokens that it can draft. The last of the states passes through
-    `fc` unchanged at first.
+    layers: numbers of the target's layers after which its states are read. targets: int64
+    [draft_vocab], ascending, the tokens that it can draft. At first the last of the states passes
+    through `fc` unchanged.
     """
     config = text_config(target)
     fields = {name: getattr(config, name) for name in SAVED_FIELDS if hasattr(config, name)}
@@ -47,7 +47,8 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
 
 
 def _inherit_layer(head: Head, last: Any) -> None:
-    """The weights of a target's layer; what is read of the next token's embedding is small."""
+    """Copy the weights of a target's layer; the weights for the next token's embedding begin
+    small."""
     width = head.config.layer.hidden_size
     layer = head.midlayer
     for name in ("q_proj", "k_proj", "v_proj"):

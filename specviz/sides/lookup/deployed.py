@@ -17,7 +17,7 @@ from ...core.other_engines import (
 
 
 def deployed_ngrams(row: Deployed, machine: Machine) -> EngineTexts:
-    """As `DrafterKind.deployed`."""
+    """The texts for `DrafterKind.deployed`, for n-grams."""
     shortest = min(SIZES)
     longest = max(SIZES)
     lookup = f"prompt_lookup_num_tokens={row.gamma}, max_matching_ngram_size={longest}"
@@ -40,6 +40,6 @@ def deployed_ngrams(row: Deployed, machine: Machine) -> EngineTexts:
 
 
 def deployed_counts(row: Deployed, machine: Machine) -> EngineTexts:
-    """As `DrafterKind.deployed`."""
+    """The texts for `DrafterKind.deployed`, for counts."""
     note = f"It also looks into earlier answers of the server. {tokenizer_note(machine)}"
     return {"vLLM": (for_vllm(row, machine, {"method": "suffix"}), note.strip())}

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def make_ngram_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """An `NgramDrafter`."""
+    """Make an `NgramDrafter`."""
     from .ngram import NgramDrafter
 
     return NgramDrafter(pair, run, target)
 
 
 def make_suffix_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """A `SuffixDrafter`."""
+    """Make a `SuffixDrafter`."""
     from .suffix import SuffixDrafter
 
     return SuffixDrafter(pair, run, target)

@@ -1,6 +1,6 @@
-"""Drafts from the text so far: what followed the last occurrence of its last tokens.
+"""Drafts copied from the text so far: the tokens after the last occurrence of its last tokens.
 
-Prompt lookup decoding, without any draft model: the tokens are certain, so q is one-hot, and the
+Prompt lookup decoding, without any draft model. The tokens are certain, so q is one-hot, and the
 verdict keeps each with the target's own probability of it.
 """
 

@@ -1,13 +1,13 @@
-"""Drafts from counts: what followed the longest run at the text's end, in this text and in earlier
-ones.
+"""Drafts from counts of the tokens that followed the longest run at the text's end, in this text
+and in earlier ones.
 
-After Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975) and Hu et al. 2024 (SAM Decoding,
-arXiv 2411.10666). Unlike there, a sampled draft is drawn from the shares with which tokens
-followed: these shares are q, so the verdict corrects them by the ordinary rule.
+After Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975) and Hu et al. 2024 (SAM Decoding, arXiv
+2411.10666). Unlike there, a sampled draft is drawn from the shares of the followers: these shares
+are q, so the verdict corrects them by the ordinary rule.
 
-Runs of up to `DEPTH` ids are counted in a tree. A run that occurred once is a leaf: what followed
-it stands in the text, and is looked up when the run occurs again or is asked about. So the tree
-grows by what repeats itself.
+Runs of up to `DEPTH` ids are counted in a tree. A run that occurred once is a leaf: its followers
+stand in the text, and are looked up when the run occurs again or is queried. So the tree grows
+only with repetitions.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
 LEAST_CHANCE = 0.2
-"""A draft ends where its likeliest continuation would hold with less chance than this: about the
-cost of a further token in a target pass, in passes."""
+"""A draft ends where its likeliest continuation has a lower chance: about the cost of a further
+token in a target pass, in passes."""
 
 
-DEPTH = 24  # ids of the longest run that is counted: a context and what follows it
+DEPTH = 24  # ids of the longest counted run: a context and its follower
 SEPARATOR = -1  # stands between texts; never an id
 ROOT = 0
 
 
 Context: TypeAlias = Sequence[int]
-"""A run of ids that stood in the text before: the nodes of the tree for all its ends, the shortest
+"""A run of ids that stood in the text before: the tree's nodes for all its suffixes, the shortest
 first, so as many as it has ids."""
 
 
 class Followers(NamedTuple):
-    """What followed a run: ids in order of their first occurrence, how often each, the sum.
+    """The ids that followed a run, in order of their first occurrence, with their counts and the
+    sum.
 
     likeliest: the index in `ids` of the most frequent one; of equally frequent ones, the latest.
     """
@@ -56,20 +57,21 @@ class Followers(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """The share of each."""
+        """The share of each id."""
         return [count / self.total for count in self.counts]
 
 
 class SuffixIndex:
-    """Counts of all runs of up to `DEPTH` ids in the texts that were added.
+    """Counts of all runs of up to `DEPTH` ids in the added texts.
 
-    Each run is a node of the tree, named by its number. Adding an id takes at most `DEPTH` steps.
+    Each run is a node of the tree, identified by its number. Adding an id takes at most `DEPTH`
+    steps.
     """
 
     def __init__(self) -> None:
         self._ids: list[int] = []
-        # By node: how often the run occurred, the position after its last occurrence, and the node
-        # of the run that is longer by an id, by that id.
+        # By node: the run's count, the position after its last occurrence, and the nodes of the
+        # runs longer by an id, by that id.
         self._count = [0]
         self._latest = [0]
         self._next: list[dict[int, int]] = [{}]
@@ -78,7 +80,7 @@ class SuffixIndex:
 
     @property
     def size(self) -> int:
-        """Ids added, and ends of texts."""
+        """The number of added ids and separators."""
         return len(self._ids)
 
     def extend(self, ids: Iterable[int]) -> None:
@@ -91,37 +93,38 @@ class SuffixIndex:
                 if longer is None:
                     self._add(run, token_id, self.size)
                     continue
-                self._followers(longer)  # while its count and position are those of its first time
+                self._followers(
+                    longer
+                )  # while its count and position are those of its first occurrence
                 self._count[longer] += 1
                 self._latest[longer] = self.size
                 ends.append(longer)
             self._ends = ends
 
     def separate(self) -> None:
-        """End a text: what is added next does not follow from it."""
+        """End a text: ids added next do not follow it."""
         self._ids.append(SEPARATOR)
         self._ends = []
 
     def context(self) -> Context:
-        """The longest run at the text's end that was followed by something before; empty if there
-        is none."""
+        """The longest run at the text's end that had a follower before; empty if there is none."""
         return self._followed(self._ends)
 
     def after(self, context: Context, token_id: int) -> Context:
-        """The longest run that ends `context` and `token_id`, and was followed by something; the
-        empty one, which all ids follow, if there is none."""
+        """The longest run at the end of `context` and `token_id` that had a follower; if there is
+        none, the empty run, which all ids follow."""
         return self._followed([self._followers(run)[token_id] for run in (ROOT, *context)])
 
     def followers(self, context: Context) -> Followers:
-        """What followed a run that `context` or `after` returned."""
+        """The followers of a run that `context` or `after` returned."""
         nodes = self._followers(context[-1] if context else ROOT)
         counts = [self._count[run] for run in nodes.values()]
         ranks = [(self._count[run], self._latest[run]) for run in nodes.values()]
         return Followers(list(nodes), counts, sum(counts), ranks.index(max(ranks)))
 
     def _followed(self, ends: Context) -> Context:
-        """The longest of these runs that something followed."""
-        # With what follows it, a run must still be short enough to be counted.
+        """The longest of these runs that has followers."""
+        # Together with its follower, a run must still be short enough to be counted.
         size = min(len(ends), DEPTH - 1)
         while size and not self._followers(ends[size - 1]):
             size -= 1
@@ -137,7 +140,7 @@ class SuffixIndex:
         return nodes
 
     def _add(self, run: int, token_id: int, position: int) -> None:
-        """A node for `run` and an id after it, which occurred once, before this position."""
+        """Add a node for `run` and an id after it, which occurred once, before this position."""
         self._next[run][token_id] = len(self._count)
         self._count.append(1)
         self._latest.append(position)
@@ -145,8 +148,8 @@ class SuffixIndex:
 
 
 class SuffixDrafter(Drafter):
-    """Counts over the prompt, the text so far and the earlier texts of the run: committed tokens
-    only."""
+    """Drafts from counts over the prompt, the text so far and the earlier texts of the run:
+    committed tokens only."""
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         self._run = run
@@ -187,11 +190,11 @@ class SuffixDrafter(Drafter):
         )
 
     def _confident(self, most: int) -> list[Followers]:
-        """What the likeliest continuation is drawn from, as far as it is likely to hold: so many
+        """The followers along the likeliest continuation, as long as it is likely enough; as many
         tokens are drafted.
 
-        It looks at the text alone, before anything is drawn: a length that depended on what is
-        drawn would bias the text.
+        It looks at the text alone, before anything is drawn: a length that depended on the draws
+        would bias the text.
         """
         context = self._index.context()
         chance = 1.0
@@ -206,7 +209,7 @@ class SuffixDrafter(Drafter):
         return confident
 
     def _drawn(self, count: int) -> tuple[list[int], list[Followers]]:
-        """`count` tokens, drawn one after another, and what each was drawn from."""
+        """`count` tokens, drawn one after another, and the followers from which each was drawn."""
         context = self._index.context()
         drafted: list[int] = []
         drawn_from: list[Followers] = []
@@ -219,21 +222,21 @@ class SuffixDrafter(Drafter):
 
 
 def chance_of_likeliest(size: int, followers: Followers) -> float:
-    """An estimate of the chance that the likeliest follower of a run holds: its share, discounted
-    for runs of a small size. A run of one id says as much as no run at all, so it counts half."""
+    """An estimate of the chance that the likeliest follower of a run is accepted: its share,
+    discounted for short runs. A run of one id says as much as no run at all, so it counts half."""
     share = followers.counts[followers.likeliest] / followers.total
     return share * size / (size + 1)
 
 
 def _drawn_index(followers: Followers, uniform: float) -> int:
-    """The index of a follower, drawn with their shares."""
+    """The index of a follower, drawn by the followers' shares."""
     # The product is below the sum, because a draw is below 1.
     return bisect_right(list(accumulate(followers.counts)), uniform * followers.total)
 
 
 class _Shares(Sequence[Tensor]):
-    """What followed each context, as logits whose softmax are the shares. They are made when they
-    are read, for the cards: no clock runs then."""
+    """Logits after each context, whose softmax is the followers' shares. They are computed when
+    the cards read them, while no clock runs."""
 
     def __init__(self, followers: list[Followers], vocab: int, device: torch.device) -> None:
         self._followers = followers

@@ -18,23 +18,23 @@ from ...core.other_engines import (
     tokenizer_note,
 )
 
-UNSURE = 0.4
-"""Behind a token whose probability is lower a draft of transformers ends, unless it is told
-otherwise: the nearest to the policy "confidence" that it and llama.cpp have."""
+CONFIDENCE_THRESHOLD = 0.4
+"""transformers' default confidence threshold: below it a draft ends. It is the nearest equivalent
+of the policy "confidence" in transformers and llama.cpp."""
 
 
 def deployed_model(row: Deployed, machine: Machine) -> EngineTexts:
-    """As `DrafterKind.deployed`."""
+    """The texts for `DrafterKind.deployed`."""
     gamma = row.gamma
     target = machine.target_files
     draft = machine.draft_files
     schedule = "heuristic" if row.policy in ("heuristic", "optimal") else "constant"
-    least = UNSURE if row.policy == "confidence" else 0.0
+    threshold = CONFIDENCE_THRESHOLD if row.policy == "confidence" else 0.0
     transformers_text = (
         f"assistant = AutoModelForCausalLM.from_pretrained({loaded(draft)})\n"
         f"assistant.generation_config.num_assistant_tokens = {gamma}\n"
         f'assistant.generation_config.num_assistant_tokens_schedule = "{schedule}"\n'
-        f"assistant.generation_config.assistant_confidence_threshold = {least}\n"
+        f"assistant.generation_config.assistant_confidence_threshold = {threshold}\n"
         f"{generate(row, 'assistant_model=assistant')}"
     )
     policy_note = ""
@@ -44,7 +44,7 @@ def deployed_model(row: Deployed, machine: Machine) -> EngineTexts:
     llama_options = (
         "--spec-type draft-simple "
         f"--spec-draft-model {gguf_file(draft, 'draft.gguf')} "
-        f"--spec-draft-n-max {gamma} --spec-draft-p-min {least:g}"
+        f"--spec-draft-n-max {gamma} --spec-draft-p-min {threshold:g}"
     )
     if row.temperature > 0.0:
         # By default vLLM's and llama.cpp's drafts are greedy also where the target samples.

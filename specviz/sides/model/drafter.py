@@ -39,7 +39,7 @@ class ModelDrafter(Drafter):
 
     def room(self, length: int) -> int:
         # The last drafted token is never fed, so it may lie one past the context.
-        # As many tokens as are fed after the first draft: a run does not cross a border.
+        # The tokens fed after the first draft: a run does not cross a border.
         fed = before_border(self._borders, length, self._context - length)
         return max(0, fed + 1)
 
@@ -50,6 +50,6 @@ class ModelDrafter(Drafter):
         self.engine.rollback(min(length, self.engine.length))
 
     def step_cost(self) -> float:
-        from ...core.cost import pass_cost  # which few policies ask for
+        from ...core.cost import pass_cost  # few policies need it
 
         return pass_cost(self._model, self.engine.name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """What drafts with the pair's draft model, whichever tokenizer that has."""
+    """The drafter with the pair's draft model, whichever tokenizer that has."""
     if pair.shared is not None:
         from .other_tokenizer import translated_drafter
 

@@ -1,7 +1,8 @@
-"""Drafts of a model with another tokenizer: as text in greedy runs, else the tokens that both have.
+"""Drafts of a model with another tokenizer: as text in greedy runs, otherwise as tokens that both
+have.
 
-As text, the draft writes in tokens of its own, which are encoded again for the target, as assisted
-generation of transformers does for two tokenizers. Any token may be drafted so, and a draft is
+As text, the draft model writes its own tokens, which are encoded again for the target, as in
+transformers' assisted generation for two tokenizers. Any token can be drafted so. The draft is
 certain: q is one-hot, and the target keeps what it would have written itself.
 """
 
@@ -26,7 +27,7 @@ from ...core.types import Draft, RunContext, host_ids
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
 
-TAIL = 8  # ids before the draft that are encoded with it: the tokenizer sees where it begins
+TAIL = 8  # ids before the draft that are encoded with it, as context for the tokenizer
 
 
 class DraftText:
@@ -34,7 +35,7 @@ class DraftText:
 
     def __init__(self, pair: Pair, shared: SharedTokens, prompt: Sequence[int]) -> None:
         self._shared = shared
-        self._read = len(prompt)  # ids of the target that are translated
+        self._read = len(prompt)  # ids of the target that are translated already
         text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
         tokenizer = pair.draft_tokenizer or pair.tokenizer
         ids = tokenizer(text)["input_ids"] if text else []
@@ -44,25 +45,26 @@ class DraftText:
     def extend(self, committed: Sequence[int], drafted: Sequence[int]) -> None:
         """Read the target's `committed` ids, which begin with those that were read before.
 
-        drafted: ids that the draft proposed to follow; those that spell the new text are kept, so
-        that the draft goes on from its own tokens.
+        drafted: the draft model's proposal for the next ids. Those that spell the new text are
+        kept, so that the draft model continues its own tokens.
         """
-        waiting = list(drafted)
+        proposed = list(drafted)
         for run in self._runs(committed[self._read :]):
             if isinstance(run, int):
                 self.ids.append(run)
-                waiting = waiting[1:] if waiting[:1] == [run] else []
+                proposed = proposed[1:] if proposed[:1] == [run] else []
                 continue
-            kept, rest = self._spelling_start(run, waiting)
-            self.ids += waiting[:kept]
-            waiting = waiting[kept:]
+            kept, rest = self._spelling_start(run, proposed)
+            self.ids += proposed[:kept]
+            proposed = proposed[kept:]
             if rest:
                 self.ids += self._shared.draft.spell(rest)
-                waiting = []
+                proposed = []
         self._read = len(committed)
 
     def _spelling_start(self, text: bytes, drafted: Sequence[int]) -> tuple[int, bytes]:
-        """How many of the `drafted` ids spell the start of the text, and the rest of the text."""
+        """The number of `drafted` ids that spell the start of the text, and the rest of the
+        text."""
         kept = 0
         for token_id in drafted:
             piece = self._shared.draft.texts.get(token_id)
@@ -73,8 +75,8 @@ class DraftText:
         return kept, text
 
     def _runs(self, ids: Sequence[int]) -> list[bytes | int]:
-        """The text of `ids`, with the draft's ids of special tokens in between; special tokens that
-        the draft lacks are left out."""
+        """The text of `ids`, with the draft's ids of special tokens in between; special tokens
+        that the draft lacks are left out."""
         runs: list[bytes | int] = []
         for token_id in ids:
             text = self._shared.target.texts.get(token_id)
@@ -89,10 +91,11 @@ class DraftText:
 
 
 class TranslatedDrafter(Drafter):
-    """A draft model that reads the text in tokens of its own. A subclass drafts with it.
+    """A draft model that reads the text in its own tokens; subclasses draft with it.
 
-    `_text` is what the draft reads, `_proposed` the ids of its own that it drafted last. What to
-    forget is known when the next text is, and the room, which is counted in the draft's tokens.
+    `_text` is the text in the draft's tokens, `_proposed` the draft's own ids of its last draft.
+    Both the rollback and the room, which counts the draft's tokens, are known only with the next
+    text.
     """
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
@@ -134,13 +137,13 @@ class TranslatedDrafter(Drafter):
         return pass_cost(self._pair.draft_model, self.engine.name)
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
-        """Up to `count` tokens to follow the committed `ids`, after feeding `feed`, and the ids of
-        the draft that were drafted for them, int64 [m]."""
+        """Draft up to `count` tokens after the committed `ids`, after feeding `feed`. Returns them
+        with the draft's own ids for them, int64 [m]."""
         raise NotImplementedError
 
 
 def _agreeing(proposed: Sequence[int], added: Sequence[int]) -> int:
-    """How many of the proposed ids stand in the text; all of them if none is contradicted."""
+    """The number of proposed ids that stand in the text; all of them if none is contradicted."""
     for index, (token_id, read) in enumerate(zip(proposed, added, strict=False)):
         if token_id != read:
             return index
@@ -148,7 +151,7 @@ def _agreeing(proposed: Sequence[int], added: Sequence[int]) -> int:
 
 
 class TextDrafter(TranslatedDrafter):
-    """The draft's likeliest text, in the target's tokens."""
+    """The draft model's likeliest text, in the target's tokens."""
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         proposed: list[int] = []
@@ -158,7 +161,7 @@ class TextDrafter(TranslatedDrafter):
             feed = greedy_ids(logits)
             proposed.append(int(feed))
             if proposed[-1] not in self._shared.draft.texts:
-                break  # a special token: what could follow it is no text
+                break  # no text follows a special token
             if end.is_behind(logits, logits):
                 break
         drafted = self._encoded(ids, proposed)[:count]
@@ -166,7 +169,7 @@ class TextDrafter(TranslatedDrafter):
         return draft, torch.tensor(proposed)
 
     def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
-        """The target's ids for what the draft proposes to follow the committed `ids`."""
+        """The target's ids for the draft's proposal after the committed `ids`."""
         shared = self._shared
         text = b"".join(shared.draft.texts.get(token_id, b"") for token_id in proposed)
         encoded = self._encoded_after(ids[-TAIL:], text)
@@ -179,8 +182,8 @@ class TextDrafter(TranslatedDrafter):
         return drafted
 
     def _encoded_after(self, tail: Sequence[int], text: bytes) -> list[int] | None:
-        """The ids of `text` after `tail`; None where the tail would be cut otherwise, or
-        a character is not whole."""
+        """The ids of `text` after `tail`; None if the tail would be split differently, or if a
+        character is incomplete."""
         texts = self._shared.target.texts
         if any(token_id not in texts for token_id in tail):  # special tokens would be read as text
             return None
@@ -199,7 +202,7 @@ class SharedTokensDrafter(TranslatedDrafter):
 
     Token-level intersection, after Timor et al. 2025 (arXiv 2502.05202): q is the draft's
     distribution over the shared tokens alone, normalised again, in the target's ids. The ordinary
-    verdict is then exact: it needs no more than that a draft is drawn from the q that judges it.
+    verdict is then exact: a draft must only be drawn from the q that judges it.
     """
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
@@ -235,7 +238,7 @@ class SharedTokensDrafter(TranslatedDrafter):
 
 
 def translated_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """The draft model of a pair whose draft has a tokenizer of its own: it drafts text where the
-    run is greedy, else the tokens that both tokenizers have."""
+    """The drafter of a pair whose draft has its own tokenizer: it drafts text in greedy runs,
+    otherwise tokens that both tokenizers have."""
     kind = TextDrafter if run.settings.greedy else SharedTokensDrafter
     return kind(pair, run, target)

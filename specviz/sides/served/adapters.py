@@ -1,12 +1,13 @@
-"""The engines that can hold a target, and how each is asked for log-probabilities after prefixes.
+"""Engines that can hold a target, and their requests for log-probabilities after prefixes.
 
 vLLM: one request to `/completions` carries a prefix per wanted position, each a token longer than
 the one before, and asks for one token and its log-probabilities after each. The server's prefix
 cache then computes little more than the new tokens.
 
-llama.cpp's server: a request to its `/completion` carries a prompt per wanted position; it works on
-them one after another in a slot, and its prompt cache leaves one new token for each. So a round of
-gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gained in speed.
+llama.cpp's server: a request to its `/completion` carries a prompt per wanted position. It
+processes them one after another in a slot, and its prompt cache leaves one new token for each. So
+a round of gamma drafts costs gamma + 1 small passes: the text is exact, and nothing is gained in
+speed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from ...remote.wire import ANOTHER_FORM, RefusedError
 from .interface import Drawn, TargetServer, Wanted
 
 ID_MARK = "token_id:"  # nosec B105
-NEVER = -9999.0  # what vLLM writes for the logarithm of 0
-LISTS = (20, 5, 1)  # lengths to try where not a whole vocabulary is listed; 20 is the usual limit
+NEVER = -9999.0  # vLLM's value for the logarithm of 0
+LISTS = (20, 5, 1)  # list lengths to try if the whole vocabulary is refused; 20 is the usual limit
 
-# What a server would take from the model's own generation_config.json is said here.
+# Set explicitly, because a server would take defaults from the model's generation_config.json.
 PLAIN = {
     "top_p": 1.0,
     "top_k": 0,
@@ -33,11 +34,11 @@ PLAIN = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-LEAST_TEMPERATURE = 0.01  # vLLM raises lower ones to it
+LEAST_TEMPERATURE = 0.01  # vLLM raises lower temperatures to it
 
 
 class Completions(TargetServer):
-    """The model of one name on a server that speaks vLLM's completions."""
+    """A model on a server with vLLM's form of completions."""
 
     path = "completions"
     text_field = "prompt"
@@ -63,8 +64,9 @@ class Completions(TargetServer):
         return self._drawn_tokens(answer, len(prefixes), wanted.tokens)
 
     def can_draw(self, vocab: int) -> bool:
-        """Under a top-k of 1 at least one of two tokens has no probability, which no softmax of a
-        whole vocabulary ever says. A repeated seed must draw the same token again."""
+        """Whether `draws` works. Under a top-k of 1 at least one of two tokens has no probability,
+        which the softmax of a whole vocabulary never gives. A repeated seed must draw the same
+        token again."""
         prefixes = [[0], [0, 0]]
         wanted = Wanted((0, 1), Settings(temperature=1.0, top_k=1), seed=1, tokens=2)
         try:
@@ -91,7 +93,7 @@ class Completions(TargetServer):
         }
 
     def _draw_question(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> dict[str, Any]:
-        ids = sorted(set(wanted.asked)) or [0]  # an empty list would be no question at all
+        ids = sorted(set(wanted.asked)) or [0]  # an empty list is not a valid request
         settings = wanted.settings
         return {
             **self._question(prefixes, len(ids)),
@@ -104,7 +106,7 @@ class Completions(TargetServer):
         }
 
     def _logprobs_of(self, answer: Any, count: int) -> list[dict[str, Any]]:
-        """What an answer says of the log-probabilities of its `count` texts, in order."""
+        """The log-probabilities of the `count` texts in an answer, in order."""
         choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
         if len(choices) != count:
             raise ValueError
@@ -116,7 +118,7 @@ class Completions(TargetServer):
             yield [_id(name) for name in top], list(top.values())
 
     def _drawn_tokens(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
-        """The tokens that an answer brings, `count` of them for each prefix."""
+        """The tokens in an answer, `count` of them for each prefix."""
         try:
             tokens = [_drawn(logprobs) for logprobs in self._logprobs_of(answer, prefixes * count)]
         except ANOTHER_FORM as error:
@@ -151,16 +153,20 @@ def _drawn(logprobs: dict[str, Any]) -> Drawn:
 
 
 def _probability(logprob: float) -> float:
-    if not logprob <= 1e-4:  # NaN, or no logarithm of a probability
+    if not logprob <= 1e-4:  # NaN, or not the logarithm of a probability
         raise ValueError
     return math.exp(logprob) if logprob > NEVER else 0.0
 
 
-FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
+FIELDS = [
+    "index",
+    "completion_probabilities",
+    "timings",
+]  # of an answer; others repeat the question
 
 
 class LlamaTarget(TargetServer):
-    """The model on a server of llama.cpp, which does not draw."""
+    """A model on llama.cpp's server, which cannot draw."""
 
     path = "/completion"
     text_field = "content"
@@ -203,5 +209,5 @@ class LlamaTarget(TargetServer):
 
 
 def _completions(answer: Any) -> list[dict[str, Any]]:
-    """The answers to several prompts; the answer to a single one comes by itself."""
+    """The answers to several prompts; a single answer comes without a list."""
     return answer if isinstance(answer, list) else [answer]

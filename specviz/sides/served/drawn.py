@@ -1,9 +1,9 @@
-"""Exact decoding from single draws of the target, where its whole distribution is not known.
+"""Exact decoding from single draws of the target, where its whole distribution is unknown.
 
 At each position only p of the draft and a few tokens drawn from p are known, each with its own p.
-That is enough: a draft is judged by p / q, and norm(max(0, p - q)) is drawn from by rejection, with
-draws from p as proposals. How likely a draft was to be kept (beta) and the residual itself remain
-unknown.
+That is enough: a draft is judged by p / q, and norm(max(0, p - q)) is sampled by rejection, with
+draws from p as proposals. The probability that a draft is kept (beta) and the residual itself
+remain unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .target import RemoteEngine
 
 MOST_TRIES = 2**16
-"""Proposals after which rounding is held to have left no difference between p and q."""
+"""The limit of refused proposals: beyond it, p and q count as equal but for rounding."""
 
 MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each position
 
@@ -35,20 +35,20 @@ def decide_by_draws(
     draws: Callable[[int], Iterator[Drawn]],
     uniform: Callable[[], float],
 ) -> tuple[int, Drawn]:
-    """The token rule of `verdict.decide` without the target's distributions: how many drafts are
-    kept, and the token that follows them.
+    """The token rule of `verdict.decide` without the target's distributions. Returns the number
+    of kept drafts, and the next token.
 
     p: the target's probability of each of the n drafts at its position. q: fp32 [n, vocab], the
-    rows that they were drawn from. u: [n] draws in [0, 1). draws: independent draws from p at a
-    position from 0 to n, without end. uniform: further draws in [0, 1).
+    rows that they were drawn from. u: [n] draws in [0, 1). draws: endless independent draws from p
+    at a position from 0 to n. uniform: further draws in [0, 1).
 
-    A draft is kept while u < p / q. After a refusal, y is drawn from p until one is kept, each with
-    probability max(0, 1 - q(y) / p(y)): it then follows norm(max(0, p - q)) (von Neumann's
+    A draft is kept while u < p / q. After a refusal, y is drawn from p until one is kept, each
+    with probability max(0, 1 - q(y) / p(y)): it then follows norm(max(0, p - q)) (von Neumann's
     rejection with p as the proposal, since p times this probability is max(0, p - q)). With all
     drafts kept, the next token is y. The text follows p exactly (Leviathan et al. 2022, arXiv
-    2211.17192, theorem 1). A position needs one draw in expectation: a refusal has probability
-    1 - beta, and then 1 / (1 - beta) are needed. Where rounding leaves nothing of p above q, which
-    `MOST_TRIES` refusals are taken for, y follows p, as in `views.residual`.
+    2211.17192, theorem 1). A position needs one draw in expectation: a refusal has probability 1 -
+    beta, and then 1 / (1 - beta) are needed. After `MOST_TRIES` refusals rounding has left nothing
+    of p above q; then y follows p, as in `views.residual`.
     """
     accepted = 0
     for position, (token_id, draw) in enumerate(zip(drafted, u, strict=True)):
@@ -67,9 +67,9 @@ def decide_by_draws(
 class DrawnPath(NumpyPath):
     """A `DecodingPath` for a target on a server that draws.
 
-    The server draws with seeds from the run's own numbers, so a seeded run repeats as far as the
-    server repeats its draws; the text is another than the one that the same seed gives where whole
-    distributions are listed.
+    The server draws with seeds from the run's own random numbers, so a seeded run repeats as far
+    as the server repeats its draws. The text differs from the one that the same seed gives with
+    whole distributions.
     """
 
     def __init__(self, engine: RemoteEngine, run: RunContext) -> None:
@@ -82,7 +82,7 @@ class DrawnPath(NumpyPath):
         lengths = range(len(ids), len(ids) + len(drafted) + 1)
         first_draws = [tokens[0] for tokens in self._server.drawn(lengths, self._wanted(drafted))]
         u = self._source.numbers(len(drafted))
-        # One more position was drawn at than drafts are judged.
+        # There is one more draw than there are drafts.
         p_drafted = [
             draw.asked[token_id] for draw, token_id in zip(first_draws, drafted, strict=False)
         ]
@@ -103,7 +103,7 @@ class DrawnPath(NumpyPath):
         return JudgedRound(draft, drafted, known_p, known_p, u, verdict, p_is_complete=False)
 
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
-        """Draws from p after the first `length` tokens, without end."""
+        """Endless draws from p after the first `length` tokens."""
         yield first
         for count in chain(MORE, repeat(MORE[-1])):
             yield from self._server.drawn(range(length, length + 1), self._wanted((), count))[0]

@@ -1,4 +1,4 @@
-"""What is asked of a target's server, whatever engine it runs."""
+"""Requests to a target's server, whatever engine it runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...remote.wire import ANOTHER_FORM, Server
 class Drawn(NamedTuple):
     """A token that the server drew after a prefix.
 
-    p: its probability there. asked: the probability of each token that was asked about, by id. All
-    probabilities are those after temperature, top-k and top-p.
+    p: its probability. asked: the probabilities of the requested tokens, by id. All probabilities
+    are those after temperature, top-k and top-p.
     """
 
     id: int
@@ -28,8 +28,8 @@ class Drawn(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a server shall draw after each prefix: so many `tokens`, under the temperature, top-k
-    and top-p of the settings. asked: ids of tokens whose probabilities there it shall give."""
+    """A request for draws after each prefix: `tokens` of them, under the temperature, top-k and
+    top-p of the settings. asked: ids of tokens whose probabilities are wanted too."""
 
     asked: Sequence[int]
     settings: Settings
@@ -38,23 +38,23 @@ class Wanted(NamedTuple):
 
 
 class TargetServer:
-    """A model on a server. What depends on its engine is in the classes below this one.
+    """A model on a server; subclasses know its engine.
 
-    model: its name there. In `logprobs` and `draws`, `prefixes` are the first n, n + 1, ... tokens
-    of one text.
+    model: its name on the server. In `logprobs` and `draws`, `prefixes` are the first n, n + 1,
+    ... tokens of one text.
     """
 
     path = ""
-    """Where it is asked for log-probabilities."""
+    """The path of requests for log-probabilities."""
 
     text_field = ""
-    """The name of a text in requests to its tokenizer, and in its answers."""
+    """The name of the text in requests to the tokenizer, and in its answers."""
 
     special_tokens_field = ""
-    """The name of the wish for special tokens in these requests."""
+    """The name of the option for special tokens in these requests."""
 
     gives_logprobs = ""
-    """How a server of this engine gives log-probabilities, for a sentence: "vLLM gives them"."""
+    """The way in which this engine gives log-probabilities, for a sentence: "vLLM gives them"."""
 
     def __init__(self, server: Server, model: str) -> None:
         self.server = server
@@ -63,8 +63,9 @@ class TargetServer:
         self._seconds = 0.0
 
     def lists(self, vocab: int, wanted: int) -> int:
-        """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
-        of its answers. Raises `ServerError`, and `PairError` if they have another form."""
+        """The number of log-probabilities that the server gives after a prefix, up to `wanted`,
+        measured on its answers. Raises `ServerError`, and `PairError` if they have another
+        form."""
         prefixes = [[0], [0, 0]]
         answer = self.server.ask(self.path, self._question(prefixes, wanted))
         logprobs = self._read(answer, len(prefixes), vocab)
@@ -89,29 +90,29 @@ class TargetServer:
             raise self._no_logprobs() from error
 
     def round_fields(self) -> dict[str, Any]:
-        """What `logprobs` and `draws` have cost since the last call, as fields of a `Round`."""
+        """The cost of `logprobs` and `draws` since the last call, as fields of a `Round`."""
         fields = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}
         self._exchanged = 0
         self._seconds = 0.0
         return fields
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
-        """The tokens that are wanted, by prefix. Those after one prefix are independent; those
-        after different ones need not be. Raises `ServerError`, and `PairError` if the server cannot
+        """The drawn tokens, by prefix. Draws after one prefix are independent; draws after
+        different prefixes need not be. Raises `ServerError`, and `PairError` if the server cannot
         draw."""
         raise PairError("this server does not tell the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:
-        """Whether `draws` works. A server that speculates must not be asked: vLLM 0.32.0 has ended
-        over the question. Raises `ServerError`."""
+        """Whether `draws` works. Never call it for a server that speculates: this request has
+        crashed vLLM 0.32.0. Raises `ServerError`."""
         return False
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
-        """Tokens per second of the server's own greedy stream after a prompt, as this machine sees
-        it. Raises `ServerError` and `PairError`.
+        """Tokens per second of the server's own greedy stream after a prompt, as seen by this
+        machine. Raises `ServerError` and `PairError`.
 
-        The time to the first token is in it: on a busy machine chunks may wait and arrive together,
-        so that the time between the first and the last of them says nothing.
+        It includes the time to the first token. On a busy machine chunks may wait and arrive
+        together, so the time between the first and the last of them means nothing.
         """
         body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
         seconds = None
@@ -135,12 +136,13 @@ class TargetServer:
         return str(self._answered("/detokenize", {"tokens": list(ids)}, self.text_field))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
-        """What asks for `count` greedy tokens after a prompt, or after each of several."""
+        """The body of a request for `count` greedy tokens after a prompt, or after each of
+        several."""
         raise NotImplementedError
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
-        """What asks for one token after each prefix, and the log-probabilities of the `listed`
-        likeliest."""
+        """The body of a request for one token after each prefix, with the log-probabilities of the
+        `listed` likeliest."""
         raise NotImplementedError
 
     def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
@@ -148,18 +150,18 @@ class TargetServer:
         raise NotImplementedError
 
     def _worked_seconds(self, answer: Any) -> float | None:
-        """How long the server says that it worked on an answer."""
+        """The server's own time for an answer in seconds, or None."""
         return None
 
     def _posted(self, body: dict[str, Any]) -> Any:
-        """The answer, whose cost is counted for `round_fields`."""
+        """Post a request and return the answer; `round_fields` counts its cost."""
         answer = self.server.post(self.path, body)
         self._exchanged += answer.sent + answer.received
         self._seconds += self._worked_seconds(answer.value) or 0.0
         return answer.value
 
     def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
-        """The log-probabilities in an answer, as `logprobs` has them."""
+        """The log-probabilities in an answer, in the form of `logprobs`."""
         try:
             listed = self._top_logprobs(answer, count)
             rows = [_whole_row(ids, logprobs, vocab) for ids, logprobs in listed]
@@ -174,7 +176,7 @@ class TargetServer:
         )
 
     def _answered(self, path: str, body: dict[str, Any], field: str) -> Any:
-        """A field of the answer to a question about this model."""
+        """A field of the answer to a request about this model."""
         try:
             return self.server.ask(path, {"model": self.model, **body})[field]
         except ANOTHER_FORM as error:
@@ -182,8 +184,8 @@ class TargetServer:
 
 
 def _whole_row(ids: Sequence[int], logprobs: Sequence[float], vocab: int) -> NDArray[np.float32]:
-    """fp32 [vocab] with `logprobs` at `ids` and -inf elsewhere. Raises `ValueError` if nothing is
-    known or a value is NaN."""
+    """fp32 [vocab] with `logprobs` at `ids` and -inf elsewhere. Raises `ValueError` if there are
+    none or one is NaN."""
     row = np.full(vocab, -np.inf, np.float32)
     columns = np.asarray(ids, np.int64)
     values = np.asarray(logprobs, np.float32)

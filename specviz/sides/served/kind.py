@@ -1,4 +1,5 @@
-"""The record of the engine "server": it has no maker, since such a target brings its own engine."""
+"""The record of the engine "server". It has no maker, since such a target brings its own
+engine."""
 
 from __future__ import annotations
 

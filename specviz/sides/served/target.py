@@ -1,5 +1,5 @@
-"""The target of a pair whose weights lie on a server, and its engine, whose cache is a list of ids
-and whose logits are the server's log-probabilities."""
+"""A target whose weights lie on a server, and its engine: its cache is a list of ids, and its
+logits are the server's log-probabilities."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ from .interface import Drawn, TargetServer, Wanted
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
 
-LISTED = 5  # of a greedy run: as many as a card shows
+LISTED = 5  # log-probabilities in a greedy run: as many as a card shows
 
 PROBE = (
     "The quick brown fox, 3.14 and 2,718: naïve façade?\n\tdef f(x):\n        return x**2\n"
     "«Привет», 你好, مرحبا, 🙂👍🏽 — it's don’t  (two  spaces)"
 )
-"""A text on which tokenizers differ."""
+"""A text that tokenizers split differently."""
 
 
 class RemoteTarget(ModelElsewhere):
-    """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
-    weights.
+    """The target of a `Pair` on a server: it has the attributes of a model, and no weights.
 
-    server: the model on its server. `RemoteEngine` makes its passes. What the server can do for the
-        vocabulary is asked when a run first needs to know, and once.
-    few: how many log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
+    server: the model on its server; `RemoteEngine` makes its passes. The server's abilities for the
+        whole vocabulary are tested once, when a run first needs them.
+    few: the number of log-probabilities after a prefix, up to `LISTED`, when it was attached.
     """
 
     training = False
@@ -63,28 +62,30 @@ class RemoteTarget(ModelElsewhere):
 
     @cached_property
     def listed(self) -> int:
-        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
+        """The most log-probabilities that the server gives after a prefix. Raises
+        `ServerError`."""
         return self.server.lists(self.vocab, self.vocab)
 
     @cached_property
     def draws(self) -> bool:
-        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
-        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
+        """Whether the server draws tokens and gives the probabilities of chosen tokens, under
+        temperature, top-k and top-p. A server that speculates is not asked. Raises
+        `ServerError`."""
         return not self.identity.speculates and self.server.can_draw(self.vocab)
 
     def can_generate(self) -> bool:
-        """It is a causal language model."""
+        """Return True: it is a causal language model."""
         return True
 
     def get_output_embeddings(self) -> None:
-        """Its head is not here."""
+        """Return None: its output layer is not here."""
 
     def parameters(self) -> Iterator[Tensor]:
-        """Their number is unknown."""
+        """Return no parameters: their number is unknown."""
         return iter(())
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
-        """Its layers are not here either."""
+        """Return no modules: its layers are not here."""
         return iter(())
 
     def make_engine(self, vocab: int, states: bool) -> Engine:
@@ -110,10 +111,10 @@ class RemoteTarget(ModelElsewhere):
         return {"device": self.identity.software, "streaming_rate": rate}
 
     def listed_for(self, settings: Settings) -> int | None:
-        """How many log-probabilities a run needs after each prefix, to be exact.
+        """The number of log-probabilities after each prefix that an exact run needs.
 
-        Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
-        many but draws, which is exact too. Raises `PairError` if it can do neither.
+        A greedy run needs the first choice; with top-k, k; otherwise all. None if the server does
+        not list that many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
         needed = min(settings.top_k or self.vocab, self.vocab)
         if settings.greedy or needed <= self.few:
@@ -165,11 +166,11 @@ class RemoteEngine(OwnEngine):
         self._ids += ids
 
     def drawn(self, lengths: range, wanted: Wanted) -> list[list[Drawn]]:
-        """What the server drew after the first n tokens in the cache, for each n of `lengths`."""
+        """The server's draws after the first n tokens in the cache, for each n of `lengths`."""
         return self._target.server.draws(self._prefixes(lengths), wanted)
 
     def path(self, run: RunContext) -> DecodingPath:
-        # The server draws where it does not list as many log-probabilities as are needed.
+        # The server draws if it does not list enough log-probabilities.
         listed = self._target.listed_for(run.settings)
         self._listed = listed or LISTED
         self.top_logprobs_only = self._listed < self._vocab
@@ -190,7 +191,8 @@ class RemoteEngine(OwnEngine):
 
 
 def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteTarget:
-    """The target with this name on a server, if it has the vocabulary of `tokenizer`.
+    """The target with this name on a server, after a check that it has the vocabulary of
+    `tokenizer`.
 
     Raises `ServerError`, and `PairError` if it cannot be a target or has another tokenizer.
     """
@@ -205,7 +207,7 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
 
 
 def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
-    """Raise `PairError` if the server splits or spells text otherwise than `tokenizer`."""
+    """Raise `PairError` if the server splits or spells text differently from `tokenizer`."""
     probe_ids = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
     splits_alike = server.tokenize(PROBE) == list(probe_ids)
     all_ids = sorted(tokenizer.get_vocab().values())

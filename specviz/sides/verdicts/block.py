@@ -38,12 +38,14 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
 
 
 def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
-    """What block verification compares, fp64 [gamma] each, in the order of the drafts.
+    """The weights and thresholds of block verification, fp64 [gamma] each, in the order of the
+    drafts.
 
     weight: min(1, weight before * p / q) of the draft, from 1: p_i of the paper's algorithm 2.
     threshold: S / (S + 1 - weight), where S is the sum of max(0, weight p - q) over the vocabulary
-    at the next position: h_i of the paper. The last draft's is its weight, since nothing was
-    drafted behind it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64 [gamma].
+    at the next position: h_i of the paper. The last draft's threshold is its weight, since nothing
+    was drafted after it. p: fp32 [gamma + 1, vocab]; q: fp32 [gamma, vocab]; drafted: int64
+    [gamma].
     """
     import torch
 
@@ -58,7 +60,7 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
         product = (product * ratio).clamp(max=1.0)
         products.append(product)
     weight = torch.stack(products) if products else ratios
-    # A row of zeros behind the last draft makes its threshold the same formula.
+    # With a row of zeros after the last draft, the same formula gives its threshold.
     q_next = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
     residual = (weight.float().unsqueeze(-1) * p[1:] - q_next).clamp_(min=0.0)
     mass = residual.sum(-1, dtype=torch.float64)  # S
@@ -69,13 +71,13 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
 
 
 def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """What its cards show of block verification: `block_numbers` by name."""
+    """The numbers on the cards of block verification: `block_numbers` by name."""
     weight, threshold = block_numbers(p, q, drafted)
     return {"weight": weight, "threshold": threshold}
 
 
 def after_block(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
-    """What block verification draws a correction from."""
+    """The distribution from which block verification draws a correction."""
     from ...core.views import residual
 
     if position == 0:

@@ -17,7 +17,7 @@ def decide_exact_match(
 ) -> Tensor:
     """Keep a draft only if the target's own draw, made from p with its u, is the same token.
 
-    What is emitted are always the target's own draws, so the text follows p exactly. A draft
+    The emitted tokens are always the target's own draws, so the text follows p exactly. A draft
     drawn from q is kept with probability sum(p q), never more than sum(min(p, q)).
     Arguments and result are those of `decide`.
     """
@@ -34,12 +34,13 @@ def decide_exact_match(
 
 
 def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """What its cards show of exact match: how likely a draft was to be the target's own draw."""
+    """The number on the cards of exact match: the probability that a draft is the target's own
+    draw."""
     return {"chance": (p[: len(drafted)] * q).sum(-1)}
 
 
 def after_exact_match(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
-    """What a correction is drawn from: p without the rejected token."""
+    """The distribution of a correction: p without the rejected token."""
     import torch
 
     from ...core.views import residual

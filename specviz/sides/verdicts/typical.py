@@ -48,7 +48,8 @@ def typical_thresholds(p: Tensor) -> Tensor:
 
 
 def typical_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """What its cards show of typical acceptance: the thresholds, and the q of all above them."""
+    """The numbers on the cards of typical acceptance: the thresholds, and the q of all tokens
+    above them."""
     import torch
 
     judged = p[: len(drafted)]

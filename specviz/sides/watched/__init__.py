@@ -1,1 +1,1 @@
-"""A serving engine that speculates by itself, watched from outside: its stream as rounds."""
+"""A serving engine that speculates by itself, observed from outside: its stream becomes rounds."""

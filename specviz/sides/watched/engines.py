@@ -1,8 +1,8 @@
-"""The engines that can be watched: how each is asked for a stream, and which steps its chunks tell.
+"""Engines that can be watched: the request for a stream, and the steps in its chunks.
 
-vLLM sends one chunk per engine step, and at the end, if it was started with
-`--per-request-spec-decode-metrics detailed`, what every verify step drafted and accepted.
-llama.cpp's server sends a chunk per token, with the drafted and accepted tokens so far.
+vLLM sends one chunk per engine step. If it was started with `--per-request-spec-decode-metrics
+detailed`, the end of the stream has the drafted and accepted tokens of every verify step.
+llama.cpp's server sends a chunk per token, with the totals of drafted and accepted tokens so far.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Prompt: TypeAlias = str | Sequence[int]
 
 
 class Rendered(NamedTuple):
-    """A conversation in a server's chat template. prompt: what the server is then asked. text: what
-    it reads."""
+    """A conversation in a server's chat template. prompt: for the server's next request. text: the
+    same as text."""
 
     prompt: Prompt
     text: str
 
 
-MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
-BLOCK = 4096  # ids whose texts one request asks for
+MARK = "␞"  # no ordinary token holds it: a separator of tokens' texts
+BLOCK = 4096  # ids per request for their texts
 MOST_BLOCKS = 128
 BROKEN = "\ufffd"
-RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
+RANDOM_SEED = 2**32 - 1  # llama.cpp then chooses its own seed
 
 
 class WatchedEngine:
     """A serving engine.
 
-    model: its name there.
-    tells_steps: whether its chunks tell their steps; otherwise a chunk is taken as a step.
-    path: where it is asked.
+    model: its name on the server.
+    tells_steps: whether chunks show the steps; otherwise each chunk counts as a step.
+    path: the path of requests.
     reader: reads one of its streams.
-    text_field, special_tokens_field: the names of a text, and of the wish for special tokens, in
-        requests to its tokenizer.
-    texts: of all tokens that are whole characters, by id, where chunks do not tell them.
+    text_field, special_tokens_field: the names of the text, and of the option for special tokens,
+        in requests to its tokenizer.
+    texts: of all tokens that are whole characters, by id, for chunks without texts per token.
     """
 
     tells_steps = False
@@ -63,8 +63,8 @@ class WatchedEngine:
         self.identity = identity
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
-        """The body that asks for a stream. Raises `SettingsError` for a setting that this engine
-        lacks."""
+        """The body of a request for a stream. Raises `SettingsError` for a setting that this
+        engine lacks."""
         return {
             "model": self.model,
             "prompt": prompt if isinstance(prompt, str) else list(prompt),
@@ -83,7 +83,7 @@ class WatchedEngine:
         raise NotImplementedError
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
-        """The ids of a text as the engine reads it; empty if it does not tell."""
+        """The ids of a text in the engine's tokenizer; empty if it has no such endpoint."""
         body = {"model": self.model, self.text_field: text, self.special_tokens_field: special}
         try:
             ids = self.server.ask("/tokenize", body)["tokens"]
@@ -93,9 +93,10 @@ class WatchedEngine:
 
 
 class Reader:
-    """Makes steps of the chunks of one stream, in order.
+    """Turns the chunks of one stream, in order, into steps.
 
-    ended: why the text ended, once a chunk has told it. counts: of all verify steps, likewise.
+    ended: the end reason, once a chunk has it. counts: those of all verify steps, once a chunk has
+    them.
     """
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
@@ -107,30 +108,30 @@ class Reader:
         self.counts: Counts | None = None
 
     def read(self, chunk: dict[str, Any], at: float) -> list[Step]:
-        """The steps that are complete with a chunk, which came `at` seconds after the request.
-        Raises `ServerError` if it tells no token ids."""
+        """The steps that this chunk completes; it arrived `at` seconds after the request. Raises
+        `ServerError` if it has no token ids."""
         try:
             return self._steps(chunk, at)
         except ANOTHER_FORM as error:
             raise ServerError(self._server.rubbish()) from error
 
     def rest(self) -> list[Step]:
-        """The step whose tokens have all come, or all that will come."""
+        """The unfinished step, as one that is complete or at the end of the stream."""
         return []
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         raise NotImplementedError
 
     def _limit_reason(self) -> EndReason:
-        """Why a text ended that no token ended."""
+        """The reason for an end without an end token."""
         return "length" if self._count >= self._max_new_tokens else "context"
 
 
 class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
-    string: a token's text is then the vocabulary's."""
+    string: then a token's text comes from the vocabulary."""
 
-    _ahead = ""  # what tokens were given already, and the server has not sent yet
+    _ahead = ""  # text that tokens have already, and that the server has not sent yet
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         choices = chunk.get("choices")
@@ -159,14 +160,14 @@ class VllmReader(Reader):
             return []
         if not is_first:
             return [Step(tokens)]
-        # The first token comes from reading the prompt, without any drafts.
+        # The first token comes from the prefill, without any drafts.
         steps = [Step(tokens[:1], 0, 0)]
         if tokens[1:]:
             steps.append(Step(tokens[1:]))
         return steps
 
     def _reason(self, choice: Mapping[str, Any]) -> EndReason:
-        """Why the text ended with this chunk's choice."""
+        """The end reason in this chunk's choice."""
         if choice["finish_reason"] == "length":
             return self._limit_reason()
         return "stop" if isinstance(choice.get("stop_reason"), str) else "eos"
@@ -175,11 +176,12 @@ class VllmReader(Reader):
 def spread(
     ids: Sequence[int], text: str, ahead: str, known: Mapping[int, str]
 ) -> tuple[list[str], str]:
-    """The texts of tokens whose text came together, and what they are ahead of it.
+    """Split a text among its tokens: the texts, and the part of them that runs ahead of the
+    server's text.
 
-    ahead: what earlier tokens were given ahead of the server's text. known: texts by id. All texts
-    together are the server's, but for what it holds back; where the texts of single tokens do not
-    make it up, the last one gets it whole.
+    ahead: the text of earlier tokens that the server has not sent yet. known: texts by id. All
+    texts together are the server's, except for text that it holds back. Where the known texts of
+    tokens do not make up the text, the last token gets all of it.
     """
     expected = ahead + "".join(known.get(token_id, BROKEN) for token_id in ids)
     if BROKEN not in expected and expected.startswith(text):
@@ -190,7 +192,7 @@ def spread(
 
 
 def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
-    """The counts of all verify steps in a stream's last chunk, if they are there."""
+    """The counts of all verify steps in a stream's last chunk, or None."""
     metrics = (chunk.get("metrics") or {}).get("speculative_decoding")
     if not isinstance(metrics, Mapping):
         return None
@@ -206,7 +208,7 @@ def _are_counts(value: object) -> TypeGuard[list[int]]:
 
 
 class VllmEngine(WatchedEngine):
-    """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
+    """A model on a vLLM server, or on another server with its form of OpenAI's completions."""
 
     path = "completions"
     text_field = "prompt"
@@ -244,7 +246,7 @@ class VllmEngine(WatchedEngine):
 
     def _vocabulary(self) -> dict[int, str]:
         """The texts of all tokens that are whole characters, by id; empty if the server does not
-        tell. It is asked before any clock runs, since chunks tell only the text of all their
+        give them. It is read before any clock runs, because a chunk has only one text for all its
         tokens."""
         mark = self.tokenize(MARK, special=False)
         if not mark:
@@ -261,8 +263,8 @@ class VllmEngine(WatchedEngine):
         }
 
     def _texts_of(self, ids: Sequence[int], mark: Sequence[int]) -> list[str]:
-        """The text of each of `ids`; none at all if the server does not give them. mark: the ids of
-        `MARK`, which parts them."""
+        """The texts of `ids`, or an empty list if the server does not give them. mark: the ids of
+        `MARK`, which separates them."""
         marked = [*mark]
         for token_id in ids:
             marked += [token_id, *mark]
@@ -276,20 +278,20 @@ class VllmEngine(WatchedEngine):
 
 
 class _Totals(NamedTuple):
-    """Tokens of a text that were drafted so far, and that were accepted."""
+    """Numbers of drafted and of accepted tokens so far."""
 
     drafted: int
     accepted: int
 
 
 class LlamaReader(Reader):
-    """Reads one stream. A token that holds a part of a character is not sent, only counted."""
+    """Reads one stream. A token with a part of a character is not sent, only counted."""
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
-        self._tokens: list[StreamedToken] = []  # of the step that is coming
+        self._tokens: list[StreamedToken] = []  # of the current step
         self._step: object = None  # the same for all its tokens
-        # Of the text with this step, and of the text before it.
+        # With the current step, and without it.
         self._total = _Totals(drafted=0, accepted=0)
         self._total_before = self._total
 
@@ -305,7 +307,7 @@ class LlamaReader(Reader):
         if not ids:
             return []
         timings = chunk.get("timings") or {}
-        # Until something was drafted the counts are left out.
+        # The counts are missing until something is drafted.
         total = _Totals(
             drafted=int(timings.get("draft_n", self._total.drafted)),
             accepted=int(timings.get("draft_n_accepted", self._total.accepted)),
@@ -324,7 +326,7 @@ class LlamaReader(Reader):
         return steps
 
     def _reason(self, chunk: Mapping[str, Any]) -> EndReason:
-        """Why the text ended with this chunk."""
+        """The end reason in this chunk."""
         if chunk.get("stop_type") == "limit":
             return self._limit_reason()
         return "stop" if chunk.get("stop_type") == "word" else "eos"

@@ -1,4 +1,5 @@
-"""From the steps of a watched server to rounds: what was drafted, as far as the server tells."""
+"""Conversion of a watched server's steps to rounds, with its drafts as far as the server shows
+them."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ class StreamedToken(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of an engine: its tokens, and how many it drafted and accepted; None if the server
-    does not tell. Where the text ended, there are fewer tokens than accepted + 1."""
+    """One step of an engine: its tokens, and the numbers of drafted and accepted tokens; None if
+    the server does not give them. At the end of the text there may be fewer tokens than accepted +
+    1."""
 
     tokens: Sequence[StreamedToken]
     drafted: int | None = None
@@ -27,7 +29,7 @@ class Step(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a server tells of each verify step, in order."""
+    """The server's counts of each verify step, in order."""
 
     drafted: Sequence[int]
     accepted: Sequence[int]
@@ -35,7 +37,7 @@ class Counts(NamedTuple):
 
 def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
     """The rounds of a lane's steps, as they come; in the baseline, one for each token. The clock
-    begins when the first tokens come."""
+    begins when the first tokens arrive."""
     if lane == BASELINE:
         steps = (Step([token]) for step in steps for token in step.tokens)
     began: float | None = None  # seconds after the request
@@ -61,21 +63,22 @@ def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
 
 
 def _tokens(step: Step, lane: Lane) -> tuple[list[Token], Token | None]:
-    """The drafted tokens of a step, and the last that it emitted; None if the text ended before."""
+    """The drafted tokens of a step and its last emitted one, or None if the text ended before
+    that."""
     tokens, drafted, accepted = step
     if lane == BASELINE:
         return [], _token(tokens[0], "bonus")
     if drafted is None or accepted is None:
         return [_token(token, "accepted") for token in tokens[:-1]], _token(tokens[-1], "untold")
-    kept = [_token(token, "accepted") for token in tokens[:accepted]]
+    accepted_tokens = [_token(token, "accepted") for token in tokens[:accepted]]
     ignored = Token(UNKNOWN_ID, "", "ignored")
     if len(tokens) <= accepted:
-        return [*kept, *[ignored] * (drafted - len(kept))], None
+        return [*accepted_tokens, *[ignored] * (drafted - len(accepted_tokens))], None
     if accepted >= drafted:
-        return kept, _token(tokens[accepted], "bonus")
+        return accepted_tokens, _token(tokens[accepted], "bonus")
     rejected = Token(UNKNOWN_ID, "", "rejected")
     not_judged = [ignored] * (drafted - accepted - 1)
-    return [*kept, rejected, *not_judged], _token(tokens[accepted], "corrected")
+    return [*accepted_tokens, rejected, *not_judged], _token(tokens[accepted], "corrected")
 
 
 def _token(token: StreamedToken, outcome: Outcome) -> Token:
@@ -83,12 +86,12 @@ def _token(token: StreamedToken, outcome: Outcome) -> Token:
 
 
 def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
-    """The steps of a stream whose counts were told at its end; None if the counts do not add up to
-    the text, or if they could be those of several of its chunks.
+    """The steps of a stream whose counts came at its end; None if the counts do not add up to the
+    text, or fit several of its chunks.
 
-    chunks: as they came, the first with the one token that reading the prompt gave. Each verify
-    step emits what it accepted and one token more; only the last may have been cut off. Chunks that
-    came late may hold several steps.
+    chunks: in order; the first has the one token of the prefill. Each verify step emits its
+    accepted tokens and one more; only the last step may be cut off. Late chunks may hold several
+    steps.
     """
     if not _are_possible(counts):
         return None
@@ -111,7 +114,7 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
 
 
 def _are_possible(counts: Counts) -> bool:
-    """Whether every step accepted no more than it drafted."""
+    """Whether no step accepted more than it drafted."""
     if len(counts.drafted) != len(counts.accepted):
         return False
     pairs = zip(counts.accepted, counts.drafted, strict=True)
@@ -119,7 +122,7 @@ def _are_possible(counts: Counts) -> bool:
 
 
 def _cut(tokens: Sequence[StreamedToken], counts: Counts) -> list[Step]:
-    """The steps of tokens that follow one another, each with as many as it emitted."""
+    """Cut consecutive tokens into steps of accepted + 1 tokens each."""
     steps = []
     begin = 0
     for drafted, accepted in zip(counts.drafted, counts.accepted, strict=True):
@@ -130,15 +133,15 @@ def _cut(tokens: Sequence[StreamedToken], counts: Counts) -> list[Step]:
 
 
 def _only_match(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None] | None:
-    """Of each chunk, the index of its step in `sizes`, or None if that was one without drafts.
+    """The index in `sizes` of each chunk's step, or None for a step without drafts.
 
     lengths: tokens of the chunks; the last one may be shorter than its step. Returns None if the
-    chunks cannot be matched with the steps, or in more than one way.
+    chunks match the steps in no way, or in more than one.
     """
     last = len(lengths) - 1
-    # From the last chunk back: by how many steps came before a chunk, the ways to match it and what
-    # follows. Each way is (index, the way after it), as a chain. Two are enough to know that there
-    # is more than one.
+    # From the last chunk back: by the number of steps before a chunk, the ways to match it and all
+    # later chunks. Each way is a chain (index, the way of the later chunks). Two of them are enough
+    # to know that there are several.
     ways: dict[int, list[Any]] = {len(sizes): [()]}
     for chunk in range(last, -1, -1):
         ways_before: dict[int, list[Any]] = {}

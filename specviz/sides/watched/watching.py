@@ -1,5 +1,5 @@
-"""A serving engine that speculates by itself, watched: its stream as a lane, and perhaps that of a
-second server as the baseline.
+"""A watched serving engine that speculates by itself: its stream is a lane, and a second server's
+stream may be the baseline.
 
 The lanes run one after the other, each as one request. Two servers on one machine would disturb
 each other, and a stream cannot be told to wait for another one.
@@ -29,7 +29,7 @@ from .steps import Step, reconciled, rounds_of
 if TYPE_CHECKING:
     from ...core.types import Prompt as AnyPrompt
 
-WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
+WARM_PROMPT = "The"  # not the run's own prompt, which the server would then have in its cache
 WARM_TOKENS = 8
 
 Stoppable = Generator[Event, bool | None, None]
@@ -43,11 +43,10 @@ def watch(
 ) -> Stoppable:
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
-    Yields a `Header`, the `Round`s as they come, and an `End`. If the server tells only at the end
-    what its steps drafted, the rounds follow then once more from the first on, in the place of the
-    others.
-    `gamma`, `drafter`, `gamma_policy` and `verdict` are the server's affair: those of the settings
-    are not used. Raises `SettingsError` for what the server lacks, and `ServerError`. Closing the
+    Yields a `Header`, the `Round`s as they come, and an `End`. If the server sends the drafted
+    counts only at the end, all rounds follow once more and replace the first ones. The server
+    decides `gamma`, `drafter`, `gamma_policy` and `verdict`: those of the settings are not used.
+    Raises `SettingsError` for a setting that the server lacks, and `ServerError`. Closing the
     generator ends the request; so does sending it True after an event, which yields the `End`.
     """
     settings = served_settings(settings)
@@ -92,7 +91,7 @@ def watch(
 
 
 def served_settings(settings: Settings) -> Settings:
-    """The settings of a run whose drafts are the server's affair. Raises `SettingsError` for a chat
+    """The settings of a run in which the server drafts. Raises `SettingsError` for a chat
     template, which the server would have to apply."""
     if settings.chat in ("on", "literal"):
         raise SettingsError(
@@ -105,8 +104,8 @@ def served_settings(settings: Settings) -> Settings:
 
 
 class _Lane:
-    """One stream, as rounds. emitted: the rounds so far, as they were told last. reason: why the
-    text ended."""
+    """One stream, as rounds. emitted: the rounds in their latest version. reason: the end
+    reason."""
 
     def __init__(self, engine: WatchedEngine, lane: Lane, settings: Settings) -> None:
         self._engine = engine
@@ -117,7 +116,7 @@ class _Lane:
         self.reason: EndReason = "stopped"
 
     def rounds(self, prompt: Prompt) -> Generator[Round]:
-        """The rounds as they come; then those again whose counts were told only at the end."""
+        """The rounds as they come, then all of them again if their counts came only at the end."""
         if not self._settings.max_new_tokens:
             self.reason = "length"
             return
@@ -151,8 +150,8 @@ class _Lane:
 
 
 def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
-    """Let an engine write a few tokens, which also warms it up; returns whether it tells what each
-    of its steps drafts. Raises `ServerError`."""
+    """Let an engine write a few tokens as a warm-up, and return whether it shows the drafts of
+    each step. Raises `ServerError`."""
     few_tokens = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     reader = engine.reader(engine, few_tokens)
     for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few_tokens)):
@@ -201,8 +200,7 @@ def _header(
 class Watched:
     """An engine on a server, which drafts and judges by itself.
 
-    name: of its model. stream: the engine that is watched. alone: that of the target alone, or
-    None.
+    name: of its model. stream: the watched engine. alone: the engine of the target alone, or None.
     """
 
     name: str
@@ -218,7 +216,7 @@ class Watched:
     def race(
         self, prompt: AnyPrompt, lanes: Mapping[Lane, Settings], memory: object = ()
     ) -> Iterator[Event]:
-        """What `race` yields of it: the lane of the server's stream, and a baseline if there is a
+        """The events of a race: the lane of the server's stream, and a baseline if there is a
         second server. Raises `SettingsError` and `ServerError`."""
         if set(lanes) != {SPECULATIVE} or memory:
             raise SettingsError("a watched server has one lane with drafts: leave out the others.")
@@ -226,8 +224,8 @@ class Watched:
 
 
 def recognised(address: ServerAddress, model: str) -> WatchedEngine:
-    """The engine at an address, which has this model. Raises `ServerError`, and `PairError` if it
-    does not have it."""
+    """The engine at an address that serves this model. Raises `ServerError`, and `PairError` if
+    the server does not have it."""
     server = Server(address)
     identity = identity_of(server, model)
     engine_class = LlamaEngine if identity.engine == LLAMA_CPP else VllmEngine
