@@ -92,7 +92,7 @@ class Plan(Structure):
         (
             "unread",
             c_int64,
-        ),  # the address of the states to fuse; 0 if it continues from its own output
+        ),  # the address of states to fuse; 0 for its own output instead
         ("unread_width", c_int64),  # numbers in each
         ("hidden", c_int64),  # the address of the state beside each embedding
         ("normed_residual", c_int64),  # whether the residual is the normed state

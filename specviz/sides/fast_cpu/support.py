@@ -33,9 +33,7 @@ HERE = Path(__file__).resolve().parent
 CODE = HERE / CACHE
 """The folder of compiled code."""
 
-TRIED_LAYERS = (
-    2  # layers of a packed model in its trial: its modules unpack all weights for each call
-)
+TRIED_LAYERS = 2  # of a packed model in its trial: its modules unpack all weights for each call
 UNIT = 32  # widths must be multiples of it
 TRIED = 7  # tokens of the trial: one more than the rows of a product
 TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5

@@ -93,9 +93,7 @@ class SuffixIndex:
                 if longer is None:
                     self._add(run, token_id, self.size)
                     continue
-                self._followers(
-                    longer
-                )  # while its count and position are those of its first occurrence
+                self._followers(longer)  # while its counts are those of its first occurrence
                 self._count[longer] += 1
                 self._latest[longer] = self.size
                 ends.append(longer)
