@@ -24,8 +24,8 @@ Prompt: TypeAlias = str | Sequence[int]
 
 
 class Rendered(NamedTuple):
-    """A conversation in a server's chat template. prompt: for the server's next request. text: the
-    same as text."""
+    """A conversation in a server's chat template. prompt: for the server's request. text: the whole
+    prompt as text."""
 
     prompt: Prompt
     text: str
