@@ -48,7 +48,7 @@ class ServerError(SpecvizError, RuntimeError):
 
 
 class OutputError(SpecvizError, RuntimeError):
-    """What is printed, or a file, cannot be written."""
+    """Standard output or a file cannot be written."""
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

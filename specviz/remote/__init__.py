@@ -1,1 +1,2 @@
-"""A server of OpenAI's protocol: its address with the key, what it says of itself, its answers."""
+"""A server of OpenAI's protocol: its address with the key, its description of itself, and its
+answers."""

@@ -50,7 +50,7 @@ def command_of(module: str, call: str = "serve()") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one visitor may use of a page that others share; a variable sets each limit.
+    """Limits of one visitor on a page that others share; a variable sets each of them.
 
     seconds: time limit of a run, counted from the moment its pair is in memory. waiting: the most
     runs and experiments in the queue, besides the current one. per_client: the most of them from

@@ -160,7 +160,7 @@ class ExamineTask:
 
 
 class Host(NamedTuple):
-    """Where models run. free: bytes of memory for them. cpu: whether that is a processor."""
+    """The device that runs models. free: bytes of free memory. cpu: whether it is a processor."""
 
     free: int
     cpu: bool

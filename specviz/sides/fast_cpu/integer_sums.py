@@ -28,7 +28,8 @@ class IntegerSums(ABC):
     """
 
     offset = 0
-    """What `prepared` adds to codes with a sign: sums are too large by it times the inputs."""
+    """The number that `prepared` adds to signed codes: sums are too large by it times the
+    inputs."""
 
     def __init__(self, b: ir.IRBuilder, bits: int, start: Any) -> None:
         self.b = b

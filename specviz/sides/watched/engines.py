@@ -78,8 +78,8 @@ class WatchedEngine:
         }
 
     def rendered(self, messages: Messages) -> Rendered:
-        """What this engine makes of turns with its model's chat template, up to where the reply
-        begins. Raises `ServerError`."""
+        """Render turns with the model's chat template, up to where the reply begins. Raises
+        `ServerError`."""
         raise NotImplementedError
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
