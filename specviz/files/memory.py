@@ -104,8 +104,11 @@ class MemoryNeed:
 
     def cached(self, precision: str, tokens: int) -> int:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
-        most = min(tokens, self.context or tokens)
-        numbers = sum(layer.numbers * min(most, layer.window or most) for layer in self.layers)
+        cached_tokens = min(tokens, self.context or tokens)
+        numbers = sum(
+            layer.numbers * min(cached_tokens, layer.window or cached_tokens)
+            for layer in self.layers
+        )
         few_bits_here = precision in DRAFT_QUANTIZED and self.smaller is not None
         in_fp32 = few_bits_here or precision in ("float32", STORED)
         return self.copies * numbers * (4 if in_fp32 else 2)

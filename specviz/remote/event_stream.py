@@ -14,11 +14,11 @@ BOM = b"\xef\xbb\xbf"
 LINE = re.compile(rb"[^\r\n]*[\r\n]")
 
 
-def lines_in(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
+def lines_in(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
     """The lines of a stream without their ends, each as soon as it has ended.
 
-    Lines end at bytes, not at characters: U+2028 and its like end no line. most: the limit of a
-    line in bytes; raises `OverflowError` above it.
+    Lines end at bytes, not at characters: U+2028 and its like end no line. limit: of a line in
+    bytes; raises `OverflowError` above it.
     """
     unread = b""
     after_return = False  # whether a line feed here belongs to the line before
@@ -38,7 +38,7 @@ def lines_in(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
                 yield line[:-1]
             after_return = line.endswith(b"\r")
         unread = unread[begin:]
-        if len(unread) > most:
+        if len(unread) > limit:
             raise OverflowError
     if unread and not (is_first and unread == BOM):
         yield unread

@@ -64,8 +64,8 @@ class EarlyExitDrafter(Drafter):
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
-        most = min(length + self._max_new_tokens, self._context)
-        self.path.prepare("draft", length, most, self.layers)
+        max_length = min(length + self._max_new_tokens, self._context)
+        self.path.prepare("draft", length, max_length, self.layers)
         return 0.0  # the target has read the prompt for both
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:

@@ -118,9 +118,9 @@ class MtpEngine(StateReader):
             sure = min(max(0, known - layer), cached.get_seq_length())
             if cached.is_initialized:
                 cached.crop(sure - cached.get_seq_length())  # by 0, too: it trims windows
-            given = max(0, known - layer + 1) if layer else sure
+            queued_end = max(0, known - layer + 1) if layer else sure
             begin = self._begin[layer]
-            self._waiting[layer] = self._waiting[layer][sure - begin : given - begin]
+            self._waiting[layer] = self._waiting[layer][sure - begin : queued_end - begin]
             self._begin[layer] = sure
         self._ids = self._ids[:known]
 

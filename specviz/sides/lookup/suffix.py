@@ -168,26 +168,26 @@ class SuffixDrafter(Drafter):
 
     def _likeliest_draft(self, followers: list[Followers]) -> Draft:
         run = self._run
-        draft = Draft.certain([each.ids[each.likeliest] for each in followers], run)
+        draft = Draft.certain([step.ids[step.likeliest] for step in followers], run)
         return replace(
             draft,
             step_logits=_Shares(followers, run.vocab, run.device),
-            seen=[each.total for each in followers],
+            seen=[step.total for step in followers],
         )
 
     def _drawn_draft(self, count: int) -> Draft:
         run = self._run
         drafted, followers = self._drawn(count)
         q = torch.zeros(count, run.vocab)
-        for row, each in zip(q.numpy(), followers, strict=True):
-            row[each.ids] = each.shares
+        for row, step in zip(q.numpy(), followers, strict=True):
+            row[step.ids] = step.shares
         return Draft(
             torch.tensor(drafted, device=run.device),
             q.to(run.device),
-            seen=[each.total for each in followers],
+            seen=[step.total for step in followers],
         )
 
-    def _confident(self, most: int) -> list[Followers]:
+    def _confident(self, limit: int) -> list[Followers]:
         """The followers along the likeliest continuation, as long as it is likely enough; as many
         tokens are drafted.
 
@@ -197,7 +197,7 @@ class SuffixDrafter(Drafter):
         context = self._index.context()
         chance = 1.0
         confident: list[Followers] = []
-        while context and len(confident) < most:
+        while context and len(confident) < limit:
             followers = self._index.followers(context)
             chance *= chance_of_likeliest(len(context), followers)
             if chance < LEAST_CHANCE:

@@ -33,8 +33,8 @@ class ModelDrafter(Drafter):
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
         if self.room(length):
-            most = min(length + self._max_new_tokens, self._context)
-            self.path.prepare("draft", length, most)
+            max_length = min(length + self._max_new_tokens, self._context)
+            self.path.prepare("draft", length, max_length)
         return prefill(self.engine, ids) if len(ids) <= self._context else 0.0
 
     def room(self, length: int) -> int:

@@ -54,9 +54,9 @@ class DraftText:
                 self.ids.append(run)
                 proposed = proposed[1:] if proposed[:1] == [run] else []
                 continue
-            kept, rest = self._spelling_start(run, proposed)
-            self.ids += proposed[:kept]
-            proposed = proposed[kept:]
+            spelled, rest = self._spelling_start(run, proposed)
+            self.ids += proposed[:spelled]
+            proposed = proposed[spelled:]
             if rest:
                 self.ids += self._shared.draft.spell(rest)
                 proposed = []
@@ -65,14 +65,14 @@ class DraftText:
     def _spelling_start(self, text: bytes, drafted: Sequence[int]) -> tuple[int, bytes]:
         """The number of `drafted` ids that spell the start of the text, and the rest of the
         text."""
-        kept = 0
+        spelled = 0
         for token_id in drafted:
             piece = self._shared.draft.texts.get(token_id)
             if not piece or not text.startswith(piece):
                 break
             text = text[len(piece) :]
-            kept += 1
-        return kept, text
+            spelled += 1
+        return spelled, text
 
     def _runs(self, ids: Sequence[int]) -> list[bytes | int]:
         """The text of `ids`, with the draft's ids of special tokens in between; special tokens

@@ -119,16 +119,16 @@ class RemoteTarget(ModelElsewhere):
         needed = min(settings.top_k or self.vocab, self.vocab)
         if settings.greedy or needed <= self.few:
             return self.few
-        most = self.listed
-        if needed <= most:
-            return min(self.vocab, max(needed, min(LISTED, most)))
+        max_listed = self.listed
+        if needed <= max_listed:
+            return min(self.vocab, max(needed, min(LISTED, max_listed)))
         if self.draws and settings.rule == "token":
             return None
         raise PairError(
-            f"this server lists {most} log-probabilities, with which a run above temperature 0 is "
-            f"exact only if top_k is from 1 to {most}: set it, or start the server with all of "
-            "them (vLLM: --max-logprobs -1), or without speculation so that it can draw for the "
-            "verdict 'token' (vLLM: --logprobs-mode processed_logprobs)."
+            f"this server lists {max_listed} log-probabilities, with which a run above temperature "
+            f"0 is exact only if top_k is from 1 to {max_listed}: set it, or start the server with "
+            "all of them (vLLM: --max-logprobs -1), or without speculation so that it can draw for "
+            "the verdict 'token' (vLLM: --logprobs-mode processed_logprobs)."
         )
 
 
