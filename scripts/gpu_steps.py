@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import torch
 from transformers import LlamaConfig
 
+from specviz.base.environment import KERNELS
 from specviz.core.clock import now
 from specviz.core.engine_choice import make_engine
 from specviz.core.lanes import SPECULATIVE
@@ -50,7 +51,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PROMPT = 64  # tokens before what is measured
 CHAIN = 500  # kernels that compute next to nothing
 ROWS = 16  # the most tokens of a pass whose bits are compared
-KERNELS = "SPECVIZ_KERNELS"  # whose kernels compute short passes
 VLLM = """
 import sys, time
 from vllm import LLM, SamplingParams
@@ -189,7 +189,7 @@ def kernel_forms(report: Report, vocab: int, *models: Any) -> Iterator[str]:
     """ "torch", and "triton" where its kernels compute the short passes of the first model; within
     each, new engines are of that form."""
     for kernels in ("torch", "triton"):
-        os.environ[KERNELS] = kernels
+        os.environ[KERNELS.name] = kernels
         static._pools.clear()
         gc.collect()
         for model in models:

@@ -53,6 +53,7 @@ ALLOWED = [
     (variables.DRAIN_SECONDS, "30", 30.0),
     (variables.THREADS, "1", 1),
     (variables.FORM, "static", "static"),
+    (variables.KERNELS, "torch", "torch"),
     (variables.PLUGINS, "mine, yours", ("mine", "yours")),
     (variables.LOG, "json", "json"),
 ]

@@ -188,6 +188,9 @@ Messages = Annotated[
 ]
 
 
+LaneSettings = Annotated[dict[str, Any], AfterValidator(_settings)]
+
+
 class HeaderJson(TypedDict, total=False):
     """A `Header` in a recording."""
 
@@ -195,7 +198,7 @@ class HeaderJson(TypedDict, total=False):
     prompt_ids: Required[
         Annotated[list[Id], Field(max_length=MAX_PROMPT, fail_fast=True), AfterValidator(tuple)]
     ]
-    lanes: Required[dict[Lane, Annotated[dict[str, Any], AfterValidator(_settings)]]]
+    lanes: Required[Annotated[dict[Lane, LaneSettings], Field(min_length=1)]]
     drafts: Required[dict[Lane, ModelJson | None]]
     target: Required[ModelJson]
     device: Required[Name]

@@ -497,7 +497,7 @@ MUTANTS = [
     Mutant("told", "expected_whole", "(time.monotonic() - job.begun) / share", "time.monotonic() - job.begun", "visitors"),
     Mutant("told", "warm_up", "check_stop()", "pass", "faults"),
     Mutant("told", "fitted", "usual - statistics.fmean", "0 * statistics.fmean", "intervals"),
-    Mutant("told", "marked", "key in ahead or ", "", "intervals"),
+    Mutant("told", "marked", "(ran_on_few and is_ahead) or ", "", "intervals"),
     Mutant("told", "_pays", 'row.mark in ("best", "open")', 'row.mark == "best"', "engine_settings"),
     Mutant("told", "gguf_file", "quote(model.gguf or placeholder)", "model.gguf or placeholder", "engine_settings"),
     Mutant("told", "_fault", "parameter.default is Parameter.empty", "False", "api"),

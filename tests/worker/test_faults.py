@@ -359,7 +359,7 @@ def test_a_handler_that_is_never_closed_frees_the_machine() -> None:
     queue = local_queue(slow_race)
     run = run_of()
     held = pulled(queue, run, lambda delta: delta.get("rounds"))
-    run._asked_at -= 2 * PATIENCE  # seconds; nobody has asked since
+    run.visitor._asked_at -= 2 * PATIENCE  # seconds; nobody has asked since
     assert reasons_in(told(queue, run_of("two", Settings(max_new_tokens=4)))) == {"length"}
     assert run.stopping.is_set()
     del held
