@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return unit_of(config.rootpath / nodeid.split("::")[0])
 
     return ByUnit(config, log)
+
+
+def pytest_unconfigure() -> None:
+    # Triton complains at the end about each of its objects that the collector may not free.
+    if "triton" in sys.modules:
+        gc.unfreeze()
 
 
 def pytest_collection_finish() -> None:

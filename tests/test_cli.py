@@ -93,7 +93,7 @@ def test_run_in_colour_marks_every_outcome(
         (["run", "x", "--pair", "/no/target+/no/draft"], "target cannot be loaded"),
         (["bench", "--repeats", "0"], "--repeats: '0': use a whole number from 1 on"),
         (["bench", "--acceptance", "1.5"], "--acceptance: '1.5': use a number from 0 to 1"),
-        (["bench", "--shape", "enormous"], "choose from 'small', 'llama"),
+        (["bench", "--shape", "enormous"], "choose from 'small', 'qwen2.5"),
         (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
     ],
 )
@@ -203,13 +203,15 @@ def test_everything_but_compiled_passes_works_without_numba(folders: str) -> Non
 
 
 def test_what_needs_no_model_needs_no_torch() -> None:
-    """It takes seconds to import, and most command lines ask for help or read a file."""
+    """It takes seconds to import, and most command lines ask for help or read a file. The page would
+    start as much later, and hold it twice."""
     recording = ROOT / "assets" / "recordings" / "easy.json.gz"
     lines = ["variables", "--help", "run --help", "doctor --help", "page --help"]
     lines += ["sweep --help", "bench --help"]
     lines += [f"check {recording}", "--bogus"]
     script = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import specviz.page.serve\n"
         "from specviz.__main__ import main\n"
         f"for line in {lines}:\n"
         "    try: main(line.split())\n"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
+from forked_process import run_forked
 from places import ROOT
 
 from specviz.__main__ import main
@@ -89,6 +89,7 @@ def test_pairs_that_do_not_exist_are_an_error(
 
 def test_app_says_it_in_one_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECVIZ_PAIRS", "nonsense")
-    done = subprocess.run([sys.executable, "app.py"], cwd=ROOT, capture_output=True, text=True)
+    script = f"import runpy; runpy.run_path({str(ROOT / 'app.py')!r}, run_name='__main__')"
+    done = run_forked([sys.executable, "-c", script])
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("specviz: SPECVIZ_PAIRS") and done.stderr.count("\n") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -184,13 +183,6 @@ def test_a_local_worker_has_the_same_sentences() -> None:
     with pytest.raises(SpecvizError) as failure:
         results(worker, "fail")
     assert str(failure.value) == FAILED
-
-
-def test_the_page_needs_no_torch() -> None:
-    """What brings torch would make the page start seconds later, and hold it twice."""
-    modules = "sys, specviz.__main__, specviz.page.serve, specviz.page"
-    script = f"import {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="this system has no such priorities")
