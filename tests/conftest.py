@@ -138,12 +138,14 @@ def pytest_collection_finish() -> None:
 
 
 LONG = (
-    *("browser", "recorded", "test_soak", "test_exactness", "test_choosing_pairs", "test_static"),
-    *("test_real_journey", "test_real_pair", "test_gguf", "test_injection", "test_families"),
-    *("worker", "test_real_runs", "test_rerun", "test_wheel", "test_page_faults", "test_packed"),
-    *("test_quantize", "test_head", "test_stand_in_device", "test_zerogpu", "test_remote"),
-    *("test_packed_weights", "test_fetch", "test_loop", "test_policy", "test_paths", "test_api"),
-    *("test_training_a_head", "test_doctor_agrees", "test_assistant", "test_strangers"),
-    *("test_sweep", "test_extending", "test_security", "test_visitors", "test_lent_gpu"),
+    *("browser", "recorded", "test_soak", "test_choosing_pairs", "test_audit", "test_exactness"),
+    *("test_triton", "test_static", "test_real_journey", "test_real_pair", "test_gguf"),
+    *("test_injection", "test_running_states", "test_triton_compiled", "test_families", "worker"),
+    *("test_real_runs", "test_rerun", "test_wheel", "test_page_faults", "test_packed"),
+    *("test_quantize", "test_sweep_under_load", "test_head", "test_stand_in_device"),
+    *("test_zerogpu", "test_remote", "test_packed_weights", "test_fetch", "test_loop"),
+    *("test_policy", "test_paths", "test_measure_gpu", "test_api", "test_training_a_head"),
+    *("test_doctor_agrees", "test_assistant", "test_strangers", "test_sweep", "test_extending"),
+    *("test_security", "test_visitors", "test_lent_gpu"),
 )
 """The units that take longest, in the order of their times."""

@@ -203,8 +203,8 @@ def test_everything_but_compiled_passes_works_without_numba(folders: str) -> Non
 
 
 def test_what_needs_no_model_needs_no_torch() -> None:
-    """It takes seconds to import, and most command lines ask for help or read a file. The page would
-    start as much later, and hold it twice."""
+    """It takes seconds to import, and most command lines ask for help or read a file. The page
+    would start as much later, and hold it twice."""
     recording = ROOT / "assets" / "recordings" / "easy.json.gz"
     lines = ["variables", "--help", "run --help", "doctor --help", "page --help"]
     lines += ["sweep --help", "bench --help"]
