@@ -1,5 +1,5 @@
-"""What stands beside a target in a pair's name: a draft model or a head, as far as that is known
-without a network. This module imports no torch."""
+"""The second part of a pair's name: a draft model or a head, as far as that is known offline. This
+module imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Part: TypeAlias = Literal["draft", "head"]
 
 
 def known_part(name: str) -> Part | None:
-    """What the second name of a pair stands for; None if that is not known here yet."""
+    """The kind of model that a pair's second name is; None if that is not known offline."""
     if name == OWN_LAYERS or name in facts("heads"):
         return "head"
     if local_file(name) is not None or name in facts("models"):
@@ -28,7 +28,7 @@ def known_part(name: str) -> Part | None:
 
 
 def _cached(name: str) -> Path | None:
-    """The config of a model of the hub, if it was fetched before."""
+    """The cached config of a model of the hub, if there is one."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -39,7 +39,7 @@ def _cached(name: str) -> Path | None:
 
 
 def _config(path: Path | None) -> dict[str, Any]:
-    """What a config holds; nothing if it cannot be read."""
+    """Read a config; empty if it cannot be read."""
     if path is None:
         return {}
     try:

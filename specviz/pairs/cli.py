@@ -1,5 +1,5 @@
-"""What the command line says of pairs: the options that name one, and the verbs `pairs` and
-`doctor`. Modules that bring torch are imported by what needs a model, not for `--help`."""
+"""Command line options that name a pair, and the verbs `pairs`, `fetch` and `doctor`. Modules that
+import torch are imported only where a model is needed, never for `--help`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def raced(options: argparse.Namespace) -> Pair | Racing:
-    """What the options name, loaded. Raises `PairError`."""
+    """Load what the options name: a pair, or a server that speculates. Raises `PairError`."""
     from ..files.progress import terminal_watcher
     from .load import load_any
 
@@ -74,7 +74,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 
 def named_pair(options: argparse.Namespace) -> Pair:
-    """The same, where a server that speculates by itself will not do. Raises `PairError`."""
+    """Load the pair that the options name, never a server that speculates. Raises `PairError`."""
     from ..core.pair import checked_pair
 
     return checked_pair(raced(options))
@@ -87,7 +87,7 @@ def add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def list_pairs(options: argparse.Namespace) -> None:
-    """Print the named pairs by what fits this machine, and those of models that lie here."""
+    """Print the named pairs, grouped by fit, and the pairs of models on this machine."""
     from ..files.memory import device_memory
 
     devices = device_memory()
@@ -99,7 +99,7 @@ def list_pairs(options: argparse.Namespace) -> None:
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:
-            print(f"  {pair.name:{width}} {_row(pair, cpu=cpu)}")
+            print(f"  {pair.name:{width}} {_row_cells(pair, cpu=cpu)}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
     _list_local_pairs(free, cpu=cpu, lists_all=options.all)
 
@@ -130,8 +130,8 @@ def _list_local_pairs(free: int, *, cpu: bool, lists_all: bool) -> None:
         print(local.skipped)
 
 
-def _row(pair: NamedPair, *, cpu: bool) -> str:
-    """What the list of pairs says of a pair behind its name."""
+def _row_cells(pair: NamedPair, *, cpu: bool) -> str:
+    """Cells of a pair's row behind its name."""
     need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
     if not pair.sized:
         need += "+"
@@ -169,7 +169,7 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Bring the files of a named pair to this machine. Raises `PairError`."""
+    """Download the files of a named pair. Raises `PairError`."""
     from ..files.progress import terminal_watcher
     from .fetch import fetch as fetch_planned
     from .fetch import fetch_plan

@@ -1,4 +1,4 @@
-"""Models that are offered behind an API only: their names are recognised, and nothing is asked."""
+"""Models that are available through an API only, recognised by name without a request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..files.local_paths import local_path
 
-# Names as their makers' APIs have them, with or without the maker before them. Those that were
-# published, such as gpt2, gpt-oss and gpt-neo, are not among them.
+# Names in their makers' APIs, with or without the maker in front. Published models such as gpt2,
+# gpt-oss and gpt-neo do not match.
 CLOSED = re.compile(
     r"(((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
     r"davinci-00)|(anthropic/)?claude|((google|models)/)?gemini)[\w.:-]*",
@@ -17,13 +17,13 @@ CLOSED = re.compile(
 
 
 def is_closed(name: str) -> bool:
-    """Whether the model of this name is offered behind an API only, and no folder is called so."""
+    """Whether this model is available through an API only, and no folder has its name."""
     return bool(CLOSED.fullmatch(name.strip())) and not local_path(name)
 
 
 def closed_sentence(names: Sequence[str]) -> str | None:
-    """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
-    instead; None if none of them is closed."""
+    """The reason why closed models among these names cannot race, and what to do instead; None if
+    none is closed."""
     if is_closed(names[0]):
         return (
             f"{names[0]} has no weights to load, and its API gives no log-probabilities of given "

@@ -1,4 +1,4 @@
-"""The doctor: reports whether two models can race on this machine, before any download."""
+"""The doctor: report whether two models can race on this machine, before any download."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def examine(
     tokens: int = TYPICAL_CONTEXT,
     **precision: Any,
 ) -> Report:
-    """Findings about a target and a draft or head, each a hub id or a local folder.
+    """Examine a target and a draft or head, each a hub id or a local folder.
 
     Without `draft`, `target` is a pair, by its name as for `load_pair` or parsed, or a target
     alone. Reads configs, tokenizers and headers of weights, and runs no code of a repository.
-    dtype, quantize, draft_quantize, products, device: as for `load_pair`. free: free bytes, instead
-    of those of the device. tokens: the length of the text in the caches.
+    dtype, quantize, draft_quantize, products, device: as for `load_pair`. free: free bytes, if not
+    the device's own. tokens: the length of the text in the caches.
     """
     names, row = _names(target, draft)
     if closed := closed_sentence(names):
@@ -86,8 +86,7 @@ def examine(
 
 
 def _without_draft() -> str:
-    """What drafts without another model, by the labels that the page shows: "n-grams, counts and
-    early exit"."""
+    """The page's labels of drafters that need no model: "n-grams, counts and early exit"."""
     kinds = [drafter_kind(name) for name in drafters_for(["layers"])]
     *labels, last = [kind.label for kind in kinds if kind.drafts and kind.package is None]
     return f"{', '.join(labels)} and {last}"
@@ -106,7 +105,7 @@ def _examined(
 
 
 def _device(device: str | torch.device | None) -> Device | None:
-    """The device of this name; None stands for the best one. Raises `PairError`."""
+    """The device of this name; None is the best one. Raises `PairError`."""
     if device is None:
         return None
     if str(device) == "cpu":
@@ -127,7 +126,7 @@ def _bytes_by_precision(loads: list[PlannedLoad], tokens: int) -> dict[str, int]
 
 
 def examine_pair(spec: PairSpec, **options: Any) -> Report:
-    """The report on what a parsed name stands for, with the options of `examine`."""
+    """Examine a parsed pair with the options of `examine`."""
     if isinstance(spec, OperatorSpec):
         spec = operator_spec()
     if isinstance(spec, ServedSpec | WatchedSpec):
@@ -140,7 +139,7 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
 def _names(
     target: str | NamedSpec | ModelsSpec, draft: str | None
 ) -> tuple[list[str], NamedPair | None]:
-    """The models, and the row of the table that has their pair."""
+    """The names of the models, and the table's row for their pair."""
     if isinstance(target, str):
         name = target.strip()
         if draft is not None:

@@ -1,8 +1,8 @@
-"""What the headers of GGUF files say of a pair, without torch and in less than a second.
+"""Examine a pair by the headers of its GGUF files, without torch and in less than a second.
 
-It answers only for files in which all is as it should be: of a common architecture, read as they
-are, with one tokenizer. Anything else is examined with the models themselves (`examine_models`),
-which say what is wrong with the sentence that loading has.
+It answers only for valid files of a common architecture that are used in their stored format and
+share one tokenizer. Anything else is examined with the models themselves (`examine_models`), whose
+error is the one that loading would raise.
 """
 
 from __future__ import annotations
@@ -61,29 +61,29 @@ from ..files.source import ModelSource
 from .table import NamedPair, suggested_draft
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""Those of which each layer has all of the cache, and which are built as `_shapes` says."""
+"""Architectures whose layers all cache the whole context, with the tensors that `_shapes` lists."""
 
 
 def examined_headers(
     names: Sequence[str], row: NamedPair | None, precision: Mapping[str, Any]
 ) -> Examined | None:
-    """What is known of a target, and perhaps a draft, that run on a processor; None if headers
-    alone do not tell it.
+    """Facts about a target, and perhaps a draft, that run on a processor; None if headers alone do
+    not suffice.
 
-    row: of the table that has the pair. precision: dtype, quantize, draft_quantize and
-    products, as for `load_pair`.
+    row: the table's row for the pair. precision: dtype, quantize, draft_quantize and products, as
+    for `load_pair`.
     """
-    told = {name: value for name, value in precision.items() if value is not None}
-    dtype = told.pop("dtype", None)
-    if told or dtype not in (None, *DTYPES):
+    chosen_options = {name: value for name, value in precision.items() if value is not None}
+    dtype = chosen_options.pop("dtype", None)
+    if chosen_options or dtype not in (None, *DTYPES):
         return None
-    models = [model for name in names if (model := _described(name)) is not None]
+    models = [model for name in names if (model := _header_facts(name)) is not None]
     if len(models) < len(names):
         return None
     fields = tokenizer_fields(models[0].header)
     if any(tokenizer_fields(model.header) != fields for model in models):
         return None
-    if not _makes_a_tokenizer(models[0].header):
+    if not _has_valid_tokenizer(models[0].header):
         return None
     vocab = min(models[0].pieces, models[0].width)
     if any(model.width < vocab for model in models):
@@ -131,9 +131,9 @@ def _parts(models: Sequence[_HeaderFacts]) -> list[str]:
     return parts
 
 
-def _described(name: str) -> _HeaderFacts | None:
-    """What the header of a file says; None if there is no file of this name, or if its model may
-    not be what its header describes."""
+def _header_facts(name: str) -> _HeaderFacts | None:
+    """Read the facts in a file's header; None if there is no such file, or if its weights may
+    differ from its header."""
     path = local_file(name)
     if path is None:
         return None
@@ -143,7 +143,7 @@ def _described(name: str) -> _HeaderFacts | None:
             return None
         sizes = _sizes(header)
         _size(header, "context_length")
-        if not _holds_its_model(header, sizes):
+        if not _has_all_tensors(header, sizes):
             return None
         tied_apart = stores_tied_apart(header)
     except PairError:
@@ -152,7 +152,7 @@ def _described(name: str) -> _HeaderFacts | None:
 
 
 def _sizes(header: GgufHeader) -> LlamaSizes:
-    """The sizes of a model. Raises `PairError` if one of them is missing or cannot be."""
+    """The sizes of a model. Raises `PairError` if a size is missing or impossible."""
     heads = _size(header, "attention.head_count")
     width = _size(header, "embedding_length")
     table = header.tensors.get("token_embd.weight")
@@ -171,29 +171,29 @@ def _sizes(header: GgufHeader) -> LlamaSizes:
     rope = rope_of(header)
     eps = header.number("attention.layer_norm_rms_epsilon") or 0.0
     if rope is None or not all(0 < number < inf for number in (rope.theta, rope.factor, eps)):
-        raise _unclear(header)
+        raise _header_error(header)
     pieces = header.values.get("tokenizer.ggml.tokens")
     has_all_pieces = not isinstance(pieces, list) or len(pieces) == sizes.vocab
     if not (sizes.vocab and are_even and has_all_pieces):
-        raise _unclear(header)
+        raise _header_error(header)
     return sizes
 
 
 def _size(header: GgufHeader, key: str, default: int | None = None) -> int:
-    """A whole number above 0 of a header. Raises `PairError` if it is none."""
+    """Read a positive integer from a header. Raises `PairError` if there is none."""
     number = header.number(key) or default
     if not isinstance(number, int) or number <= 0:
-        raise _unclear(header)
+        raise _header_error(header)
     return number
 
 
-def _unclear(header: GgufHeader) -> PairError:
-    """For files that are examined with the models themselves, whose sentence is shown then."""
+def _header_error(header: GgufHeader) -> PairError:
+    """The error for a file that must be examined with the model itself; its text is never shown."""
     return PairError(f"the header of {header.path.name} does not describe its model.")
 
 
 def _shapes(sizes: LlamaSizes) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The tensors of a model whose output layer is tied to its table, each with its shape."""
+    """The shape of each tensor of a model whose output layer is tied to its embedding table."""
     yield "token_embd.weight", (sizes.vocab, sizes.width)
     yield "output_norm.weight", (sizes.width,)
     for index in range(sizes.layers):
@@ -205,8 +205,8 @@ def _shapes(sizes: LlamaSizes) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield f"blk.{index}.{norm.gguf}.weight", norm.shape(sizes)
 
 
-def _holds_its_model(header: GgufHeader, sizes: LlamaSizes) -> bool:
-    """Whether a file holds exactly the weights of its model, each in its shape."""
+def _has_all_tensors(header: GgufHeader, sizes: LlamaSizes) -> bool:
+    """Whether a file holds exactly the tensors of its model in the expected shapes."""
     if sizes.layers > len(header.tensors):  # a billion of them are not even counted
         return False
     held = {name: tensor.shape for name, tensor in header.tensors.items()}
@@ -221,20 +221,20 @@ def _holds_its_model(header: GgufHeader, sizes: LlamaSizes) -> bool:
     return held == wanted
 
 
-def _texts(header: GgufHeader, key: str) -> list[str]:
-    """A value that is a list of texts, or an empty list."""
+def _strings(header: GgufHeader, key: str) -> list[str]:
+    """Read a list of strings; empty if the value is none."""
     texts = header.values.get(key)
     return texts if isinstance(texts, list) and texts and isinstance(texts[0], str) else []
 
 
-def _makes_a_tokenizer(header: GgufHeader) -> bool:
-    """Whether what a file says of its byte-level tokenizer fits together."""
+def _has_valid_tokenizer(header: GgufHeader) -> bool:
+    """Whether a file's byte-level tokenizer is complete and consistent."""
     try:
         check_vocabulary(header)
     except PairError:
         return False
-    pieces = _texts(header, "tokenizer.ggml.tokens")
-    merges = _texts(header, "tokenizer.ggml.merges")
+    pieces = _strings(header, "tokenizer.ggml.tokens")
+    merges = _strings(header, "tokenizer.ggml.merges")
     kinds = header.values.get("tokenizer.ggml.token_type", [])
     if header.text("tokenizer.ggml.model") != BYTE_LEVEL or not merges:
         return False
@@ -259,7 +259,7 @@ def _makes_a_tokenizer(header: GgufHeader) -> bool:
 
 @dataclass(frozen=True)
 class _HeaderFacts:
-    """A model as the header of its file describes it, with what findings ask (`Described`).
+    """A model described by its file's header, with the fields that findings read (`Described`).
 
     stores_tied_apart: as the function of this name says.
     """
@@ -283,12 +283,12 @@ class _HeaderFacts:
 
     @property
     def width(self) -> int:
-        """How many logits it gives."""
+        """The number of logits."""
         return self.sizes.vocab
 
     @cached_property
     def pieces(self) -> int:
-        """The highest id of its tokenizer plus 1."""
+        """The tokenizer's highest id plus 1."""
         return used_ids(self.header)
 
     @cached_property
@@ -298,13 +298,13 @@ class _HeaderFacts:
         return is_tuned_for(self.header.text(TEMPLATE), named, control, self._ids)
 
     def _ids(self) -> dict[str, int]:
-        """The ids of its tokenizer by their spelling."""
+        """The tokenizer's ids by piece."""
         pieces = enumerate(pieces_of(self.header))
         return {piece: token_id for token_id, (piece, kind) in pieces if kind != UNUSED}
 
     @property
     def need(self) -> MemoryNeed:
-        """The memory that it needs, with one cache."""
+        """The memory that it needs with one cache."""
         linear = (
             tensor.numbers
             for name, tensor in self.header.tensors.items()

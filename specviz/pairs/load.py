@@ -1,8 +1,8 @@
-"""Loading of pairs by name: what each form of a name leads to. The built-in pair is read here, from
-its folder, after a look at its checksums.
+"""Load pairs by name, in any form of a name. The built-in pair is read here, from its folder, after
+its checksums are verified.
 
-This module imports torch and transformers only once files are being read: that takes seconds, and
-reading does not need them."""
+This module imports torch and transformers only while files are being read: the import takes
+seconds, and reading does not need them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def load_pair(
 ) -> Pair | Watched:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
-    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
-    place of a draft there may be an EAGLE-3 head or an assistant of Gemma 4, which becomes the
-    pair's `head`, or "mtp" for the target's own multi-token prediction layers. Only
-    safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
-    "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
-    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
-    "+DRAFT" the server speculates by itself, and what is returned is a `Watched`, which only
-    `race` takes (`core.pair.checked_pair` refuses it). A name of the table may stand for GGUF
+    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. In place of a
+    draft there may be an EAGLE-3 head or a Gemma 4 assistant, which becomes the pair's `head`, or
+    "mtp" for the target's own multi-token prediction layers. Only safetensors files are read, and
+    code of a repository never runs. Gated models need HF_TOKEN. "http://HOST:PORT/v1#MODEL+DRAFT"
+    is a target on a server of OpenAI's protocol, such as vLLM, with a draft that is loaded here;
+    the key of the server is SPECVIZ_REMOTE_KEY. Without "+DRAFT" the server speculates by itself,
+    and what is returned is a `Watched`, which only `race` takes (`core.pair.checked_pair` refuses
+    it). A name of the table may stand for GGUF
     files: those that are not here are fetched if the hub answers. docs/pairs.md has all forms of
     names.
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
@@ -81,8 +81,8 @@ def load_any(
     device: Any = None,
     **precision: Any,
 ) -> Pair | Watched:
-    """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
-    raised."""
+    """Load the pair or the watched server of a name, parsed or not. Options and errors are those of
+    `load_pair`."""
     if pair == BUILTIN:
         return load_builtin(_request(precision, device, on_progress))
     from . import spec  # which the built-in pair does not need
@@ -110,7 +110,7 @@ def load_any(
 
 
 def _request(precision: dict[str, Any], device: Any, on_progress: Watcher | None) -> LoadRequest:
-    """Raises `PairError` if something else is asked for than there is."""
+    """Check the options of `load_pair`. Raises `PairError` for an unknown value."""
     from ..files.devices import checked_device
     from ..files.weights import checked_options
 
@@ -118,7 +118,8 @@ def _request(precision: dict[str, Any], device: Any, on_progress: Watcher | None
 
 
 def load_builtin(request: LoadRequest) -> Pair:
-    """The built-in pair. Raises `PairError` if one of its files is not as it was published."""
+    """Load the built-in pair. Raises `PairError` if one of its files differs from the published
+    one."""
     import torch
 
     from ..files.devices import best_device
@@ -132,7 +133,7 @@ def load_builtin(request: LoadRequest) -> Pair:
     sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
     load: Callable[..., Any] = load_model
     if any(options.quantize for options in request.options):
-        from .quantize import load_quantized  # with much that other runs do without
+        from .quantize import load_quantized  # with much that other runs do not need
 
         load = load_quantized
     models = []
@@ -155,9 +156,8 @@ def load_builtin(request: LoadRequest) -> Pair:
 
 
 class HeadOnDemand:
-    """A head whose weights are read when it is first used: most runs draft with something else.
-
-    load: reads it, and checks that it was made for its target.
+    """A head whose weights are read at its first use: most runs draft with something else. load:
+    reads the head, and checks that it was made for its target.
     """
 
     def __init__(self, load: Callable[[], DraftHead]) -> None:
@@ -172,6 +172,6 @@ class HeadOnDemand:
         """The head is checked when it is read, not before."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copies and pickles ask of any object
+        if name.startswith("__"):  # copy and pickle look these up on any object
             raise AttributeError(name)
         return getattr(self.loaded, name)

@@ -40,7 +40,7 @@ MAX_HEADER = 100_000_000  # bytes of a safetensors header or of a tokenizer, as 
 MAX_VOCAB = 2_000_000  # pieces
 MAX_LAYERS = 10_000
 LLAMA_TYPES = ("llama", "mistral", "qwen2", "qwen3")
-"""Models that a processor reads in 16 bits where their files have 16; others become fp32."""
+"""Model types that a processor keeps in 16 bits if their files do; others become fp32."""
 
 _PART = re.compile(r"-\d{5}-of-\d{5}\.gguf", re.IGNORECASE)
 _TENSOR = re.compile(
@@ -50,28 +50,28 @@ _TEXT = "ForCausalLM"
 _OLDER_TEXT = "LMHeadModel"
 
 
-class NotRead(Exception):
-    """A model is none of the language models that are read here."""
+class UnsupportedModel(Exception):
+    """A model of a kind that cannot run here."""
 
 
 class Damaged(Exception):
-    """A model's files are damaged, or not all here."""
+    """A model's files are damaged or incomplete."""
 
 
 class Head(Exception):
-    """A folder holds a head, which belongs to its own target alone."""
+    """A folder holds a head, which drafts for its own target only."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The pieces of a tokenizer in the order of their ids, as a GGUF file holds them. used: how
-    many there are without padding at the end."""
+    """The pieces of a tokenizer in the order of their ids, in a GGUF file's encoding. used: their
+    number without padding at the end."""
 
     texts: LongTexts
     used: int
 
     def begins_with(self, other: Vocabulary, count: int) -> bool:
-        """Whether the first `count` pieces of `other` are the first ones here too."""
+        """Whether both vocabularies begin with the same `count` pieces."""
         if self.texts is other.texts:
             return True
         end = other.texts.ends[count - 1] if count else 0
@@ -80,9 +80,9 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A model on this machine. name: as a pair's name holds it. called: as the header of a run has
-    it. size: bytes of its weights' files. width: how many logits it gives. precision: in which a
-    processor has it. vocabulary: None if its tokenizer is of a form that is not compared here."""
+    """A model on this machine. name: its part of a pair's name. called: its name in the header of a
+    run. size: bytes of its weight files. width: the number of logits. precision: its precision on a
+    processor. vocabulary: None if its tokenizer's format cannot be compared."""
 
     name: str
     called: str
@@ -95,15 +95,14 @@ class LocalModel:
     vocabulary: Vocabulary | None
 
     def memory(self, copies: int, *, cpu: bool) -> int:
-        """Bytes of its weights, and of so many caches of a usual length."""
+        """Bytes of its weights and of `copies` caches of a typical length."""
         need = replace(self.need, copies=copies)
         return need.bytes(self.precision if cpu else "bfloat16", TYPICAL_CONTEXT)
 
 
 @contextmanager
 def sharing_vocabularies() -> Iterator[None]:
-    """Inside the block, what several models have in common is read once; behind it the files that
-    were compared are forgotten."""
+    """Cache vocabularies inside the block, so that models which share one read it once."""
     try:
         with sharing_lists():
             yield
@@ -112,7 +111,7 @@ def sharing_vocabularies() -> Iterator[None]:
 
 
 def read_facts(model: StoredModel) -> LocalModel:
-    """Read what the files of a model say of it. Raises `Damaged`, `NotRead` or `Head`."""
+    """Read the facts about a model. Raises `Damaged`, `UnsupportedModel` or `Head`."""
     try:
         return _folder_facts(model) if model.path.is_dir() else _file_facts(model)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -122,7 +121,7 @@ def read_facts(model: StoredModel) -> LocalModel:
 
 
 def encoded(pieces: Iterable[str]) -> LongTexts:
-    """Texts as a GGUF file holds them."""
+    """Strings in a GGUF file's encoding."""
     parts = []
     ends = array("Q")
     position = 0
@@ -137,7 +136,7 @@ def encoded(pieces: Iterable[str]) -> LongTexts:
 
 def _file_facts(model: StoredModel) -> LocalModel:
     if _PART.search(model.path.name):
-        raise NotRead
+        raise UnsupportedModel
     try:
         header = read_outline(model.path)
     except PairError as error:
@@ -145,7 +144,7 @@ def _file_facts(model: StoredModel) -> LocalModel:
     try:
         _check_understood(header)
     except PairError as error:
-        raise NotRead from error
+        raise UnsupportedModel from error
     sizes = head_sizes(header)
     layers = header.number("block_count")
     table = header.tensors.get("token_embd.weight")
@@ -178,21 +177,21 @@ def _file_facts(model: StoredModel) -> LocalModel:
 
 
 def _file_name(model: StoredModel) -> str:
-    """What a file that says nothing of it is called, as `GgufHeader.name` has it."""
+    """The name of a file whose header has none, by the rule of `GgufHeader.name`."""
     store = store_of(model.name)
     is_blob = store is not None and store.prefix == OLLAMA
     return short_name(model.name) if is_blob else model.path.stem
 
 
 def _check_understood(header: GgufHeader) -> None:
-    """Raise `NotRead`, or `PairError`, for a file that loading would refuse."""
+    """Raise `UnsupportedModel`, or `PairError`, for a file that loading would refuse."""
     if header.architecture not in READ:
-        raise NotRead
+        raise UnsupportedModel
     check_keys(header)
     if not all(name.startswith("blk.") or _TENSOR.fullmatch(name) for name in header.tensors):
-        raise NotRead  # parts that see pictures, for example
+        raise UnsupportedModel  # parts that see pictures, for example
     if header.text(MODEL) not in (BYTE_LEVEL, SENTENCE_PIECE) or header.values.get(SUPPRESSED):
-        raise NotRead
+        raise UnsupportedModel
     if header.text(MODEL) == BYTE_LEVEL:
         split_of(header)
 
@@ -221,7 +220,7 @@ def _is_file_tuned(header: GgufHeader, vocabulary: Vocabulary) -> bool:
 
 
 def _is_tuned(template: object, end: str | None) -> bool:
-    """Whether a model was tuned for chat. end: its own end of text."""
+    """Whether a model was tuned for chat. end: its end-of-text token."""
     named = {} if end is None else {0: end}
     return is_tuned_for(template, named, named, lambda: {CHATML_END: -1})
 
@@ -247,7 +246,7 @@ def _folder_facts(model: StoredModel) -> LocalModel:
     heads = int(text.get("num_attention_heads", text.get("n_head", 0)))
     width = int(text.get("hidden_size", text.get("n_embd", 0)))
     if not 0 < layers <= MAX_LAYERS or heads < 1 or width < 1 or parameters < 1:
-        raise NotRead
+        raise UnsupportedModel
     key_heads = int(text.get("num_key_value_heads") or heads)
     head_width = int(text.get("head_dim") or width // heads)
     context = text.get("max_position_embeddings")
@@ -272,20 +271,20 @@ def _folder_facts(model: StoredModel) -> LocalModel:
 
 
 def _check_language_model(config: dict[str, Any]) -> None:
-    """Raise `NotRead` for what is no causal language model that transformers itself knows, and for
-    weights of few bits, which are read from GGUF files alone."""
+    """Raise `UnsupportedModel` unless transformers itself has this causal language model, and for
+    quantized weights, which are read from GGUF files only."""
     kinds = [str(name) for name in config.get("architectures") or []]
     if not any(name.endswith((_TEXT, _OLDER_TEXT)) for name in kinds):
-        raise NotRead
+        raise UnsupportedModel
     if "quantization_config" in config or "quantization" in config:
-        raise NotRead
+        raise UnsupportedModel
     kind = str(config["model_type"]).replace("-", "_").removesuffix("_text")
-    if not kind.isidentifier() or not _knows(kind):
-        raise NotRead
+    if not kind.isidentifier() or not _transformers_has(kind):
+        raise UnsupportedModel
 
 
-def _knows(kind: str) -> bool:
-    """Whether transformers has models of this type. It is not imported for that."""
+def _transformers_has(kind: str) -> bool:
+    """Whether transformers has models of this type, without importing it."""
     package = find_spec("transformers")
     if package is None or package.origin is None:
         return False
@@ -293,8 +292,8 @@ def _knows(kind: str) -> bool:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights of a model. Raises `Damaged` if some are missing, `NotRead`
-    if there are others alone."""
+    """The weight files of a model. Raises `Damaged` if some are missing, `UnsupportedModel` if none
+    is in the safetensors format."""
     index = folder / f"model{SAFETENSORS}.index.json"
     whole = folder / f"model{SAFETENSORS}"
     if whole.is_file():
@@ -305,13 +304,13 @@ def _weight_files(folder: Path) -> list[Path]:
             raise Damaged
         return [folder / name for name in names]
     if any(folder.glob("*.bin")) or any(folder.glob(f"*{SAFETENSORS}")):
-        raise NotRead
+        raise UnsupportedModel
     raise Damaged
 
 
 def _tensors(path: Path) -> dict[str, Any]:
-    """The tensors of a safetensors file as its header has them. Raises `Damaged` if the file is not
-    as long as that says."""
+    """The tensors in a safetensors file's header. Raises `Damaged` if the file's length contradicts
+    the header."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -326,7 +325,7 @@ def _tensors(path: Path) -> dict[str, Any]:
 
 
 _known_tokenizers: list[tuple[bytes, Vocabulary]] = []
-"""The files of the tokenizers that were read last: models of one family have the same."""
+"""Vocabularies read recently, by their files: models of one family share them."""
 
 
 def _folder_vocabulary(folder: Path) -> Vocabulary | None:
@@ -347,7 +346,7 @@ def _folder_vocabulary(folder: Path) -> Vocabulary | None:
 
 
 def _vocabulary_of(tokenizer: dict[str, Any]) -> Vocabulary | None:
-    """The vocabulary of a tokenizer of `tokenizers`; None of a form without ids by piece."""
+    """The vocabulary of a tokenizer of `tokenizers`; None if its format has no ids by piece."""
     vocab = tokenizer["model"].get("vocab")
     if not isinstance(vocab, dict):
         return None
@@ -357,7 +356,7 @@ def _vocabulary_of(tokenizer: dict[str, Any]) -> Vocabulary | None:
     size = max(pieces) + 1
     if min(pieces) < 0 or size > MAX_VOCAB:
         raise Damaged
-    # An id without a piece has one here that no other vocabulary has.
+    # An id without a piece gets one that no other vocabulary has.
     return Vocabulary(encoded(pieces.get(i, f"\x00{i}") for i in range(size)), size)
 
 
@@ -367,9 +366,9 @@ def _is_folder_tuned(folder: Path) -> bool:
         return False
     values = _read_json(path)
     template = values.get("chat_template")
-    beside = folder / "chat_template.jinja"
-    if template is None and beside.is_file() and beside.stat().st_size < MAX_HEADER:
-        template = beside.read_text("utf-8")
+    template_file = folder / "chat_template.jinja"
+    if template is None and template_file.is_file() and template_file.stat().st_size < MAX_HEADER:
+        template = template_file.read_text("utf-8")
     end = values.get("eos_token")
     if isinstance(end, dict):
         end = end.get("content")

@@ -1,4 +1,4 @@
-"""Which models of this machine can draft for which, the best first."""
+"""Match the models on this machine: which of them can draft for which, the best first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from typing import TypeAlias
 from ..files.findings import GOOD_RATIO, POOR_RATIO
 from ..files.local_models import Listing, StoredModel, list_models, short_name, store_of
 from ..files.memory import DRAFTING_LANES, LANES, shown_bytes
-from .local_facts import Damaged, Head, LocalModel, NotRead, read_facts, sharing_vocabularies
+from .local_facts import (
+    Damaged,
+    Head,
+    LocalModel,
+    UnsupportedModel,
+    read_facts,
+    sharing_vocabularies,
+)
 
 MIN_RATIO = 1.8  # parameters of the target / of the draft, below which nothing can be gained
 MAX_DRAFTS = 3  # of a target, where the best are listed
@@ -27,7 +34,7 @@ OTHER_NAME = 0.7
 @dataclass(frozen=True)
 class Match:
     """A target and a draft with its tokenizer. ratio: the target's parameters / the draft's. bytes:
-    that both need, with caches in all lanes. fits: whether so many are free."""
+    the memory of both with caches in all lanes. fits: whether that much is free."""
 
     target: LocalModel
     draft: LocalModel
@@ -45,13 +52,13 @@ class Match:
 
     @property
     def pays(self) -> bool:
-        """Whether the draft is so much smaller that it may save more than it costs."""
+        """Whether the draft is small enough to save more than it costs."""
         return self.ratio >= POOR_RATIO
 
     @cached_property
     def penalty(self) -> float:
-        """How far the draft is from a good one: of a tenth of the target's size, of its name but
-        for the size, and tuned for chat if the target is."""
+        """The distance from an ideal draft: a tenth of the target's size, the same family name, and
+        tuned for chat if the target is."""
         penalty = abs(log(self.ratio / GOOD_RATIO))
         if self.target.is_chat != self.draft.is_chat:
             penalty += TUNED_OTHERWISE
@@ -59,23 +66,23 @@ class Match:
 
     @property
     def title(self) -> str:
-        """Both models as their owner calls them."""
+        """Both models by their display names."""
         return f"{short_name(self.target.name)} + {short_name(self.draft.name)}"
 
     @property
     def stores(self) -> str:
-        """The programs that keep them, that of the target first."""
+        """The programs that store them, the target's first."""
         stores = [store_of(model.name) for model in (self.target, self.draft)]
         return " + ".join(dict.fromkeys(store.label for store in stores if store is not None))
 
     @property
     def shown(self) -> str:
-        """Both models, and the programs that keep them."""
+        """Both models, and the programs that store them."""
         return f"{self.title} · {self.stores}"
 
     @property
     def remark(self) -> str:
-        """The memory that it takes, and what speaks against it."""
+        """The memory that it needs, and reasons against it."""
         size = shown_bytes(self.bytes)
         words = f"fits, {size}" if self.fits else f"{size}: too large here"
         return words if self.pays else f"{words}, draft hardly smaller"
@@ -83,10 +90,10 @@ class Match:
 
 @dataclass(frozen=True)
 class LocalPairs:
-    """The models of this machine, which of them can draft for which, and what was left out.
+    """The models on this machine, the pairs that they form, and the number of models left out.
 
-    matches: of each target its drafts, the best first; targets whose best draft is better come
-    first, and what does not fit last.
+    matches: the drafts of each target, the best first. Targets with a better best draft come first,
+    and pairs that do not fit last.
     """
 
     models: tuple[LocalModel, ...]
@@ -106,26 +113,26 @@ class LocalPairs:
 
     @cached_property
     def alone(self) -> tuple[LocalModel, ...]:
-        """The models for which no other here can draft."""
+        """The models without a draft on this machine."""
         targets = {match.target.name for match in self.matches}
         return tuple(model for model in self.models if model.name not in targets)
 
 
 def find_local_pairs(free: int, *, cpu: bool) -> LocalPairs:
-    """Look through the models of this machine. free: free bytes of the device, or of all GPUs
-    together. cpu: whether the device is a processor."""
+    """Find the pairs among the models on this machine. free: free bytes of the device, or of all
+    GPUs together. cpu: whether the device is a processor."""
     listing = list_models()
-    models = _described(listing)
+    models = _facts_of(listing)
     matches = matched(models, free, cpu=cpu)
     return LocalPairs(tuple(models), matches, listing.sentence)
 
 
 _Stamp: TypeAlias = tuple[str, int, int]
 _known_facts: dict[_Stamp, LocalModel] = {}
-"""What was read of models that have not changed since."""
+"""Facts of models by file stamp, so that an unchanged model is read once."""
 
 
-def _described(listing: Listing) -> list[LocalModel]:
+def _facts_of(listing: Listing) -> list[LocalModel]:
     """The facts of all models; those that cannot be read are counted as left out."""
     models = []
     stamps = set()
@@ -136,7 +143,7 @@ def _described(listing: Listing) -> list[LocalModel]:
                 facts = _known_facts.get(stamp) or read_facts(model)
             except Head:
                 continue
-            except NotRead:
+            except UnsupportedModel:
                 listing.skipped["kind"] += 1
             except (Damaged, OSError):
                 listing.skipped["broken"] += 1
@@ -150,14 +157,14 @@ def _described(listing: Listing) -> list[LocalModel]:
 
 
 def _stamp(model: StoredModel) -> _Stamp:
-    """What changes with the files of a model."""
+    """A stamp that changes with the model's files."""
     path: Path = model.path / "config.json" if model.path.is_dir() else model.path
     status = path.stat()
     return model.name, status.st_size, status.st_mtime_ns
 
 
 def matched(models: Sequence[LocalModel], free: int, *, cpu: bool) -> tuple[Match, ...]:
-    """The pairs of these models that have one tokenizer and a smaller draft, in the order of
+    """Pairs of these models with the same tokenizer and a smaller draft, in the order of
     `LocalPairs.matches`."""
     by_target: list[list[Match]] = []
     for target in models:
@@ -173,8 +180,8 @@ def matched(models: Sequence[LocalModel], free: int, *, cpu: bool) -> tuple[Matc
 
 
 def can_draft(draft: LocalModel, target: LocalModel) -> bool:
-    """Whether both have one tokenizer, as `Pair` sees it: all tokens that the target can give are
-    the draft's too, under the same ids."""
+    """Whether both have the same tokenizer in the sense of `Pair`: the draft has every token that
+    the target can emit, under the same id."""
     if draft.vocabulary is None or target.vocabulary is None:
         return False
     count = min(target.vocabulary.used, target.width)
@@ -197,6 +204,6 @@ def _likeness(first: str, second: str) -> float:
 
 
 def _family(model: LocalModel) -> str:
-    """What a model is called, without numbers of parameters and bits."""
+    """A model's name without its numbers of parameters and bits."""
     words = model.called.rpartition("/")[2].lower().replace("_", "-").split("-")
     return "-".join(word for word in words if not word.rstrip("bmk").replace(".", "").isdigit())

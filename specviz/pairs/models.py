@@ -1,4 +1,4 @@
-"""Pairs of models of the hub or of this machine: planned, placed on devices, and loaded."""
+"""Plan, place and load pairs of models from the hub or this machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from .spec import ModelsSpec, NamedSpec
 
 
 def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
-    """The pair of a row of the table, or of two models. Raises `PairError`, see `load_pair`."""
+    """Load the pair of a row of the table, or of two models. Raises as `load_pair` does."""
     devices = device_memory(request.device)
     on_cpu = devices[0].device.type == "cpu"
     bits = [options.quantize for options in request.options]
@@ -63,7 +63,7 @@ def _planned_and_loaded(
     request: LoadRequest,
     devices: list[DeviceMemory],
 ) -> Pair:
-    """The pair of the target, and perhaps the draft, in `files`. Raises `PairError`."""
+    """Plan and load the target, and perhaps the draft, in `files`. Raises `PairError`."""
     on_progress = request.on_progress
     row = files.row
     metadata = _metadata(files.models[0], on_progress)
@@ -82,13 +82,13 @@ def _planned_and_loaded(
         dtypes = [file.dtype for file in files.models]
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
-    place, most = place_target(loads, devices)
-    if place is None and any(model.packed is not None for model in models):
+    placement, most = place_target(loads, devices)
+    if placement is None and any(model.packed is not None for model in models):
         # transformers spreads a model over GPUs, and wants its own files for that.
         unpacked_files = [file._replace(header=None) for file in files.models]
         files = files._replace(models=unpacked_files)
         return _planned_and_loaded(spec, files, request, devices)
-    device = None if place is None else torch.device(str(place))
+    device = None if placement is None else torch.device(str(placement))
     try:
         options = (replace(options[0], device=device, most=most), *options[1:])
         return _loaded(pair, models, head, options, on_progress)
@@ -104,7 +104,7 @@ def _planned_and_loaded(
 
 
 def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
-    """What is known of a head, if the draft with this name is one. Raises `PairError`."""
+    """Read the metadata of a head; None if this draft is not a head. Raises `PairError`."""
     if local_file(name) is not None:
         return None
     from ..sides.heads.loading import read_any_head  # which imports what a file can do without
@@ -113,15 +113,15 @@ def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:
 
 
 def read_file(name: str) -> ModelMetadata:
-    """What is known of the model in a GGUF file, which is unpacked for that, once, unless passes
-    read it as it is. Raises `PairError`."""
+    """Read the metadata of the model in a GGUF file. The file is unpacked for that, once, unless
+    passes read its stored format. Raises `PairError`."""
     (file,) = pair_files(ModelsSpec(name, None), reads=True).models
     return _metadata(file, None)
 
 
 def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
-    """What is known of a model before its weights are read. A GGUF file is unpacked for that, once,
-    unless it is read as it is."""
+    """Read the metadata of a model, without its weights. A GGUF file is unpacked for that, once,
+    unless passes read its stored format."""
     if file.header is not None:
         from ..files.packed import packed_metadata
 
@@ -135,17 +135,17 @@ def _metadata(file: PairFile, on_progress: Watcher | None) -> ModelMetadata:
 
 
 def reads_files(bits: Sequence[str | None], *, on_cpu: bool) -> bool:
-    """Whether GGUF files of known kinds are read here: on a processor as they are or unpacked, on
-    a GPU unpacked, unless bitsandbytes is to make their weights smaller, which wants files of
-    transformers. bits: those that are asked for, of each model."""
+    """Whether specviz itself reads GGUF files of known kinds: always on a processor, and on a GPU
+    unless bitsandbytes quantizes the weights, because that needs transformers' files. bits: the
+    bits asked for, of each model."""
     return on_cpu or not any(bits)
 
 
 def unpacked_on_a_gpu(
     options: Sequence[LoadOptions], headers: Sequence[GgufHeader | None]
 ) -> tuple[LoadOptions, ...]:
-    """The options of a target and a draft on a GPU, where a GGUF file that is read here becomes
-    bf16, unless somebody asks for another dtype. headers: of the files that are read here."""
+    """The options of a target and a draft on a GPU: a GGUF file that specviz reads is unpacked to
+    bf16, unless another dtype is asked for. headers: of the files that specviz reads."""
     models = list(options)
     for index, header in enumerate(headers):
         if header is not None and models[index].dtype is None:
@@ -154,27 +154,27 @@ def unpacked_on_a_gpu(
 
 
 def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
-    """In which the matrices of a GGUF file are unpacked; None is not at all. dtype: what the table
-    says."""
+    """The dtype to which the matrices of a GGUF file are unpacked; None leaves them packed. dtype:
+    the table's default."""
     if options.quantize is not None:
         return None
     return options.dtype or (DTYPES[dtype] if dtype else None)
 
 
 def with_draft_bits(options: Sequence[LoadOptions], bits: str | None) -> Sequence[LoadOptions]:
-    """The options of a target and a draft on a processor, where the table gives the draft these
-    bits, unless somebody asks for others."""
+    """The options of a target and a draft on a processor: the draft gets the table's bits, unless
+    others are asked for."""
     target, draft = options
-    is_told = draft.dtype is not None or draft.quantize is not None
-    if bits is None or is_told or not has_numba():
+    has_own_precision = draft.dtype is not None or draft.quantize is not None
+    if bits is None or has_own_precision or not has_numba():
         return options
     return (target, replace(draft, quantize=bits))
 
 
 def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) -> LoadOptions:
-    """On a processor, weights that compiled passes read in place keep the form that they have: all
-    is computed in fp32, and fewer bytes are read. dtype: in which the table has a model of a GGUF
-    file unpacked; None is as the file has it."""
+    """On a processor, keep weights in their stored format if compiled passes read it: fewer bytes
+    are read, and everything is computed in fp32. dtype: the dtype to which the table unpacks a GGUF
+    file; None keeps the stored format."""
     if options.dtype is not None or options.quantize is not None or not has_numba():
         return options
     if model.packed is not None:
@@ -190,9 +190,8 @@ def _as_stored(options: LoadOptions, model: ModelMetadata, dtype: str | None) ->
 
 
 def meta_pair(models: list[ModelMetadata], **fields: Any) -> Pair:
-    """The pair of a target and perhaps a draft, without weights, on torch's `meta` device.
-
-    fields: others of `Pair`. Raises `PairError` if the models do not match.
+    """Build the pair of a target and perhaps a draft, without weights, on torch's `meta` device.
+    fields: further fields of `Pair`. Raises `PairError` if the models do not match.
     """
     target, *drafts = models
     if not drafts:
@@ -207,8 +206,8 @@ def planned_loads(
     options: Sequence[LoadOptions],
     device: Device,
 ) -> list[PlannedLoad]:
-    """The memory and precision of each model with these options, with its caches in all of `LANES`
-    lanes. A head comes last, in the precision that the target's states have."""
+    """Plan the memory and precision of each model with these options, with caches in all `LANES`
+    lanes. A head comes last, in the precision of the target's hidden states."""
     loads: list[PlannedLoad] = []
     for model, model_options in zip(models, options, strict=False):
         copies = DRAFTING_LANES if loads else LANES
@@ -223,7 +222,8 @@ def planned_loads(
 def _planned_load(
     model: ModelMetadata, options: LoadOptions, device: Device, copies: int
 ) -> PlannedLoad:
-    """The same of one model. copies: lanes that run it. Raises `PairError`."""
+    """Plan the memory and precision of one model. copies: the number of lanes that run it. Raises
+    `PairError`."""
     need = memory_need(model.model, model.caches.layers, copies=copies)
     precision = loading_precision(model.config, device, options.dtype)
     if model.packed is not None:
@@ -261,9 +261,9 @@ def _loaded(
     options: Sequence[LoadOptions],
     on_progress: Watcher | None,
 ) -> Pair:
-    """A pair of models on the `meta` device, with their weights."""
+    """Load the weights of a pair on the `meta` device."""
     target = _loaded_model(models[0], options[0], on_progress)
-    device = logits_device(target)  # where what drafts beside the target is put
+    device = logits_device(target)  # the device of the draft or head
     draft = None
     if len(models) > 1:
         draft_options = replace(options[1], device=device)
@@ -296,8 +296,8 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
 
 
 def _move(model: Any, device: torch.device, dtype: torch.dtype) -> None:
-    """Put a model that was read by the processor on a GPU. Vectors, which are read in fp32, get the
-    dtype of its matrices; rotary frequencies keep theirs."""
+    """Move a model from the processor to a GPU. Vectors, which were read in fp32, get the dtype of
+    its matrices; rotary frequencies keep theirs."""
     complete(model)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)

@@ -1,4 +1,4 @@
-"""The pair with which a page opens."""
+"""Choose the pair that a page opens with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .table import NamedPair, at_hand, named_pairs, operator_pairs
 
 
 def first_pair() -> str:
-    """The pair that a page starts with: that of SPECVIZ_PAIR, else the first of the table that
-    comes as files, is at hand and fits into the free memory, else the built-in one. Raises
-    `SettingsError`."""
+    """Choose the pair that a page starts with: the pair of SPECVIZ_PAIR; else the table's first
+    pair of GGUF files that is on this machine and fits into free memory; else the built-in pair.
+    Raises `SettingsError`."""
     name = PAIR.read()
     if name is None:
         packed = (pair for pair in named_pairs() if pair.is_packed and at_hand(pair))
@@ -35,8 +35,8 @@ def first_pair() -> str:
 
 
 def awaited_pair() -> NamedPair | None:
-    """The row with which a page would open if its files were at hand; None if nothing is missing,
-    if SPECVIZ_PAIR names a pair, or if SPECVIZ_PAIRS leaves it out."""
+    """The row that a page would open with once its files are fetched; None if nothing is missing,
+    if SPECVIZ_PAIR names a pair, or if SPECVIZ_PAIRS leaves the row out."""
     if PAIR.read() is not None:
         return None
     offered = operator_pairs() or named_pairs()

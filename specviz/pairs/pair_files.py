@@ -15,11 +15,9 @@ from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
 
 
 class PairFile(NamedTuple):
-    """One model of a pair.
-
-    name: a hub id, a folder or a file. table_name: how the table names it. dtype: in which the
-    table has a GGUF file unpacked. bits: those that it gives to a file's weights on a processor.
-    header: of a GGUF file that is read here, and not by transformers.
+    """One model of a pair. name: a hub id, a folder or a file. table_name: its name in the table.
+    dtype: the dtype to which the table unpacks its GGUF file. bits: the table's bits for its
+    weights on a processor. header: that of a GGUF file which specviz reads, not transformers.
     """
 
     name: str
@@ -30,14 +28,14 @@ class PairFile(NamedTuple):
 
 
 class PairFiles(NamedTuple):
-    """The target, and perhaps the draft, of a pair, and the row of the table that has it."""
+    """The target, and perhaps the draft, of a pair, and the pair's row of the table."""
 
     models: list[PairFile]
     row: NamedPair | None
 
 
 def pair_files(spec: NamedSpec | ModelsSpec, *, reads: bool) -> PairFiles:
-    """The files of a pair. reads: whether GGUF files of known kinds are read here
+    """Find the files of a pair. reads: whether GGUF files of known kinds can be read
     (`models.reads_files`). Raises `PairError`."""
     target, draft, row = named_files(spec)
     if closed := closed_sentence([name for name in (target, draft) if name]):
@@ -61,16 +59,15 @@ def pair_files(spec: NamedSpec | ModelsSpec, *, reads: bool) -> PairFiles:
 
 
 def _own_name(model: Facts | None) -> str | None:
-    """How the table names a model, without its owner."""
+    """The table's name of a model, without the owner."""
     return None if model is None else model.name.rpartition("/")[2]
 
 
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
-    """The target and the draft, or None, of a pair that is loaded here, and the row of the table
-    that names the target, whose files may be those of an installed package or fetched ones.
-
-    A row's name may stand before a plus as well, where no folder here has it. Raises `PairError` if
-    a file of the row is not here.
+    """The target and the draft, or None, of a pair of local models, and the table's row for the
+    target. The row's files may be fetched or belong to an installed package. A row's name may also
+    stand before a plus, unless a local folder has that name. Raises `PairError` if a file of the
+    row is missing.
     """
     if isinstance(spec, ModelsSpec):
         row = None if local_path(spec.target) else named_pair(spec.target)

@@ -1,4 +1,4 @@
-"""Sets of prompts: the built-in ones, and files of the user, read with limits."""
+"""Prompt sets: the built-in ones, and the user's files, which are read with limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN_SET = "prompts.json"  # in the folder of a pair
 QUESTIONS = ASSETS / "smollm2-135m" / OWN_SET
 CODE = ASSETS / "prompts" / "code.json"
 COMPLETION = ASSETS / "prompts" / "completion.json"
-# Models of code, and models that were tuned for chat, by how they are called.
+# Name patterns of models for code, and of models tuned for chat.
 _CODER = re.compile(r"coder|codellama|codegemma|codestral|starcoder|codegen", re.IGNORECASE)
 _CHAT = re.compile(r"instruct|chat|assistant|(^|[-_.])it($|[-_.])", re.IGNORECASE)
 LONGEST = 100_000  # characters of a prompt
@@ -35,7 +35,7 @@ FORMS = (
     "'messages', or CSV with a column 'prompt'"
 )
 SINGLE = ("prompt", "instruction", "question", "text")
-"""Fields, and columns of a table, that hold a prompt; the first that is there is taken."""
+"""Fields, and columns of a table, that hold a prompt; the first that exists is used."""
 OF_TURNS = ("turns", "messages", "conversations")
 """Fields that hold the turns of a conversation, as MT-Bench, OpenAI and ShareGPT write them."""
 KINDS = ("category", "kind")
@@ -47,8 +47,8 @@ SEPARATORS = ",;\t"
 class Question:
     """A prompt of a set.
 
-    kind: its category, such as "prose". text: of at most `LONGEST` characters; of a conversation,
-    its last turn. messages: all turns of a conversation; none if the text is all.
+    kind: its category, such as "prose". text: at most `LONGEST` characters; the last turn of a
+    conversation. messages: all turns of a conversation; empty for a plain text.
     """
 
     kind: str
@@ -57,13 +57,13 @@ class Question:
 
     @property
     def prompt(self) -> TextPrompt:
-        """What the models are asked: the text, or all turns."""
+        """The prompt for the models: the text, or all turns."""
         return self.messages or self.text
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLimits:
-    """The most bytes of a file, and the most prompts in it."""
+    """Limits for a file: bytes, and prompts in it."""
 
     bytes: int
     prompts: int
@@ -74,16 +74,16 @@ OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 
 
 def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
-    """The prompts that come with the program and suit this pair: three of each kind. A pair of the
-    table may have prompts of its own."""
+    """The built-in prompts that suit this pair: three of each kind. A pair of the table may have
+    its own prompts."""
     path = prompts_for(pair)
     return prompts_from(path.read_bytes(), path.name)
 
 
 def prompts_for(pair: str) -> Path:
-    """The file of the prompts that suit a pair: its own, else questions for a target that was tuned
-    for chat, code for one that writes code, texts to go on from for others. Of a pair that is not
-    in the table, the target's name tells it."""
+    """The file of built-in prompts that suits a pair: its own file; else questions for a target
+    tuned for chat, code for a code model, texts to continue for others. The target's name decides
+    for a pair that is not in the table."""
     if pair == BUILTIN:
         return BUILTIN_SET
     named = named_pair(pair)
@@ -102,7 +102,7 @@ def prompts_for(pair: str) -> Path:
 
 
 def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
-    """The prompts with their kinds in turn, so that an early end has seen every kind."""
+    """Order the prompts so that kinds alternate: a run that ends early has seen every kind."""
     by_kind: dict[str, list[Question]] = defaultdict(list)
     for question in questions:
         by_kind[question.kind].append(question)
@@ -116,14 +116,14 @@ def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
 
 
 def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
-    """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
-    of the file is read than the limits allow."""
+    """Read the prompts in a file, and no more of it than the limits allow. Raises `PromptError`
+    with a sentence that says what to do."""
     path = Path(path)
     return prompts_from(_read(path, limits), path.name, limits)
 
 
 def messages_file(path: str | Path) -> list[Any]:
-    """The turns of the one conversation in a JSON file: a list, or an object with "messages".
+    """Read the turns of the one conversation in a JSON file: a list, or an object with "messages".
     Raises `PromptError`."""
     path = Path(path)
     text = _text_of(_read(path, OF_A_SWEEP), path.name, OF_A_SWEEP)
@@ -149,8 +149,8 @@ def _read(path: Path, limits: PromptLimits) -> bytes:
 def prompts_from(
     raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP, *, suffix: str | None = None
 ) -> tuple[Question, ...]:
-    """The prompts in the bytes of a file. name: of the file, for messages. suffix: such as ".csv";
-    that of the name if None.
+    """Read the prompts in a file's bytes. name: the file's name, for errors. suffix: such as
+    ".csv"; the name's own suffix if None.
 
     A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
     object or a text in each line. Objects have one of `SINGLE` (and perhaps an "input", as Alpaca
@@ -168,7 +168,7 @@ def prompts_from(
 
 
 def _text_of(raw: bytes, name: str, limits: PromptLimits) -> str:
-    """The text of a file that is not empty and within the limits. Raises `PromptError`."""
+    """Decode a file that is not empty and within the limits. Raises `PromptError`."""
     if len(raw) > limits.bytes:
         raise PromptError(
             f"{name} is larger than {limits.bytes // 1_000_000} MB: use a smaller set of prompts."
@@ -185,8 +185,8 @@ def _text_of(raw: bytes, name: str, limits: PromptLimits) -> str:
 
 
 class Entry(NamedTuple):
-    """A prompt as a file has it. where: in the file, such as "line 3". kind: None if it is not the
-    key of a list."""
+    """An unparsed prompt in a file. where: its position, such as "line 3". kind: the key of its
+    list, or None."""
 
     where: str
     value: Any
@@ -236,15 +236,15 @@ def _from_json(text: str, name: str) -> list[Entry]:
 
 
 def _begins_as_table(text: str) -> bool:
-    """Whether the first line of a file without a suffix is that of a table, and no prompt."""
+    """Whether the first line of a file without a suffix is the header of a table."""
     first = lines_of(text.lstrip())[0]
     headers = [first.split(separator) for separator in SEPARATORS]
     return any("prompt" in header and len(header) > 1 for header in headers)
 
 
 def _separator(text: str) -> str:
-    """What parts the cells of a table whose first line names a column of prompts; empty if none
-    does."""
+    """The cell separator of a table whose first line names a column of prompts; empty if it names
+    none."""
     first = lines_of(text.lstrip())[0]
     for separator in SEPARATORS:
         header = next(csv.reader([first], delimiter=separator))
@@ -281,11 +281,11 @@ def _from_table(text: str, name: str) -> list[Entry]:
     return entries
 
 
-def _parsed(text: str, what: str) -> Any:
+def _parsed(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PromptError(f"{what} is not JSON: {FORMS}.") from error
+        raise PromptError(f"{source} is not JSON: {FORMS}.") from error
 
 
 def _question(entry: Entry, name: str) -> Question:
@@ -303,32 +303,31 @@ def _question(entry: Entry, name: str) -> Question:
     if size > LONGEST:
         raise PromptError(f"{where} has {size:,} characters: use prompts of up to {LONGEST:,}.")
     shown = escaped(kind or "").strip()[:LONGEST_KIND]
-    # A single turn of the user is a text, for models without a chat template too.
+    # A single user turn becomes a text, which models without a chat template can read too.
     return Question(shown or "prompts", text, messages if len(messages) > 1 else ())
 
 
 def _kind_in(entry: dict[str, Any]) -> str | None:
-    """The kind that an object names for itself."""
+    """The kind that an object states."""
     kind = next((entry[field] for field in KINDS if field in entry), None)
     return kind if isinstance(kind, str) else None
 
 
 def _prompt_of(entry: dict[str, Any], where: str) -> Any:
-    """What an object holds as its prompt: a text, or the turns of a conversation; None if it has
-    none."""
+    """The prompt in an object: a text, or the turns of a conversation; None if it has none."""
     field = next((field for field in (*SINGLE, *OF_TURNS) if entry.get(field)), "")
     value = entry.get(field)
     if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
         return _turns_in(value, where)
-    more = entry.get("input")
-    if "instruction" in entry and isinstance(value, str) and isinstance(more, str):
-        return f"{value}\n\n{more}".strip()
+    extra_input = entry.get("input")
+    if "instruction" in entry and isinstance(value, str) and isinstance(extra_input, str):
+        return f"{value}\n\n{extra_input}".strip()
     return value
 
 
 def _turns_in(turns: list[Any], where: str) -> Any:
-    """The turns up to the user's last one; what follows is what the models shall write. Of turns
-    without roles, as MT-Bench has them, the first one: the reply to it is not known."""
+    """The turns up to the user's last one: the models write the reply. Turns without roles, as in
+    MT-Bench, have no replies, so only the first turn is used."""
     if not is_conversation(turns):
         return turns[0]
     messages = [
@@ -340,11 +339,11 @@ def _turns_in(turns: list[Any], where: str) -> Any:
 
 def _up_to_user(turns: list[Any]) -> list[Any]:
     end = len(turns)
-    while end and not _is_users(turns[end - 1]):
+    while end and not _is_from_user(turns[end - 1]):
         end -= 1
     return turns[:end]
 
 
-def _is_users(turn: Any) -> bool:
+def _is_from_user(turn: Any) -> bool:
     role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else None
     return isinstance(role, str) and ROLES.get(role) == "user"

@@ -1,5 +1,4 @@
-"""Weights of 8 or 4 bits on a processor: blocks of 32, as GGUF files have them, which compiled
-passes read."""
+"""Quantize weights on a processor into the blocks of GGUF files, which compiled passes read."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ from ..files.weights import LoadOptions, load_model
 def load_quantized(
     source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
 ) -> Any:
-    """The model of `load_model`, whose weights become blocks where the options ask for few bits on
-    a processor. Raises `PairError`."""
+    """Load a model with `load_model`, and quantize it if the options say so and it runs on a
+    processor. Raises `PairError`."""
     model = load_model(source, options, on_progress)
     if options.quantize is not None and options.device is not None and options.device.type == "cpu":
         quantize_on_processor(
@@ -49,11 +48,11 @@ def quantize_on_processor(
     *,
     is_draft: bool = False,
 ) -> None:
-    """Replace the weights of a model by blocks of `bits`, one of `KINDS`. Each processor takes one
-    layer after the other, so that memory holds few of them twice.
+    """Replace the weights of a model by blocks of `bits`, one of `KINDS`. Each thread packs one
+    layer after the other, so that few layers are in memory twice.
 
-    name: what the model is called. products: how the blocks are multiplied, one of `PRODUCTS`.
-    is_draft: whether it has `DRAFT_KINDS`. Raises `PairError` if compiled passes do not read such a
+    name: the model's name in errors. products: how the blocks are multiplied, one of `PRODUCTS`.
+    is_draft: whether to use `DRAFT_KINDS`. Raises `PairError` if compiled passes cannot run the
     model.
     """
     check_quantizable(model, name)
@@ -75,8 +74,8 @@ def quantize_on_processor(
 
 
 def _pack_tables(model: Any, kind: str, pool: ThreadPoolExecutor) -> None:
-    """The output layer, in this kind, and the embedding table, which may be one. A table that is
-    packed already stays as it is: a pass reads a single row of it for each token."""
+    """Pack the output layer, in this kind, and the embedding table, which may be the same tensor. A
+    packed table stays unchanged: a pass reads a single row of it for each token."""
     inner = model.model
     table = inner.embed_tokens
     width = table.embedding_dim
@@ -95,8 +94,7 @@ def _pack_tables(model: Any, kind: str, pool: ThreadPoolExecutor) -> None:
 
 
 def check_quantizable(model: Any, name: str) -> None:
-    """Raises `PairError` if compiled passes do not read a model, which may be on the `meta`
-    device."""
+    """Raise `PairError` if compiled passes cannot run a model, perhaps on the `meta` device."""
     if has_numba():
         from ..sides.fast_cpu.support import is_read_in_place
 
@@ -111,7 +109,7 @@ def check_quantizable(model: Any, name: str) -> None:
 
 def quantized_bytes(model: Any, bits: str, products: str, *, is_draft: bool = False) -> int:
     """Bytes of the weights of a model of bf16 or fp32, which may be on the `meta` device, in
-    `bits`. products: one of `PRODUCTS`; for integers a tied output layer lies apart."""
+    `bits`. products: one of `PRODUCTS`; with integers a tied output layer is stored separately."""
     kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
     inside = sum(
         linear.out_features * row_bytes(linear.in_features, kind)

@@ -1,4 +1,4 @@
-"""The report of the doctor on a pair."""
+"""The doctor's report on a pair."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ class Report:
 
 
 def shown_model(name: str) -> str:
-    """A model's name as a report tells it."""
+    """The model name that a report shows."""
     return named_source(name).shown

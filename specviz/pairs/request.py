@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 
 class LoadRequest(NamedTuple):
-    """How somebody wants a pair to be loaded.
-
-    options: of the target and of the draft. device: None is the best one.
+    """The options for loading a pair. options: of the target and of the draft. device: None is the
+    best one.
     """
 
     options: Sequence[LoadOptions]

@@ -1,4 +1,4 @@
-"""Pairs whose target is on a server: loaded, and examined."""
+"""Load and examine pairs whose target is on a server."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ from .watched import load_watched
 
 
 def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
-    """The pair of a target on a server and a draft here, whose tokenizer must be the target's too.
-
-    The name of the pair has no address. Raises `PairError` and `ServerError`.
+    """Load a pair of a target on a server and a local draft with the same tokenizer. The pair's
+    name contains no address. Raises `PairError` and `ServerError`.
     """
     if request.on_progress is not None:
         request.on_progress(Progress("asking the server of the target"))
@@ -43,7 +42,7 @@ def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
 
 
 def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
-    """The target of such a pair, its draft's source, and the tokenizer that both must have.
+    """The target of a served pair, its draft's source, and the tokenizer that both must share.
 
     Raises `PairError` and `ServerError`.
     """
@@ -59,7 +58,7 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
 
 
 def examine_server(spec: ServedSpec | WatchedSpec) -> Report:
-    """The report on a target on a server with a draft here, or a server that speculates itself."""
+    """Examine a target on a server with a local draft, or a server that speculates by itself."""
     findings: list[Finding] = []
     if isinstance(spec, ServedSpec):
         with stopping("server", findings):
@@ -71,8 +70,7 @@ def examine_server(spec: ServedSpec | WatchedSpec) -> Report:
 
 
 def watched_findings(spec: WatchedSpec) -> Findings:
-    """What can be seen of a server that speculates by itself. Raises `PairError` and
-    `ServerError`."""
+    """Findings about a server that speculates by itself. Raises `PairError` and `ServerError`."""
     pair = load_watched(spec)
     steps_are_told = tells_steps(pair.stream, pair.settings())
     software = pair.stream.identity.software
@@ -91,7 +89,7 @@ def watched_findings(spec: WatchedSpec) -> Findings:
 
 
 def served_findings(spec: ServedSpec) -> Findings:
-    """What a target on a server can do. Raises `PairError` and `ServerError`."""
+    """Findings about a target on a server. Raises `PairError` and `ServerError`."""
     target, source, _tokenizer = served_target(spec)
     context = target.identity.context
     length = f"of {context:,} tokens" if context else "of a length that it does not tell"

@@ -1,7 +1,6 @@
-"""A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
+"""Parse a pair's name, once. The grammar is in docs/pairs.md. This module imports no torch.
 
-Each form of a name is a type of its own: `load.load_any` and `doctor.examine_pair` say what each
-leads to.
+Each form of a name is a type of its own, which `load.load_any` and `doctor.examine_pair` match.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ NAMING = (
 UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
 NOT_OFFERED = "This pair is not offered here: choose one of the list."
 ONLY_OPERATOR = "Only the operator names servers: name models of the hub, folders or GGUF files."
-# What opens a connection when it is taken for a path: an address, or a folder of another machine.
+# Names that would open a connection if used as a path: an address, or another machine's folder.
 _ELSEWHERE = re.compile(r"://|^(//|\\\\)")
 _SERVER = re.compile(r"https?://", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*\|\s*(?=https?://)", re.IGNORECASE)
@@ -53,8 +52,8 @@ class NamedSpec:
 class ModelsSpec:
     """Models of the hub or of this machine.
 
-    target: a hub id, a folder, a GGUF file or a name of `local_models`. draft: the same, or a
-    head, or `OWN_LAYERS`; None if there is none. Raises `PairError` if one of them is an address.
+    target: a hub id, a folder, a GGUF file or a name of `local_models`. draft: a model named the
+    same way, or a head, or `OWN_LAYERS`; None if there is none. Raises `PairError` for an address.
     """
 
     target: str
@@ -83,7 +82,7 @@ class OperatorSpec:
 class Address:
     """A model on a server of OpenAI's protocol. url: "http://HOST:PORT/v1"; no message shows it.
 
-    Raises `PairError` for what is no address.
+    Raises `PairError` if it is not a valid address.
     """
 
     url: str = field(repr=False)
@@ -130,16 +129,15 @@ class WatchedSpec:
 
 
 VisitorSpec: TypeAlias = NamedSpec | ModelsSpec | OperatorSpec
-"""What a visitor of a page may give: none of them can hold the address of a server."""
+"""Pairs that a visitor of a page may name: none can hold a server's address."""
 
 ServerSpec: TypeAlias = ServedSpec | WatchedSpec
 PairSpec: TypeAlias = VisitorSpec | ServerSpec
 
 
 def parse_pair(name: str) -> PairSpec:
-    """The parts of a pair's name. Raises `PairError` for what is no name of a pair.
-
-    A folder whose name holds a "+" is looked for on this machine; nothing else is read.
+    """Parse a pair's name. Raises `PairError` if it names no pair. A folder whose name contains a
+    "+" is looked for on this machine; nothing else is read.
     """
     if not isinstance(name, str):
         raise PairError(f"the pair's name is {name!r}: write a text, such as 'builtin'.")
@@ -170,15 +168,15 @@ def parse_pair(name: str) -> PairSpec:
 
 
 def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) -> VisitorSpec:
-    """The pair that a visitor of a page, or a program that asks it, has named.
+    """Parse the pair that a visitor of a page, or a program that calls it, has named.
 
-    any_model: whether the operator lets visitors name models that are not in the table.
-    stored_models: whether this one may name those that other programs keep on this machine. Whether
-    a row of the table is offered is for the caller to say. Raises `PairError`.
+    any_model: whether visitors may name models that are not in the table. stored_models: whether
+    this visitor may name models that other programs keep on this machine. The caller checks whether
+    a row of the table is offered. Raises `PairError`.
     """
     if not isinstance(name, str) or len(name) > MOST_NAME:
         raise PairError(UNREADABLE)
-    # What looks like an address is answered without a word on whether it would be a good one.
+    # An address is refused without saying whether it would be a valid one.
     if _ELSEWHERE.search(name):
         raise PairError(ONLY_OPERATOR if any_model else NOT_OFFERED)
     try:
@@ -192,7 +190,7 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
     if isinstance(spec, OperatorSpec) and REMOTE.read() is None:
         raise PairError(NOT_OFFERED)
     if isinstance(spec, ModelsSpec):
-        if not any_model and not (stored_models and _is_of_stores(spec)):
+        if not any_model and not (stored_models and _is_stored_pair(spec)):
             raise PairError(NOT_OFFERED)
         for model in filter(None, (spec.target, spec.draft)):
             if not HUB_ID.fullmatch(model) and local_path(model) is None:
@@ -203,13 +201,13 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
     return spec
 
 
-def _is_of_stores(spec: ModelsSpec) -> bool:
-    """Whether all of its models lie in stores of this machine: then nothing is fetched."""
+def _is_stored_pair(spec: ModelsSpec) -> bool:
+    """Whether all of its models are in stores of this machine, so that nothing is fetched."""
     return is_stored(spec.target) and (spec.draft is None or is_stored(spec.draft))
 
 
 def operator_spec() -> ServerSpec:
-    """The pair of SPECVIZ_REMOTE. Raises `PairError` if it names none."""
+    """Parse the pair in SPECVIZ_REMOTE. Raises `PairError` if it names none."""
     name = REMOTE.read()
     if name is None:
         raise PairError(f"no server holds a target here: set {REMOTE.name}.")
@@ -217,11 +215,11 @@ def operator_spec() -> ServerSpec:
 
 
 def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
-    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
-    "MODEL+DRAFT", or of "MODEL" to watch it.
+    """Build a pair's full name: `pair` itself, or with a server at `url` the name of "MODEL+DRAFT",
+    or of "MODEL" to watch it.
 
-    url may hold the models itself, behind a "#". alone: where a second server holds the model of a
-    watched one. Raises `PairError` for what cannot be put together.
+    url: may itself hold the models behind a "#". alone: the address of a second server, which holds
+    a watched server's model. Raises `PairError` for parts that do not go together.
     """
     name = pair if url is None else _addressed(url, pair)
     if alone is None:
@@ -255,13 +253,13 @@ def _on_servers(name: str) -> ServerSpec:
         url, _, models = part.partition("#")
         servers.append((url.strip(), models.strip()))
     url, models = servers[0]
-    others = servers[1:]
+    other_servers = servers[1:]
     model, plus, draft = (part.strip() for part in models.partition("+"))
-    has_draft = plus or any("+" in other_models for _, other_models in others)
-    if len(others) > 1 or (others and has_draft) or bool(plus) != bool(draft):
+    has_draft = plus or any("+" in other_models for _, other_models in other_servers)
+    if len(other_servers) > 1 or (other_servers and has_draft) or bool(plus) != bool(draft):
         raise PairError(f"{NAMING}.")
     address = Address(url, model)
     if plus:
         return ServedSpec(address, draft)
-    alone = Address(*others[0]) if others else None
+    alone = Address(*other_servers[0]) if other_servers else None
     return WatchedSpec(address, alone)

@@ -45,17 +45,16 @@ HEAD_FILES = ("config.json", WEIGHTS)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the table says about a model of the hub, or of a head on one; None where nobody has
-    checked it.
+    """The table's facts about a model of the hub, or a head on it; None where nobody has checked.
 
-    name: the hub id. parameters: their number, tied ones once, and of a head without embeddings,
-    which are the target's. cache: numbers that the caches hold per token. context: tokens, of a
-    head those of the texts that it was made for. gated: whether its licence must be accepted first;
-    None too if the owner has changed that before. safetensors: whether its page on the hub has
-    safetensors files; pickles are never read. quantizable: the number of parameters that 8-bit and
-    4-bit loading makes smaller. dtype: of a model's checkpoint. chat: whether a model was tuned for
-    chat.
-    shipped: of one that comes with the program, its folder in `assets`.
+    name: the hub id. parameters: their number, with tied ones once; a head's count leaves out
+    embeddings, which are the target's. cache: numbers that the caches hold per token. context:
+    tokens; for a head, the length of the texts that it was trained on. gated: whether its licence
+    must be accepted first; also None if the owner has changed that before. safetensors: whether its
+    page on the hub has safetensors files; pickles are never read. quantizable: the number of
+    parameters that 8-bit and 4-bit loading shrinks. dtype: the checkpoint's dtype. chat: whether
+    the model was tuned for chat.
+    shipped: the folder in `assets` of a model that comes with the program.
     """
 
     name: str
@@ -72,16 +71,16 @@ class Facts:
 
     @property
     def name_or_path(self) -> str:
-        """Where its files are: a hub id, or a folder of this program."""
+        """The source of its files: a hub id, or a folder of this program."""
         return str(ASSETS / self.shipped) if self.shipped else self.name
 
     @property
     def sized(self) -> bool:
-        """Whether the memory that it needs is known."""
+        """Whether its memory need is known."""
         return self.parameters is not None
 
     def need(self, copies: int) -> MemoryNeed:
-        """The memory that it needs with so many caches, as far as it is known."""
+        """Its memory need with `copies` caches, as far as it is known."""
         caches = (LayerCache(self.cache or 0),)
         return MemoryNeed(self.parameters or 0, self.quantizable, caches, copies, self.context)
 
@@ -91,13 +90,13 @@ class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
     shows: one sentence on what the pair demonstrates. target_file, draft_file: the GGUF files that
-    the pair is run from, if it has some; the models of the hub are then not read. wheel, file: a
-    package on PyPI, and the GGUF file in it that holds the target, which is read instead of the
-    hub's where it is installed. target_dtype: in which a processor has the target of a file, if not
-    as the file has it. draft_quantize: the bits of its draft there, one of
-    `memory.DRAFT_QUANTIZED`. drafter, gamma, gamma_policy: its defaults, where others than the
-    usual ones are known to be faster. on_gpu: those that differ there, by name: a draft step costs
-    more of a target pass on a GPU, where the time between kernels counts.
+    the pair is run from, if it has any; the models of the hub are then not read. wheel, file: a
+    package on PyPI, and the GGUF file in it that holds the target; where the package is installed,
+    this file is read instead of the hub's. target_dtype: the dtype to which a processor unpacks the
+    target's file; None keeps the stored format. draft_quantize: the draft's bits on a processor,
+    one of `memory.DRAFT_QUANTIZED`. drafter, gamma, gamma_policy: its defaults, if faster ones than
+    the usual are known. on_gpu: the defaults that differ on a GPU, by name. There a draft step
+    costs a larger share of a target pass, because the time between kernels counts.
     """
 
     name: str
@@ -117,7 +116,7 @@ class NamedPair:
     on_gpu: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def defaults(self, *, on_gpu: bool) -> dict[str, Any]:
-        """Its own drafter, gamma and gamma_policy, as far as it has them."""
+        """The pair's own defaults for drafter, gamma and gamma_policy, if it has any."""
         named = {
             "drafter": self.drafter,
             "gamma": self.gamma,
@@ -129,39 +128,41 @@ class NamedPair:
 
     @property
     def parts(self) -> tuple[Facts, ...]:
-        """What drafts beside the target."""
+        """The models or heads that draft."""
         return tuple(part for part in (self.draft, self.head) if part is not None)
 
     @property
     def files(self) -> tuple[ModelFile, ...]:
-        """The GGUF files that it is run from, that of the target first."""
+        """The GGUF files that it is run from, the target's first."""
         return tuple(file for file in (self.target_file, self.draft_file) if file is not None)
 
     @property
     def target_name(self) -> str:
-        """What people call the target, such as "Qwen2.5-Coder-1.5B-Instruct, 4 bits"."""
+        """The target's display name, such as "Qwen2.5-Coder-1.5B-Instruct, 4 bits"."""
         if self.target_dtype is not None:
-            return f"{_called(self.target, None)}, {self.target_bits} bits"
-        return _called(self.target, self.target_file)
+            return f"{_display_name(self.target, None)}, {self.target_bits} bits"
+        return _display_name(self.target, self.target_file)
 
     @property
     def target_bits(self) -> int | None:
-        """The bits of one of the target's weights, of a row that is run from a file."""
+        """The bits of a weight of the target, if the row is run from a file."""
         if self.target_dtype is not None:
             return 8 * DTYPE_BYTES[self.target_dtype]
         return None if self.target_file is None else self.target_file.bits
 
     @property
     def draft_name(self) -> str | None:
-        """The same of the draft model."""
+        """The draft model's display name."""
         if self.draft is None:
             return None
         if self.draft_quantize is not None:
-            return f"{_called(self.draft, None)}, {self.draft_quantize.removesuffix('bit')} bits"
-        return _called(self.draft, self.draft_file)
+            return (
+                f"{_display_name(self.draft, None)}, {self.draft_quantize.removesuffix('bit')} bits"
+            )
+        return _display_name(self.draft, self.draft_file)
 
     def draft_bits(self, name: str) -> str | None:
-        """The bits that a processor gives the draft of this name, if it is the row's own file."""
+        """The draft's bits on a processor, if the draft of this name is the row's own file."""
         is_own = self.draft_file is not None and Path(name).name == self.draft_file.name
         return self.draft_quantize if is_own else None
 
@@ -182,11 +183,11 @@ class NamedPair:
 
     @property
     def sized(self) -> bool:
-        """Whether the memory that it needs is known; else `bytes` counts what is."""
+        """Whether its memory need is known; otherwise `bytes` counts the known part."""
         return all(part.sized for part in self.parts)
 
     def precision(self, *, cpu: bool) -> str:
-        """The precision that it is loaded in by default: on a processor, files stay as they are."""
+        """The default precision: a processor keeps files in their stored format."""
         if not cpu:
             return self.target.dtype
         if self.target_dtype is not None:
@@ -226,8 +227,8 @@ def named_pair(name: str) -> NamedPair | None:
 
 
 def own_folder(name: str) -> Path | None:
-    """The folder of `assets` with presets, questions and prompts for a pair of the table, which
-    rows with the same files share; None if there is none."""
+    """The folder in `assets` with presets, questions and prompts for a pair of the table; None if
+    there is none. Rows with the same files share it."""
     row = named_pair(name)
     if row is None:
         return None
@@ -239,7 +240,7 @@ def own_folder(name: str) -> Path | None:
 
 
 def operator_pairs() -> tuple[NamedPair, ...]:
-    """The pairs that SPECVIZ_PAIRS names. Raises `SettingsError` for a name that is none."""
+    """The pairs that SPECVIZ_PAIRS names. Raises `SettingsError` for an unknown name."""
     for name in PAIRS.read():
         if named_pair(name) is None:
             known = ", ".join(pair.name for pair in named_pairs())
@@ -259,12 +260,12 @@ def wheel_file(pair: NamedPair) -> Path | None:
 
 
 def missing_files(pair: NamedPair) -> tuple[ModelFile, ...]:
-    """Those of a row's GGUF files that do not lie on this machine."""
+    """The row's GGUF files that are not on this machine."""
     return tuple(file for file in pair.files if find_file(file) is None)
 
 
 def missing_models(pair: NamedPair) -> tuple[Facts, ...]:
-    """Those of a row's models of the hub that are needed, and do not lie on this machine."""
+    """The row's models of the hub that are needed and not on this machine."""
     needed = []
     if pair.target_file is None and wheel_file(pair) is None:
         needed.append(pair.target)
@@ -277,31 +278,31 @@ def missing_models(pair: NamedPair) -> tuple[Facts, ...]:
 
 
 def at_hand(pair: NamedPair) -> bool:
-    """Whether all that a row needs lies on this machine, by names and sizes: its files in the
-    folder of fetched models, in its package, or in the hub's cache."""
+    """Whether all files of a row are on this machine, by names and sizes: in the folder of fetched
+    models, in its package, or in the hub's cache."""
     return not missing_files(pair) and not missing_models(pair)
 
 
 def download_bytes(pair: NamedPair) -> int:
-    """Bytes that have to be fetched until a row is at hand, as far as they are known."""
+    """The bytes to fetch until a row is on this machine, as far as they are known."""
     files = sum(file.bytes for file in missing_files(pair))
     return files + sum(weight_bytes(model, pair) for model in missing_models(pair))
 
 
 def weight_bytes(model: Facts, pair: NamedPair) -> int:
-    """About what the files of a model of the hub take; 0 if that is unknown."""
+    """Estimate the size of a hub model's files; 0 if it is unknown."""
     dtype = model.dtype or pair.target.dtype  # a head has its target's
     return int((model.parameters or 0) * PRECISIONS[dtype])
 
 
 def fetch_command(pair: NamedPair) -> str:
-    """What brings a row to this machine."""
+    """The command that fetches a row."""
     return f"python -m specviz fetch {pair.name}"
 
 
 def checked_file(pair: NamedPair, file: ModelFile) -> str:
-    """The path of one of a row's GGUF files, which has been checked. Raises `PairError` if it does
-    not lie here, or is not what was published."""
+    """The path of one of a row's GGUF files, with its checksum verified. Raises `PairError` if it
+    is missing or differs from the published file."""
     path = find_file(file)
     if path is None:
         raise PairError(
@@ -318,15 +319,15 @@ def checked_file(pair: NamedPair, file: ModelFile) -> str:
 
 
 def _missing_names(pair: NamedPair) -> list[str]:
-    """What people call the models whose files are missing."""
+    """The display names of models whose files are missing."""
     named = ((pair.target_name, pair.target_file), (pair.draft_name, pair.draft_file))
     missing = missing_files(pair)
     return [str(name) for name, file in named if file in missing]
 
 
 def _is_cached(model: Facts, names: Sequence[str]) -> bool:
-    """Whether the hub's cache has these files of a model; one that comes with the program needs
-    none of them."""
+    """Whether the hub's cache has these files of a model; a model that comes with the program needs
+    none."""
     from huggingface_hub import try_to_load_from_cache
 
     if model.name_or_path != model.name or model.name.startswith(f"{BUILTIN}/"):
@@ -341,13 +342,13 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
             return False
         try:
             shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
-        # It was cut off, or is of another format.
+        # The index is truncated or has another format.
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return False
         return all(map(is_here, shards))
 
-    others = [name for name in names if name != WEIGHTS]
-    return all(map(is_here, others)) and (is_here(WEIGHTS) or are_shards_here())
+    other_names = [name for name in names if name != WEIGHTS]
+    return all(map(is_here, other_names)) and (is_here(WEIGHTS) or are_shards_here())
 
 
 def suggested_draft(target: str) -> str | None:
@@ -367,8 +368,8 @@ def suggested_draft(target: str) -> str | None:
 
 
 def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
-    """The pairs of the table by whether they fit into memory; smaller weights have 8 or 4 bits, or
-    16 bits on a CPU.
+    """Group the pairs of the table by whether they fit into memory; smaller weights have 8 or 4
+    bits, or 16 bits on a CPU.
 
     free: free bytes of the device, or of all GPUs together. cpu: whether the device is a CPU, which
     runs fp32 and cannot use weights of 8 or 4 bits.
@@ -400,8 +401,8 @@ def model_files() -> dict[str, ModelFile]:
     return files
 
 
-def _called(model: Facts, file: ModelFile | None) -> str:
-    """A model's name without its owner, and with the bits of its file."""
+def _display_name(model: Facts, file: ModelFile | None) -> str:
+    """A model's name without its owner, with the bits of its file."""
     name = model.name.rpartition("/")[2]
     return name if file is None else f"{name}, {file.bits} bits"
 

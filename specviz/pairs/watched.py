@@ -1,4 +1,4 @@
-"""Servers that speculate by themselves, by their names."""
+"""Load servers that speculate by themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .spec import WatchedSpec
 
 
 def load_watched(spec: WatchedSpec, on_progress: Watcher | None = None) -> Watched:
-    """The engines of such a name. Raises `PairError` and `ServerError`."""
+    """Connect to the servers that a watched pair names. Raises `PairError` and `ServerError`."""
     if on_progress is not None:
         on_progress(Progress("asking the server of the target"))
     stream = recognised(server_address(spec.engine.url), spec.engine.model)
