@@ -1,4 +1,4 @@
-"""The page for programs: `generate`, `race`, `doctor` and `sweep`, in the queue of visitors."""
+"""Endpoints for programs: `generate`, `race`, `doctor` and `sweep`, in the visitors' queue."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
 
 def signature_of(page_pair: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
-    defaults. Programs may pass them by place, so their order never changes."""
+    defaults. Programs may pass them by position, so their order never changes."""
     types = get_type_hints(Settings)
     usual = defaults_of(page_pair)
     names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
@@ -120,7 +120,7 @@ def _run_of(page_pair: str, values: tuple[Any, ...]) -> Run:
 
 
 async def _without_errors(stream: States) -> States:
-    """Yield the states of a job, until one says that it failed: that is raised."""
+    """Yield the states of a job, and raise its error if it fails."""
     async with aclosing(stream):
         async for state in stream:
             yield state
@@ -129,11 +129,10 @@ async def _without_errors(stream: States) -> States:
 
 
 async def streamed(stream: States) -> Values:
-    """Yield each state of a run as a program reads it, with events as a recording has them.
-
-    A state without news is a value too, {}: only by sending does the server notice that the
-    program has left. One also stands between two values with rounds: Gradio sends what has changed
-    since the value before, and gets that wrong for lists in lists that become shorter.
+    """Yield each state of a run for a program, with events in the form of a recording. A state
+    without news is sent as {}, since the server notices only by sending that a program has left. An
+    empty value also separates two values with rounds: Gradio sends the difference to the previous
+    value, and computes it wrongly for nested lists that become shorter.
     """
     rounds_before = False
     begun = False
@@ -155,7 +154,7 @@ async def streamed(stream: States) -> Values:
 
 
 async def collected(stream: States) -> Values:
-    """Yield how far a run is, and last of all the run as one value."""
+    """Yield the progress of a run, and at last the run as one value."""
     events: list[Event] = []
     status = ""
     async with aclosing(stream):

@@ -1,7 +1,6 @@
-"""The audit of the operator's server on the page: the last report, and a form that begins one.
-
-It asks the server a thousand questions and more, so only whoever opened the page on its own machine
-may begin it, and one runs at a time. Its address needs no script.
+"""The audit of the operator's server on the page: the last report, and a form that begins one. An
+audit sends a thousand requests and more, so only the user of the page's own machine may begin it,
+and only one runs at a time. This page needs no script.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NOT_YOURS = (
     "'python -m specviz audit' does the same."
 )
 FORM = '<form method="post" action="audit"><button>{}</button></form>'
-AGAIN = '<meta http-equiv="refresh" content="2">'
+REFRESH = '<meta http-equiv="refresh" content="2">'
 
 
 class PageAudit:
@@ -56,13 +55,13 @@ class PageAudit:
         threading.Thread(target=self._audit, args=(spec,), name="audit", daemon=True).start()
 
     def html(self, *, may_begin: bool) -> str:
-        """The page: how far an audit is, or the last report. may_begin: whether its reader may
+        """The page: an audit's progress, or the last report. may_begin: whether its reader may
         begin one."""
         if watched_server() is None:
             return page_html(HEADING, NOTHING, "")
         if self._is_running:
             step = f"<p>{escape(self._step)}</p><p>It takes about {MINUTES:g} minute.</p>"
-            return page_html(HEADING, QUESTION, step, AGAIN)
+            return page_html(HEADING, QUESTION, step, REFRESH)
         form = f"<p>{escape(NOT_YOURS)}</p>"
         if may_begin:
             form = FORM.format("Audit it again" if self._report else "Audit it")
@@ -72,7 +71,7 @@ class PageAudit:
         return page_html(HEADING, QUESTION, error + form)
 
     def _audit(self, spec: WatchedSpec) -> None:
-        # It brings torch, which a page without an audit does without.
+        # It imports torch, which a page without an audit does not need.
         from ..audit.auditing import audit_server
 
         try:
@@ -94,7 +93,7 @@ class PageAudit:
 
 
 def watched_server() -> WatchedSpec | None:
-    """The operator's server, if it is one that speculates by itself."""
+    """The operator's server if it speculates by itself, else None."""
     if REMOTE.read() is None:
         return None
     try:

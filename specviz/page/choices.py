@@ -70,10 +70,9 @@ def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
 def pair_models(page_pair: str) -> dict[str, dict[str, Any]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
     pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
-    the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is
-    not kept as its file has it, "bits" how many its weights have, where that is known, "chat"
-    whether it was tuned for chat. page_pair: the pair that the page was started with, which need
-    not be of the table."""
+    the number of parameters, None if it is unknown. "unpacked" is the dtype of a target that is not
+    kept in its stored format, "bits" the bits of its weights if known, "chat" whether it was tuned
+    for chat. page_pair: the pair that the page was started with, which need not be of the table."""
     offered = _offered_models()
     if page_pair in offered or page_pair == SERVED:
         return offered
@@ -104,12 +103,12 @@ def _offered_models() -> dict[str, dict[str, Any]]:
 def chosen_pair(
     choice: object, target: object, draft: object, weights: object = "usual", *, page_pair: str
 ) -> str:
-    """The name of the pair that a visitor chose, as tasks take it. All pairs that are named in a
-    request come through here.
+    """The task's name of the pair that a visitor chose. Every pair that a request names is checked
+    here.
 
     weights: one of `loading.WEIGHTS`. page_pair: the pair that the page was started with. Raises
-    `PairError` for a pair that is not offered, because a request need not come from the page's
-    own controls.
+    `PairError` for a pair that is not offered, because a request may not come from the page's own
+    controls.
     """
     name = str(choice)
     if str(weights) not in WEIGHTS:
@@ -127,7 +126,7 @@ def chosen_pair(
 
 
 def asked_pair(name: object, *, page_pair: str) -> str:
-    """The pair that a program names in one text, with its weights as `with_weights` has them.
+    """The pair that a program names in one text, with its weights in the form of `with_weights`.
     Raises `PairError`."""
     if not isinstance(name, str):
         raise PairError(UNREADABLE)
@@ -137,8 +136,8 @@ def asked_pair(name: object, *, page_pair: str) -> str:
 
 
 def _offered(name: str, page_pair: str) -> str:
-    """The pair of this name, if it is offered here or any may be named. page_pair: the pair
-    that the page was started with. Raises `PairError`."""
+    """The pair of this name, if it is offered or any pair may be named. page_pair: the pair that
+    the page was started with. Raises `PairError`."""
     if name == page_pair:
         return page_pair
     spec = visitor_spec(name, any_model=ANY_MODEL.read(), stored_models=SEES_MODELS.get())
@@ -148,7 +147,7 @@ def _offered(name: str, page_pair: str) -> str:
 
 
 def _served_label(spec: ServerSpec) -> str:
-    """What the operator's server is called: an address stands in no page."""
+    """The label of the operator's server: a page never shows its address."""
     if isinstance(spec, WatchedSpec):
         return f"{spec.engine.model} · a server, watched"
     return f"{spec.target.model}+{spec.draft} · target on a server"
@@ -165,27 +164,29 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     pickled = pair.head is not None and pair.head.safetensors is False
     fits = words.get(fit, f"{size}: too large here")
     download = "" if at_hand(pair) else f" · download {shown_bytes(download_bytes(pair))}"
-    return f"{title_of(pair)} · {fits}{f', {PICKLED}' if pickled else ''}{download}"
+    pickles = f", {PICKLED}" if pickled else ""
+    return f"{title_of(pair)} · {fits}{pickles}{download}"
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:
-    """The drafters of a pair whose name tells them, or what lies on this machine, its default
-    first; None for another."""
+    """The drafters of a pair, its default first, from its name or from local files; None if neither
+    tells them."""
     row = named_pair(pair)
     if row is not None:
         return row.drafters
     spec = _parsed(pair)
     if isinstance(spec, ModelsSpec):
-        part = None if spec.draft is None else known_part(spec.draft)
-        is_known = part is not None or spec.draft is None
-        return drafters_for(["layers", *([part] if part else [])]) if is_known else None
+        if spec.draft is None:
+            return drafters_for(["layers"])
+        part = known_part(spec.draft)
+        return None if part is None else drafters_for(["layers", part])
     if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
         return None
     return drafters_for(["draft"])
 
 
 def _parsed(pair: str) -> PairSpec | None:
-    """What a name stands for; None if it is no pair's."""
+    """The parsed pair of a name; None if it names no pair."""
     try:
         return parse_pair(pair)
     except PairError:
@@ -193,20 +194,19 @@ def _parsed(pair: str) -> PairSpec | None:
 
 
 class Offers:
-    """The drafters of pairs by name: of those that the page lists, and of those that the doctor has
-    examined."""
+    """The drafters of pairs by name: of listed pairs, and of pairs that the doctor has examined."""
 
     def __init__(self) -> None:
         self._learned: dict[str, tuple[str, ...]] = {}
 
     def of(self, pair: str) -> tuple[str, ...]:
-        """The drafters of this pair, its default first; all there are if nothing is known of it."""
+        """The drafters of this pair, its default first; all drafters if nothing is known of it."""
         name, _ = pair_and_options(pair)
         return listed_drafters(name) or self._learned.get(name) or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
-        """Remember what a pair offers; nothing is remembered if `drafters` is empty. The doctor
-        learns of one pair at a time, so this needs no lock."""
+        """Remember a pair's drafters, unless `drafters` is empty. The doctor examines one pair at a
+        time, so this needs no lock."""
         name, _ = pair_and_options(pair)
         if drafters:
             self._learned.pop(name, None)

@@ -1,4 +1,4 @@
-"""The settings that the page offers, and the controls that a browser makes of them."""
+"""The settings that the page offers, and the controls that a browser builds from them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ START = Settings(temperature=0.7, seed=1)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the page offers one field of `Settings`: with limits, or with choices by label.
-
-    step: None for a field to type a number in, else the step of a slider.
+    """One field of `Settings` on the page, with limits, or with choices by label. step: the step of
+    a slider; None for a number input.
     """
 
     label: str
@@ -84,7 +83,7 @@ COMPARED = {words["choice"]: name for name, words in COMPARED_WORDS.items()}
 """The differences between lanes with drafts that a visitor may choose, by label."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
-CHAT_LENGTH = 200  # tokens: most answers of a small model end before
+CHAT_LENGTH = 200  # tokens: most answers of a small model are shorter
 
 LIMITS = {name: control.limits for name, control in OFFERED.items() if control.limits}
 CHOICES = {
@@ -105,14 +104,16 @@ def defaults_of(pair: str) -> dict[str, Any]:
     if row is not None and row.target.chat:
         usual["max_new_tokens"] = CHAT_LENGTH
     if row is not None:
-        own = row.defaults(on_gpu=may_have_gpu())
-        usual |= {name: own[name] for name in ("gamma", "gamma_policy") if name in own}
+        row_defaults = row.defaults(on_gpu=may_have_gpu())
+        usual |= {
+            name: row_defaults[name] for name in ("gamma", "gamma_policy") if name in row_defaults
+        }
     return usual
 
 
 def checked_settings(values: dict[str, Any]) -> Settings:
-    """The settings with these values. Raises `SettingsError`, also for a run that is longer than
-    the page allows: a request need not come from the page's own controls."""
+    """Make settings of these values. Raises `SettingsError`, also for a run that is longer than the
+    page allows: a request may not come from the page's own controls."""
     settings = Settings(**values)
     if settings.max_new_tokens > MAX_LENGTH:
         raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
@@ -120,8 +121,8 @@ def checked_settings(values: dict[str, Any]) -> Settings:
 
 
 def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] | None:
-    """The lanes of a race of `settings` and of `others`: texts that say what differs in each
-    further lane with drafts. None if there is no other. Raises `SettingsError`."""
+    """The lanes of a race of `settings` and `others`, texts with the differences of each further
+    lane with drafts. None if there is no further lane. Raises `SettingsError`."""
     if not others:
         return None
     if not isinstance(others, list) or not all(isinstance(text, str) for text in others):
@@ -132,7 +133,7 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
 
 
 def compared_with(settings: Settings, compare: object, offered: Collection[str]) -> list[str]:
-    """The further lanes of a choice of `COMPARED`, as `checked_others` takes them.
+    """The further lanes of a choice of `COMPARED`, in the form of `checked_others`.
 
     offered: the pair's drafters. Raises `SettingsError`.
     """
@@ -165,7 +166,7 @@ def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:
 
 
 def checked_prompt(prompt: object) -> str:
-    """The prompt, if it is a text that the page would take. Raises `PromptError`."""
+    """Check that a prompt is a text within the page's limit. Raises `PromptError`."""
     if not isinstance(prompt, str):
         raise PromptError("The prompt is no text: send a string.")
     if not prompt.strip():
@@ -190,12 +191,11 @@ BIT_CHOICES = {
 def controls_of(
     pair: str, machine: Host | None, matches: Sequence[Match] = ()
 ) -> list[dict[str, Any]]:
-    """The controls of the page in their order, as the browser makes them: `controls/controls.js`.
-
-    Each has a name, a label, a kind and what its kind needs. pair: that the page was started with.
-    machine: None while it is not known yet. matches: pairs of models that lie on it.
+    """The page's controls in their order, for `controls/controls.js`. Each has a name, a label, a
+    kind and the fields of its kind. pair: the pair that the page was started with. machine: None
+    while it is unknown. matches: pairs of models stored on it.
     """
-    # What lies here comes first: all else may have to be fetched.
+    # Local models come first: all others may have to be fetched.
     pairs = [*local_choices(matches), *pair_choices(pair, machine)]
     listed = listed_drafters(pair)
     settings = [_control(name, setting) for name, setting in OFFERED.items()]

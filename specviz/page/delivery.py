@@ -1,10 +1,10 @@
-"""The news of jobs on their way to visitors: as they come, or asked for from a number on.
+"""Delivery of jobs' news to visitors: as a stream, or by polling from a number on.
 
-To the browser, the news of a run are deltas: `{"run", "seq", "next", "over"}` and any of `header`,
-`rounds`, `end`, `status`, `left` (seconds until the run begins, about), `error`, `fall_back`
+The browser gets the news of a run as deltas: `{"run", "seq", "next", "over"}` and any of `header`,
+`rounds`, `end`, `status`, `left` (estimated seconds until the run begins), `error`, `fall_back`
 (whether a recording should play in place of the failed run) and `remark` (why a run without an
-error ended early). A delta holds the events from number `seq` to number `next`, so the player can
-tell what it has and what it missed.
+error ended early). A delta holds the events from number `seq` to number `next`, so the player knows
+which events it has and which it missed.
 """
 
 from __future__ import annotations
@@ -65,15 +65,14 @@ async def states(runs: RunQueue, job: Job) -> States:
 
 
 async def deltas(runs: RunQueue, run: Run) -> States:
-    """The states of a run as the browser reads them. Closing the generator stops the run."""
+    """Yield the deltas of a run. Closing the generator stops the run."""
     async with aclosing(states(runs, run)) as stream:
         async for state in stream:
             yield delta_of(state)
 
 
 def delta_of(state: dict[str, Any]) -> dict[str, Any]:
-    """A state of a run as the browser reads it. Tokens stay dataclasses, which orjson reads in
-    C."""
+    """Convert a state of a run to a delta. Tokens stay dataclasses, which orjson reads in C."""
     since = max(0, state["since"])
     delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
     parts = {
@@ -92,18 +91,18 @@ def delta_of(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(error: str) -> dict[str, Any]:
-    """The only delta of a run that the page does not take."""
+    """The only delta of a run that the page refuses."""
     return {"run": uuid4().hex, "seq": 0, "next": 0, "over": True, "error": error}
 
 
 def begun(runs: RunQueue, job: Job) -> dict[str, Any]:
-    """Submit a job whose news will be asked for; its first state. Raises `SpecvizError`."""
+    """Submit a job that the client polls, and return its first state. Raises `SpecvizError`."""
     runs.submit(job)
     return job.state(runs.status_of(job))
 
 
 def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
-    """The run of the visitor who asks for something about it, if the server knows it. Raises
+    """The run that a visitor's question is about, if the server still has it. Raises
     `SettingsError` if it has not ended."""
     run = runs.job(str(request.get("run")))
     if run is not None and not run.over:
@@ -112,8 +111,8 @@ def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
 
 
 def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
-    """The questions for the news of a run, or of another job, and how far the page's own pair is
-    loaded; and those that end jobs."""
+    """The questions that poll a run, another job or the load of the page's pair, and those that end
+    jobs."""
 
     def missed(request: dict[str, Any]) -> list[dict[str, Any]] | None:
         run = runs.job(str(request["run"]))
@@ -145,8 +144,9 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
 
 
 def drain(runs: RunQueue, seconds: float) -> None:
-    """End the queue: waiting jobs are refused at once, the current one has `seconds` to end by
-    itself and `GRACE` more to stop. Returns when visitors were sent its results, or soon after."""
+    """Close the queue: waiting jobs are refused at once; the current job has `seconds` to end by
+    itself and `GRACE` more to stop. Returns once its results were sent to visitors, or soon after.
+    """
     runs.refuse_from_now_on()
     _wait_while(lambda: runs.current is not None, seconds)
     if (job := runs.current) is not None:

@@ -1,4 +1,4 @@
-"""The doctor on the page: it examines a pair once it is chosen, beside the queue of runs, and
+"""The doctor on the page: it examines a pair once it is chosen, outside the queue of runs, and
 remembers which drafters the pair offers."""
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ SHARE_USED = (
 
 
 class Doctor:
-    """Examines pairs one at a time, in a worker of its own: a race need not wait for it. The
-    addresses of those who ask come by turns.
-
-    offers: what it has learnt of the pairs' drafters. turns: of those who ask.
+    """Examines pairs one at a time, in its own worker, so that a race need not wait for it.
+    Visitors' addresses take turns. offers: the drafters of pairs, which it updates. turns: the
+    turns of waiting visitors.
     """
 
     def __init__(self, worker: Worker, offers: Offers | None = None) -> None:
@@ -43,7 +42,7 @@ class Doctor:
         self._idle: threading.Timer | None = None
 
     def examine(self, pair: str) -> dict[str, Any]:
-        """The report about a pair. Raises `SpecvizError`, also if too many wait for theirs."""
+        """Examine a pair. Raises `SpecvizError`, also if too many visitors wait."""
         turn = self.turns.turn(
             CLIENT.get(),
             limit=MAX_WAITING,
@@ -65,7 +64,7 @@ class Doctor:
 
 
 def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
-    """The question what a pair is like that a visitor has chosen. page_pair: the pair that the
+    """The question that examines the pair that a visitor has chosen. page_pair: the pair that the
     page was started with."""
 
     def examine(request: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +86,7 @@ def _shown_report(report: dict[str, Any], drafters: Sequence[str], models: str) 
 
 
 def _unfetched(pair: str) -> dict[str, Any] | None:
-    """The report about a pair whose files must be fetched before anything can be read of them; None
-    if they are here."""
+    """The report about a pair whose files must be fetched first; None if they are here."""
     row = named_pair(pair)
     if row is None or not missing_files(row):
         return None

@@ -31,7 +31,7 @@ _INLINE = re.compile(r"<script(?: type=\"importmap\")?>(.*?)</script>", re.DOTAL
 
 
 def index_html(offer: Mapping[str, Any], address: str | None) -> str:
-    """The page. offer: what it offers. address: what `address_of` gives."""
+    """The page's HTML. offer: the document of `offer_of`. address: the result of `address_of`."""
     preset = offer["presets"][0]
     drafter = str(preset["settings"]["drafter"])
     awaited = offer["awaited"]
@@ -48,7 +48,7 @@ def index_html(offer: Mapping[str, Any], address: str | None) -> str:
 
 
 def address_of(scope: Scope) -> str | None:
-    """Where the visitor found the page, without a slash at its end; None if that is not known."""
+    """The address at which the visitor reached the page, without a final slash; None if unknown."""
     headers = Headers(scope=scope)
     host = headers.get("x-forwarded-host") or headers.get("host", "")
     scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
@@ -82,7 +82,7 @@ def _hashed(text: str) -> str:
 
 @cache
 def _frame() -> str:
-    """The page without what depends on the server and the request."""
+    """The page without the parts that depend on the server and the request."""
     modules = (f"{PAGE_AT}{path.relative_to(PAGE).as_posix()}" for path in first_modules(START))
     links = "".join(f'<link rel="modulepreload" href="{address}">\n' for address in modules)
     icon = base64.b64encode((PAGE / "favicon.svg").read_bytes()).decode()
@@ -93,7 +93,7 @@ def _frame() -> str:
 
 @cache
 def _player(drafter: str) -> str:
-    """The player before there is a run: its sentence names the helper that a visit begins with."""
+    """The player before there is a run: its sentence names the drafter that a visit begins with."""
     return _read("player.html").replace(drafter_kind("model").clause, drafter_kind(drafter).clause)
 
 

@@ -1,4 +1,4 @@
-"""Endpoints for programs, in Gradio's queue: each waits for somebody who reads its results."""
+"""Endpoints for programs, in Gradio's queue: each waits for a reader of its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Endpoints:
         self._described: dict[str, tuple[str, Signature]] = {}
 
     def described(self) -> dict[str, tuple[str, Signature]]:
-        """Return what each endpoint does, and its parameters."""
+        """Return the description and the parameters of each endpoint."""
         return dict(self._described)
 
     def add(self, function: Callable[..., Any]) -> None:
@@ -58,10 +58,8 @@ class Endpoints:
         places: asyncio.Semaphore,
         signature: Signature | None = None,
     ) -> None:
-        """Add a function that returns an asynchronous generator as an endpoint of its name.
-
-        places: for its calls at a time. signature: its parameters, unless the function itself has
-        them.
+        """Add a function that returns an asynchronous generator as an endpoint of its name. places:
+        the most calls at a time. signature: its parameters, if they differ from the function's own.
         """
 
         async def stream(request: gr.Request, *values: Any) -> Results:
@@ -72,8 +70,8 @@ class Endpoints:
                 async for answer in answers:
                     yield answer
 
-        own = signature or inspect.signature(function, eval_str=True)
-        self._register(stream, function, own)
+        own_signature = signature or inspect.signature(function, eval_str=True)
+        self._register(stream, function, own_signature)
 
     def _register(self, endpoint: Any, function: Callable[..., Any], signature: Signature) -> None:
         """Have Gradio serve an endpoint under the name of a function."""

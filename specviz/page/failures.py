@@ -1,4 +1,4 @@
-"""Failures as sentences; their details are in the log."""
+"""Turn failures into sentences; their details go to the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PageQuestion: TypeAlias = Callable[[dict[str, Any]], Any]
 """A question of the page: it takes one object, and the answer is JSON."""
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""The errors of a request that holds other values than the page sends."""
+"""Errors that invalid values in a request cause."""
 
 
 def sentence(text: str) -> gr.Error:
@@ -29,7 +29,7 @@ def sentence(text: str) -> gr.Error:
 
 
 def answering(question: PageQuestion) -> PageQuestion:
-    """A question that answers `{"error": sentence, "over": True}` if it fails."""
+    """Wrap a question so that it answers `{"error": sentence, "over": True}` if it fails."""
 
     @wraps(question)
     def answer(request: dict[str, Any]) -> Any:

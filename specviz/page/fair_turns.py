@@ -1,4 +1,4 @@
-"""Turns at something that does one thing at a time, shared by the addresses of those who wait."""
+"""Fair turns at an exclusive resource: the addresses of waiting clients alternate."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..base.errors import SpecvizError
 
 
 class FairTurns:
-    """Gives turns one at a time. The addresses of those who wait come by turns, and those of one
-    address in their order, so that however many requests one sends, another waits for one of them.
+    """Gives turns one at a time. Addresses alternate, and requests of one address keep their order:
+    however many requests a client sends, another client waits for only one of them.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._is_taken = False
         self._latest: str | None = None  # the address that had the latest turn
-        # Those who wait, by address, in the order in which the addresses come.
+        # Waiting turns by address, in the order in which the addresses come next.
         self._waiting: OrderedDict[str, deque[object]] = OrderedDict()
         self._unfinished: Counter[str] = Counter()  # waiting ones, and the one with the turn
 
@@ -27,11 +27,9 @@ class FairTurns:
     def turn(
         self, client: str, *, limit: int, limit_of_client: int, crowded: str, share_used: str
     ) -> Iterator[None]:
-        """Wait for a turn, which lasts as long as the block.
-
-        client: the address; one that is empty is unknown, and has no share. limit, limit_of_client:
-        how many may be unfinished, of all and of one address. Raises `SpecvizError` with `crowded`
-        or `share_used` if there are more.
+        """Wait for a turn, which lasts as long as the block. client: the address; an empty one is
+        unknown, and has no limit. limit, limit_of_client: the unfinished turns allowed, in all and
+        for one address. Raises `SpecvizError` with `crowded` or `share_used` if there are more.
         """
         with self._changed:
             if self._unfinished.total() >= limit:
@@ -53,13 +51,13 @@ class FairTurns:
                 self._changed.notify_all()
 
     def _next(self) -> object:
-        """The one whose turn is next: never twice the same address while another waits."""
+        """The next turn: never the same address twice while another waits."""
         others = (client for client in self._waiting if client != self._latest)
         client = next(others, self._latest)
         return self._waiting[client or ""][0]
 
     def _take(self, client: str) -> None:
-        """Remove the first one of an address, which then comes last."""
+        """Remove the first turn of an address, which then comes last."""
         self._latest = client
         waiting = self._waiting.pop(client)
         waiting.popleft()

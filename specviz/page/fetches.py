@@ -1,5 +1,5 @@
-"""The published pair, where it is not on this machine yet: what the page says of it, and the fetch
-that one press begins. Afterwards the page goes on with it."""
+"""The published pair while it is not on this machine yet: its state on the page, and the fetch that
+one press begins. Afterwards the page opens with it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ NOT_YOURS = (
     f"allow it with the variable {FETCH.name}."
 )
 NOTHING = "There is nothing to fetch: this page has its pair."
-EARLIEST = 1.0  # seconds of a fetch from which its speed says how long the rest takes
+EARLIEST = 1.0  # seconds of a fetch after which its speed predicts the rest
 
 
 class PairFetch:
     """The fetch of the pair that the page would open with. Its state is one of "idle", "running",
-    "stopped", "failed" and "done".
-
-    row: the pair's; None if nothing is missing.
+    "stopped", "failed" and "done". row: the pair's row of the table; None if nothing is missing.
     """
 
     def __init__(
@@ -53,8 +51,8 @@ class PairFetch:
         self._error: str | None = None
         self._step = ""
         self._began = 0.0  # by the monotonic clock
-        self._most = 0  # bytes that were here at most while it goes on
-        self._first = 0  # bytes that were here when it began
+        self._most = 0  # most bytes on this machine so far
+        self._first = 0  # bytes on this machine when it began
 
     @property
     def is_missing(self) -> bool:
@@ -62,7 +60,7 @@ class PairFetch:
         return self.row is not None and self._state != "done"
 
     def begin(self) -> None:
-        """Begin the fetch, or go on with one that was stopped. Raises `PairError`."""
+        """Begin the fetch, or resume a stopped one. Raises `PairError`."""
         with self._lock:
             if self.row is None or self._state == "done":
                 raise PairError(NOTHING)
@@ -81,23 +79,24 @@ class PairFetch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop it soon; what came stays."""
+        """Stop it soon; the partial download stays."""
         self._stopping.set()
 
     def close(self) -> None:
-        """End it before the program ends, with the programs that it has started."""
+        """End it, with the processes that it has started, before the program ends."""
         self.stop()
         if self._thread is not None:
             self._thread.join(5.0)
 
     def state(self) -> dict[str, Any] | None:
-        """The fetch as the browser is told of it; None if nothing is missing."""
+        """The fetch's state for the browser; None if nothing is missing."""
         if self.row is None:
             return None
         total = sum(file.bytes for file in self.row.files)
         done = bytes_here(self.row)
         if self._state == "running":
-            self._most = done = max(done, self._most)  # a part that is moved is away for a moment
+            # A partial file is missing for a moment while it is renamed.
+            self._most = done = max(done, self._most)
         elapsed = time.monotonic() - self._began
         return {
             "state": self._state,
@@ -114,7 +113,7 @@ class PairFetch:
         }
 
     def _left(self, missing: int, came: int, elapsed: float) -> float | None:
-        """About how many seconds it takes to fetch what is missing."""
+        """Estimate the seconds to fetch the missing files."""
         if self._state != "running":
             return usual_seconds(missing)
         if came <= 0 or elapsed < EARLIEST:
@@ -139,7 +138,7 @@ class PairFetch:
             self._error = error
 
     def _carry_out(self, row: NamedPair) -> None:
-        """Fetch what is missing, and have the page open with it. Raises `PairError`."""
+        """Fetch the missing files, and make the page open with the pair. Raises `PairError`."""
         plan = fetch_plan(row, "either", self._note)
         if plan is not None:
             log.info("fetching %s", plan.sentence)
@@ -159,7 +158,7 @@ def _models_of(row: NamedPair) -> str:
 
 
 def _shown_models(pair: str) -> str:
-    """What the page runs, as a sentence ends."""
+    """The models that the page runs, as the end of a sentence."""
     if pair == BUILTIN:
         return "the built-in pair"
     shown = shown_pair(pair)
@@ -167,14 +166,14 @@ def _shown_models(pair: str) -> str:
 
 
 def fetch_questions(fetching: PairFetch, offer: Callable[[], dict[str, Any]]) -> list[PageQuestion]:
-    """The questions that begin and stop the fetch, and how far it is. offer: what the page offers
-    now, of which the browser is told once the pair is here."""
+    """The questions that begin and stop the fetch and report its progress. offer: the page's offer,
+    which the browser gets once the pair is here."""
 
     def state() -> dict[str, Any]:
-        told = fetching.state()
-        if told is None:
+        fetch_state = fetching.state()
+        if fetch_state is None:
             raise PairError(NOTHING)
-        return {**told, "offer": offer()} if told["state"] == "done" else told
+        return {**fetch_state, "offer": offer()} if fetch_state["state"] == "done" else fetch_state
 
     def begin_fetch(_: dict[str, Any]) -> dict[str, Any]:
         _check_owner()

@@ -1,7 +1,6 @@
-"""Visitors' files, and the recordings in a folder of the server.
-
-A file comes as its bytes, to an address of its own, and another process reads it, one file at a
-time and for a limited time: this one parses nothing of it.
+"""Visitors' files, and the recordings in a folder of the server. A file arrives as bytes at an
+address for its kind. Another process parses it, one file at a time and with a timeout; this process
+parses nothing of it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ CROWDED = "many files are being opened at the moment; try again in a minute."
 
 
 class FileReader:
-    """Gives files to the process, which starts with the first one, and again after it ended."""
+    """Sends files to the reading process, which starts with the first file, and again after it
+    ended."""
 
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(MAX_WAITING + 1)
@@ -115,7 +115,7 @@ class FileReader:
 
 
 def after(seconds: float, action: Callable[[], object]) -> threading.Timer:
-    """A timer that has begun and holds up no end of the program."""
+    """Start a timer that does not delay the program's end."""
     timer = threading.Timer(seconds, action)
     timer.daemon = True
     timer.start()

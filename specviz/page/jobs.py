@@ -1,4 +1,4 @@
-"""Jobs: what visitors want from the models. A job knows its task, its visitor and its news."""
+"""Jobs: work that visitors want from the models. A job has a task, a visitor and news."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..worker.tasks import READING, LoadTask, RaceTask, Stop, Task
 from .loads import Load
 from .security.requests import CLIENT
 
-PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
-HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
+PATIENCE = 15.0  # seconds without polling after which a job's visitor has left
+HIDDEN_PATIENCE = 75.0  # and for a hidden tab, whose timers a browser runs once a minute
 CLOSED = "The pair was not loaded: the server is about to end."
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
@@ -39,7 +39,7 @@ class Visitor:
         self._patience = PATIENCE
 
     def note_question(self, *, hidden: bool) -> None:
-        """Note that the visitor asks for news. hidden: whether the browser shows another tab."""
+        """Note that the visitor polls for news. hidden: whether the browser shows another tab."""
         self._asked_at = time.monotonic()
         self._patience = HIDDEN_PATIENCE if hidden else PATIENCE
 
@@ -50,11 +50,9 @@ class Visitor:
 
 @dataclass
 class Ending:
-    """The end of a job, as far as it is known.
-
-    error: why it failed. remark: why it ended early, if its visitor did not stop it. fall_back:
-    whether a recording may take its place, since nothing is wrong with the request. is_delivered:
-    whether the visitor has been sent the end.
+    """The end of a job, as far as it is known. error: the reason of a failure. remark: the reason
+    of an early end, if its visitor did not stop it. fall_back: whether a recording may take its
+    place, since the request was valid. is_delivered: whether the end was sent to the visitor.
     """
 
     error: str | None = None
@@ -64,22 +62,22 @@ class Ending:
 
 
 class Job:
-    """A piece of work for the models, which do one at a time. Its news have numbers: whoever asks
-    for them names the last one that is known."""
+    """A piece of work for the models, which do one at a time. Its news are numbered: a client asks
+    for those after the last number that it knows."""
 
     max_unfinished: ClassVar[int | None] = None
-    """The limits of jobs of this kind that have not ended: of all, and of one address."""
+    """Limits of unfinished jobs of this kind: in all, and for one address."""
     max_of_client: ClassVar[int] = 0
     crowded: ClassVar[str] = ""
-    """The sentence for a visitor who would exceed them."""
+    """The error for a visitor who would exceed a limit."""
 
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.visitor = Visitor(session)
         self.task = task
-        self.length = 1  # how much is wanted, in a unit of its kind
+        self.length = 1  # the amount of work, in a unit of its kind
         self.number = 0  # of the newest news
-        self.status: str | None = None  # a sentence, if that is the last that came
+        self.status: str | None = None  # a sentence, if that is the newest result
         self.begun: float | None = None  # when its pair was in memory, by the monotonic clock
         self.stopping = Stop()
         self.over = False
@@ -96,25 +94,25 @@ class Job:
             self.number += 1
 
     def take(self, item: Any) -> None:
-        """Keep a result, as the news of number `self.number + 1`."""
+        """Store a result as news number `self.number + 1`."""
         raise NotImplementedError
 
     def has_result(self) -> bool:
-        """Whether it has found something that it can end with."""
+        """Whether it has a result to end with."""
         raise NotImplementedError
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        """Return what came after the news of number `since`, up to `number`; also all of the result
-        if it is over."""
+        """Return the news after number `since` up to `number`, and the whole result if the job is
+        over."""
         raise NotImplementedError
 
     @property
     def share(self) -> float | None:
-        """The share of it that is done, 0 to 1; None if that is unknown."""
+        """The finished share, 0 to 1; None if it is unknown."""
         return None
 
     def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
-        """Return the news after number `since`, for the visitor. waiting: why it does not go on.
+        """Return the news after number `since`, for the visitor. waiting: the reason why it waits.
         hidden: whether the browser shows another tab."""
         self.visitor.note_question(hidden=hidden)
         # Read in this order: news that came before its end are then among those up to `number`.
@@ -129,7 +127,7 @@ class Job:
         return {**state, **self.news(since, number, over=over)}
 
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether nobody waits for its end."""
         return self.visitor.has_left()
 
     def seconds_since_stop(self) -> float:
@@ -140,7 +138,8 @@ class Job:
         return time.monotonic() - self._stopped_at
 
     def over_for_visitor(self) -> bool:
-        """Whether its visitor need not wait any longer: whoever stopped it waits for `GRACE`."""
+        """Whether its visitor need not wait any longer: after a stop, a visitor waits for `GRACE`
+        at most."""
         return self.over or self.seconds_since_stop() > GRACE
 
     def end_early(self, remark: str) -> None:
@@ -155,8 +154,8 @@ class Job:
         self.over = True
 
     def has_more(self) -> bool:
-        """Whether its task was only a piece of it, and `task` is now the next one; called after the
-        task has ended, in the queue's thread. Others may have their turn in between."""
+        """Whether another task of it follows, which is then in `task`. Called after a task has
+        ended, in the queue's thread. Other jobs may have their turn in between."""
         return False
 
     def finish(self) -> None:
@@ -173,8 +172,7 @@ class Job:
 
 
 class LoadJob(Job):
-    """The load of a pair that the page opens with, asked for by no visitor. load: how far it
-    is."""
+    """The load of the pair that the page opens with, without a visitor. load: its progress."""
 
     def __init__(self, load: Load) -> None:
         super().__init__(f"load-{uuid4().hex}", LoadTask(load.pair))
@@ -199,8 +197,8 @@ class LoadJob(Job):
 
 
 class RunQuestion(Job):
-    """A question about a run. tell: what the browser is told of a result of its task; the answer
-    is its "result". answer: all of it so far."""
+    """A question about a run. tell: turns a result of its task into JSON for the browser; the
+    answer is its "result". answer: the JSON so far."""
 
     def __init__(
         self, session: str, task: Task, tell: Callable[[Any], dict[str, Any]], **answer: Any
@@ -256,8 +254,8 @@ class Run(Job):
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.size = 0
         self._ended = False
-        # The tokens of each round by lane: a round may be told again, in the place of itself and
-        # all behind it.
+        # The tokens of each round by lane: a round may be sent again, and replaces itself and
+        # all rounds after it.
         self._emitted: dict[Lane, list[int]] = {name: [] for name in names}
         # The page limits the length of a run, so at most an event per token and lane is here.
         self._events: list[Event] = []
@@ -269,7 +267,7 @@ class Run(Job):
 
     @property
     def share(self) -> float | None:
-        """Of the tokens that it may write: it may end before."""
+        """The written share of the tokens that it may write; it may end before."""
         emitted = sum(sum(counts) for counts in self._emitted.values())
         most = self.settings.max_new_tokens * len(self._emitted)
         return emitted / most if most else None
@@ -281,7 +279,7 @@ class Run(Job):
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether its events cannot be asked for any more."""
+        """Whether its events were freed and cannot be fetched any more."""
         return self.number > len(self._events)
 
     def take(self, item: Event) -> None:
@@ -320,7 +318,7 @@ class Run(Job):
         return "length" if complete else "stopped"
 
     def over_for_visitor(self) -> bool:
-        """As for any job, and at once if it does not race yet."""
+        """As for any job, but at once if the race has not begun."""
         if self.over or (self.racing and not super().over_for_visitor()):
             return self.over
         if self.stopping.is_set():

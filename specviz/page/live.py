@@ -1,4 +1,4 @@
-"""The run of a visitor: one request, whose answer is the stream of what happens."""
+"""The run of a visitor: one request, answered by a stream of events."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .security.requests import NOT_OURS
 
 MAX_SESSION = 64  # characters of the name of a tab
 NEEDED = {"session", "prompt", "pair", "lanes", *DEFAULTS}
-"""The fields of a wish for a run: the name of a tab, and the values of controls by name."""
+"""The fields of a run request: the name of a tab, and the values of controls by name."""
 
 
 class RunStream(StreamingResponse):
-    """An answer that closes its generator however it ends, and with it stops the run."""
+    """An answer that closes its generator whenever it ends, which stops the run."""
 
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         super().__init__(events, media_type="text/event-stream")
@@ -52,7 +52,7 @@ def add_run(page: gr.Server, runs: RunQueue, offers: Offers, page_pair: str) -> 
 
     @page.post(RUN_PATH, include_in_schema=False)
     async def run(request: Request, wish: dict[str, Any] = Body()) -> RunStream:  # noqa: B008
-        """Race all lanes, and stream what happens as server-sent events, each with a delta."""
+        """Race all lanes, and stream deltas as server-sent events."""
         if NEEDED - wish.keys() or not _is_session(wish["session"]):
             raise HTTPException(400, NOT_OURS)
         # ZeroGPU charges a call to the visitor of this request, as with Gradio's own endpoints.
@@ -70,7 +70,7 @@ def _is_session(value: object) -> bool:
 
 
 def _run_of(wish: dict[str, Any], offers: Offers, page_pair: str) -> Run:
-    """The run that a visitor wishes for. Raises `SpecvizError`."""
+    """The run that a visitor asks for. Raises `SpecvizError`."""
     settings = checked_settings({name: wish[name] for name in DEFAULTS})
     naming = (wish.get(name) for name in ("pair", "target", "draft", "weights"))
     pair = chosen_pair(*naming, page_pair=page_pair)

@@ -1,6 +1,5 @@
-"""The pair that a page was started with, while the models load it: what, how much, how far.
-
-How long it took is remembered in the cache folder, so that the next start can say so beforehand.
+"""The load of the pair that a page was started with: its models, size and progress. Its duration is
+stored in the cache folder, so that the next start can estimate it.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ log = logging.getLogger(__name__)
 MOST_REMEMBERED = 50  # pairs
 FIRST_READINGS = "readings.json"
 LOADS = "loads.json"
-LEAST = 3.0  # seconds; a load that was over sooner is not worth an estimate
+LEAST = 3.0  # seconds; a shorter load needs no estimate
 
 
 class Load:
-    """One load of a pair. status: what the models' process said last of it. over: whether it has
-    ended. error: why it failed, None if it did not."""
+    """One load of a pair. status: the last status from the models' process. over: whether it has
+    ended. error: the reason of a failure, else None."""
 
     def __init__(self, pair: str) -> None:
         self.pair = pair
@@ -39,17 +38,17 @@ class Load:
 
     @property
     def sentence(self) -> str:
-        """What is loaded, how much, for how long, and how far it is."""
-        return self._told(self._time())
+        """The load in a sentence: models, size, time and progress."""
+        return self._sentence_with(self._time())
 
     @property
     def phase(self) -> str:
-        """The same without times."""
-        return self._told("")
+        """The load's phase in a sentence without times."""
+        return self._sentence_with("")
 
-    def _told(self, time: str) -> str:
+    def _sentence_with(self, time: str) -> str:
         shown = shown_pair(self.pair)
-        # These say no more than this, the second perhaps with the names of two files.
+        # These statuses add nothing, except perhaps the names of two files.
         is_idle = self.status in (LOADING, f"Reading what {self.pair} needs.")
         status = "" if is_idle else self.status
         return f"Loading {_models(self.pair)}{_size(shown)}{time}. {status}".strip()
@@ -60,7 +59,7 @@ class Load:
         return self.over and self.error is None
 
     def state(self) -> dict[str, Any]:
-        """The load as the browser is told of it."""
+        """The load's state for the browser."""
         return {
             "over": self.over,
             "error": self.error,
@@ -82,7 +81,8 @@ class Load:
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long it will go on; None if nobody knows, or if it takes longer than usual."""
+        """Estimate the remaining seconds; None if they are unknown, or if the load takes longer
+        than usual."""
         passed = time.monotonic() - self._begun
         if self._usual is None or self._usual <= passed:
             return None
@@ -94,13 +94,13 @@ class Load:
 
 
 def first_reading(pair: str) -> float | None:
-    """Seconds that the first run of a process with this pair took to warm up and to read its
-    prompt, the last time; None if that is not known."""
+    """Seconds that a process's first run with this pair last took for warm-up and prefill; None if
+    unknown."""
     return _remembered(FIRST_READINGS).get(pair)
 
 
 def remember_first_reading(pair: str, seconds: float) -> None:
-    """Remember that for the next process."""
+    """Store these seconds for the next process."""
     _remember(FIRST_READINGS, pair, seconds)
 
 
@@ -116,7 +116,7 @@ def _size(shown: ShownPair) -> str:
 
 
 def _remembered(name: str) -> dict[str, float]:
-    """Seconds by the names of pairs, as the file of this name in the cache has them."""
+    """Read seconds by pair from the cache file of this name."""
     try:
         durations = json.loads((cache_folder() / name).read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,5 +1,4 @@
-"""Pairs of models that other programs keep on this machine, which the page lists for those who may
-see them."""
+"""Pairs of models that other programs keep on this machine, for visitors who may see them."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ LIFETIME = 10.0  # seconds for which a look at the machine is reused
 
 
 class _Look(NamedTuple):
-    """What a look found. time: by the monotonic clock. cpu: whether it was for a processor."""
+    """The result of a look at the machine. time: by the monotonic clock. cpu: whether it was for a
+    processor."""
 
     time: float
     cpu: bool
@@ -36,8 +36,8 @@ _last: list[_Look] = []
 
 
 def listed_matches(machine: Host | None) -> Sequence[Match]:
-    """The pairs of models on this machine, the best first; none for who may not see them. machine:
-    None while it is not known."""
+    """The pairs of models on this machine, the best first; none for a visitor who may not see them.
+    machine: None while it is not known."""
     if not SEES_MODELS.get():
         return ()
     return _looked(machine)
@@ -54,15 +54,15 @@ def _looked(machine: Host | None) -> Sequence[Match]:
     with _lock:
         is_fresh = bool(_last) and time.monotonic() - _last[0].time < LIFETIME
         if not is_fresh or _last[0].cpu != cpu:
-            _last[:] = [_Look(time.monotonic(), cpu, _found(machine, cpu=cpu))]
+            _last[:] = [_Look(time.monotonic(), cpu, _find_matches(machine, cpu=cpu))]
         return _last[0].matches
 
 
-def _found(machine: Host | None, *, cpu: bool) -> Sequence[Match]:
+def _find_matches(machine: Host | None, *, cpu: bool) -> Sequence[Match]:
     free = free_ram() if machine is None else machine.free
     try:
         return find_local_pairs(free, cpu=cpu).best[:MAX_LISTED]
-    except Exception:  # what other programs have written must not keep the page from opening
+    except Exception:  # a strange file must not keep the page from opening
         log.exception("the models on this machine could not be listed")
         return ()
 
@@ -73,7 +73,7 @@ def local_choices(matches: Sequence[Match]) -> list[tuple[str, str, str]]:
 
 
 def local_models(matches: Sequence[Match]) -> dict[str, dict[str, Any]]:
-    """Of each pair its models, as `choices.pair_models` has them."""
+    """The models of each pair, in the form of `choices.pair_models`."""
     models = {}
     for match in matches:
         target = match.target.called.rpartition("/")[2]
@@ -87,11 +87,11 @@ def local_models(matches: Sequence[Match]) -> dict[str, dict[str, Any]]:
 
 
 def local_titles(matches: Sequence[Match]) -> dict[str, str]:
-    """Of each pair what it is called."""
+    """The title of each pair."""
     return {match.name: match.title for match in matches}
 
 
 def local_drafters(matches: Sequence[Match]) -> dict[str, tuple[str, ...]]:
-    """Of each pair the drafters that it offers."""
+    """The drafters of each pair."""
     drafters = drafters_for(["layers", "draft"])
     return {match.name: drafters for match in matches}

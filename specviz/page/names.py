@@ -1,4 +1,4 @@
-"""The names of pairs for people: those of their models, never of files or folders."""
+"""Display names of pairs: the names of their models, never of files or folders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..sides.heads.configs import OWN_LAYERS
 
 
 class ShownPair(NamedTuple):
-    """A pair as it is shown. target, draft: the models' names, as the header of a run has them;
-    draft is None where there is no draft model, or where nothing is known. title: the whole.
-    bytes: of the files of weights on this machine, None if they are not known."""
+    """A pair's display names. target, draft: the models' names in the header of a run; draft is
+    None without a draft model, or if it is unknown. title: the name of the pair. bytes: the size of
+    the weight files on this machine, None if unknown."""
 
     title: str
     target: str
@@ -29,8 +29,8 @@ class ShownPair(NamedTuple):
 
 @lru_cache(maxsize=64)
 def shown_pair(pair: str) -> ShownPair:
-    """How a pair is shown: a row of the table, or the models that its name holds. Only headers of
-    files are read."""
+    """The display names of a pair: of its row, or of the models in its name. Only headers of files
+    are read."""
     row = named_pair(pair)
     if row is not None:
         return _shown_row(row)
@@ -78,8 +78,8 @@ def title_of(pair: NamedPair) -> str:
 
 
 def _model(name: str) -> str:
-    """What a model is called: a file by what it says of itself, a folder by its own name, one of
-    the hub without its owner."""
+    """A model's display name: the name in a file's header, a folder's own name, or a hub id without
+    its owner."""
     stored = stored_model(name)
     if stored is not None and stored.id is not None:
         return stored.id.rpartition("/")[2]

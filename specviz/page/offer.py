@@ -1,4 +1,4 @@
-"""What the page offers, as one document of JSON: presets, pairs, controls, limits, recordings."""
+"""The page's offer, one JSON document: presets, pairs, controls, limits, recordings."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ PRESETS = "presets.json"
 """In a pair's folder: its presets."""
 
 QUESTIONS = "questions.json"
-"""In a pair's folder: which of the stage's questions its runs answer, with prompts and settings of
-those that are no presets."""
+"""In a pair's folder: the stage's questions that its runs answer, with prompts and settings where
+they are no presets."""
 
 SAMPLING = "sampling"
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's.
+    """A prompt with a one-word name. why: its purpose. settings: those that differ from the page's.
 
     It is greedy, so that both lanes write one text, unless it `teaches` "sampling".
     """
@@ -61,7 +61,7 @@ class Preset:
     teaches: str = ""
 
     def settings_on(self, pair: str) -> dict[str, Any]:
-        """All settings that a page of this pair offers, as the preset has them."""
+        """The preset's value of each setting that a page of this pair offers."""
         usual = defaults_of(pair)
         if self.teaches != SAMPLING:
             usual["temperature"] = 0.0
@@ -79,8 +79,8 @@ def presets_of(pair: str) -> tuple[Preset, ...]:
 
 
 def _usable(settings: dict[str, Any], pair: str) -> dict[str, Any]:
-    """Settings of a preset as a page of this pair can use them: another pair's may draft with what
-    this one lacks."""
+    """The preset's settings, adapted to this pair: a preset of another pair may use a drafter that
+    this pair lacks."""
     offered = listed_drafters(pair)
     if offered and settings["drafter"] not in offered:
         return {**settings, "drafter": offered[0]}
@@ -92,7 +92,7 @@ def _read(path: Path) -> Any:
 
 
 def _links() -> dict[str, str]:
-    """Where the line under the name leads, beside the paper; the source is known on a Space."""
+    """The links beside the paper in the line under the name; the source is known on a Space."""
     space = os.environ.get("SPACE_ID", "")
     source = {"source": f"https://huggingface.co/spaces/{space}/tree/main"} if space else {}
     return {"api": "api", **source}
@@ -109,10 +109,10 @@ def offer_of(
 ) -> dict[str, Any]:
     """The document from which the browser makes the page: `Config` in `types.d.ts`.
 
-    page_pair: the pair that the page was started with. machine: where models run; None while
-    that is not known. is_loading: whether the page's pair is not in memory yet, or could not be
-    loaded: then the browser asks how far it is. awaited: of a pair that is not here yet and whose
-    recordings are shown, how far its fetch is.
+    page_pair: the pair that the page was started with. machine: where models run; None while that
+    is not known. is_loading: whether the page's pair is not in memory yet, or could not be loaded;
+    the browser then polls its progress. awaited: the fetch state of a pair that is not on this
+    machine yet and whose recordings are shown.
     """
     table = [value for _, value in pair_choices(page_pair, None)]
     matches = [match for match in listed_matches(machine) if match.name != page_pair]

@@ -1,7 +1,7 @@
-"""Durations of the page's jobs, and the addresses for those who operate it.
+"""Durations of the page's jobs, and the health probes for its operator.
 
-/healthz answers 200 while the server answers at all. /readyz answers 200 from when the models have
-loaded the pair until the server is about to end, and 503 otherwise.
+/healthz answers 200 while the server runs. /readyz answers 200 once the pair is loaded, until the
+server is about to end, and 503 otherwise.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 MAX_KINDS = 100
 Kind: TypeAlias = tuple[type, str]
-MIN_SHARE = 0.05  # of a job; less than that says little about how long the rest takes
+MIN_SHARE = 0.05  # of a job; a shorter time predicts little about the rest
 
 
 class Measured(Protocol):
-    """A job whose duration is expected. length: how much it is, in a unit of its kind."""
+    """A job whose duration is estimated. length: the amount of work, in a unit of its kind."""
 
     @property
     def task(self) -> Task: ...
@@ -34,7 +34,7 @@ class Measured(Protocol):
 
 
 class Durations:
-    """How fast the last job of each kind went, with each pair."""
+    """The speed of the last job of each kind with each pair."""
 
     def __init__(self) -> None:
         self._paces: dict[Kind, float] = {}  # seconds per unit of length
@@ -48,20 +48,20 @@ class Durations:
             del self._paces[next(iter(self._paces))]
 
     def expected(self, job: Measured) -> float | None:
-        """Seconds that a job takes at the pace of the last one; None if there was none of its kind
-        with its pair yet."""
+        """Estimate a job's seconds from the pace of the last job of its kind with its pair; None if
+        there was none yet."""
         pace = self._paces.get(kind_of(job))
         return None if pace is None else pace * job.length
 
 
 def kind_of(job: Measured) -> Kind:
-    """The kind of a task and its pair: how long it takes depends on both."""
+    """The kind of a task and its pair: its duration depends on both."""
     return type(job.task), job.task.pair
 
 
 def expected_whole(job: Job) -> float | None:
-    """Seconds that all of a job that is under way takes, by what it has done since it began; None
-    if it does not tell enough."""
+    """Estimate the total seconds of a running job from its progress so far; None if that is too
+    little."""
     share = job.share
     if job.begun is None or share is None or share < MIN_SHARE:
         return None
@@ -69,7 +69,7 @@ def expected_whole(job: Job) -> float | None:
 
 
 def about(seconds: float | None) -> str:
-    """A duration in words, to be put behind what takes so long."""
+    """A duration in words, to follow the name of a task."""
     if seconds is None:
         return ""
     if seconds < 90:
@@ -83,8 +83,8 @@ NOT_LOADED = "The models have not loaded their pair yet, or could not: see the l
 
 
 def probed(scope: Scope, runs: RunQueue | None) -> Response | None:
-    """The answer to a request of operators; None for any other request. runs: the queue of the
-    page, if it has one yet."""
+    """The answer to a health probe; None for any other request. runs: the page's queue, if it has
+    one yet."""
     path = scope["path"] if scope["method"] in ("GET", "HEAD") else ""
     if path == HEALTH:
         return _plain_response(200, "alive")

@@ -10,7 +10,7 @@ from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
 
 RECORDINGS = ASSETS / "recordings"
 PICTURE = ASSETS / "pictures" / "race-light.png"
-"""A wheel does not have it; a link to the page then shows none."""
+"""A wheel does not contain it; a link to the page then has no preview picture."""
 
 PAGE_AT = "page/"
 RECORDINGS_AT = "recordings/"

@@ -1,5 +1,5 @@
-"""Questions of visitors about a run, as jobs in the queue: the sampling experiment, the check "A
-tie or a bug?", which scores the place of a difference again, and "Run it again"."""
+"""Visitors' questions about a run, as jobs in the queue: the sampling experiment; "A tie or a
+bug?", which scores the position of a difference again; and "Run it again"."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
 
 def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -> tuple[str, str]:
     """Session and pair of the visitor who asks. Raises `SettingsError` where only races may run.
-    instead: the command that does the same elsewhere."""
+    instead: the command line that answers the question elsewhere."""
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
     run = finished_run(runs, request)
@@ -79,9 +79,8 @@ def _shown_difference(difference: Difference) -> dict[str, Any]:
 
 
 def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
-    """The experiment with prompt, settings and pair of the run that the browser shows.
-
-    Each repetition has a seed of its own, because the same seed would draw the same again.
+    """The experiment with prompt, settings and pair of the run that the browser shows. Each
+    repetition has its own seed: the same seed would draw the same text.
     """
     run = finished_run(runs, request)
     if run is not None:
@@ -114,14 +113,14 @@ def _shown_draws(news: int | Compared) -> dict[str, Any]:
 def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
     """The most frequent cells with their texts, and the sum of all others without a text."""
     named = [cell for cell in cells if cell.outcome][:LISTED]
-    rest = [cell for cell in cells if cell not in named]
+    rare_cells = [cell for cell in cells if cell not in named]
     shown: list[dict[str, Any]] = [
         {"text": _text_of(cell.outcome, texts), "ours": cell.ours, "theirs": cell.theirs}
         for cell in named
     ]
-    if rest:
-        ours = sum(cell.ours for cell in rest)
-        theirs = sum(cell.theirs for cell in rest)
+    if rare_cells:
+        ours = sum(cell.ours for cell in rare_cells)
+        theirs = sum(cell.theirs for cell in rare_cells)
         shown.append({"text": None, "ours": ours, "theirs": theirs})
     return shown
 
@@ -129,7 +128,7 @@ def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dic
 def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str:
     if outcome in texts:
         return texts[outcome]
-    # Only leading tokens were compared: their text is what all continuations with them share.
+    # Only leading tokens were compared: show the text that their continuations share.
     longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
     first = min(longer)
     last = max(longer)
@@ -138,8 +137,8 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
 
 
 def read_run(value: Any, instead: str) -> Trace:
-    """The run that a browser shows. Raises `TraceError`, also for one that is longer than the page
-    allows. instead: the command that takes longer ones."""
+    """Read the run that a browser shows. Raises `TraceError`, also if it is longer than the page
+    allows. instead: the command line for longer runs."""
     trace = Trace.from_dict(value)
     check_trace(trace)
     header = trace.header

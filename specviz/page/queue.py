@@ -40,13 +40,13 @@ SHARE_USED = (
 
 
 class RunQueue:
-    """Jobs that wait for the models, and the thread that runs them one at a time, so that no two
-    runs share the device.
+    """Jobs that wait for the models, and the thread that runs them one at a time, so that runs
+    never share the device.
 
-    limits: of the page. machine: where the models run, once the worker has looked. current: the
-    job that the models are doing. load: the last one ahead of runs, None without one. page_pair:
+    limits: the page's limits. machine: where the models run, once the worker has reported it.
+    current: the running job. load: the last load of the page's pair, None without one. page_pair:
     the pair that the page opens with. closing: whether the server is about to end. answered:
-    whether the models have loaded a pair or ended a job well.
+    whether the models have loaded a pair or finished a job without an error.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
@@ -59,8 +59,8 @@ class RunQueue:
         self.current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
-        self._readings = Durations()  # from when a run's pair is in memory to its first event
-        self._load_seconds = 0.0  # that the last load of a pair took
+        self._readings = Durations()  # seconds from a loaded pair to a run's first event
+        self._load_seconds = 0.0  # seconds of the last load of a pair
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = STARTING  # a sentence for those who wait for the first load
@@ -82,8 +82,8 @@ class RunQueue:
         self._thread.start()
 
     def open_with(self, pair: str) -> None:
-        """Have the page open with another pair from now on. It is loaded once the jobs have ended
-        that wait at the moment."""
+        """Make the page open with another pair from now on. The pair is loaded after the jobs that
+        now wait."""
         load = Load(pair)
         with self._wake:
             self.page_pair = pair
@@ -151,7 +151,7 @@ class RunQueue:
         return self._jobs.get(job_id)
 
     def status_of(self, job: Job) -> str:
-        """Why a job has not begun, in one sentence."""
+        """The reason why a job has not begun, as one sentence."""
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
@@ -166,12 +166,12 @@ class RunQueue:
             if not others:
                 return self._status_behind_own(current)
             wait = self._wait(position)
-        said = "1 other run is" if others == 1 else f"{others} other runs are"
-        return f"{said} ahead of yours{about(wait)}."
+        others_ahead = "1 other run is" if others == 1 else f"{others} other runs are"
+        return f"{others_ahead} ahead of yours{about(wait)}."
 
     def _status_behind_own(self, current: Job | None) -> str:
-        """Why a job has not begun that no other visitor's is ahead of. current: the earlier one of
-        the same visitor, if it has not ended yet."""
+        """The reason why a job has not begun although no other visitor's is ahead. current: the
+        same visitor's earlier job, if it has not ended yet."""
         if current is None:
             return self._status
         if isinstance(current, LoadJob):
@@ -181,7 +181,7 @@ class RunQueue:
         return OWN_ENDS
 
     def seconds_to_first_event(self, run: Run) -> float | None:
-        """About how long a run will be without an event; None if that is not known."""
+        """Estimate the seconds until a run's first event; None if they are unknown."""
         with self._wake:
             reading = self._readings.expected(run.reading)
             if reading is None:
@@ -195,9 +195,9 @@ class RunQueue:
             wait = self._wait(self._waiting.index(run))
             load = self.load
             if load is not None and not load.over:
-                wait = (
-                    None if wait is None or load.seconds_left is None else wait + load.seconds_left
-                )
+                if wait is None or load.seconds_left is None:
+                    return None
+                wait += load.seconds_left
         return None if wait is None else wait + reading
 
     def clean_up(self) -> None:
@@ -238,8 +238,8 @@ class RunQueue:
         return past - spent if past is not None and past > spent else None
 
     def _expected(self, job: Job) -> float | None:
-        """Seconds that a waiting job will take, by the last one or else by the current one; None if
-        unknown."""
+        """Estimate the seconds of a waiting job, from the last job or else from the current one;
+        None if unknown."""
         if isinstance(job, LoadJob):
             return job.load.seconds_left
         seconds = self._durations.expected(job)
@@ -297,11 +297,11 @@ class RunQueue:
             # Also what is logged belongs to the visitor's request.
             job.visitor.context.run(self._attempt, job)
         finally:
-            if not self._rests(job):
+            if not self._requeue(job):
                 job.close()
 
-    def _rests(self, job: Job) -> bool:
-        """Put a job that is not done at the end of the queue, and return whether it was one."""
+    def _requeue(self, job: Job) -> bool:
+        """Move an unfinished job to the end of the queue, and return whether there was one."""
         with self._wake:
             ended = self.closing or job.stopping.is_set() or job.ending.error is not None
             if ended or not job.has_more():
@@ -340,7 +340,7 @@ class RunQueue:
                     return
 
     def _note_reading(self, job: Job) -> None:
-        """Remember how long a run was without an event, once it has its first."""
+        """Note the seconds until a run's first event, once it has come."""
         if isinstance(job, Run) and job.number == 1 and job.begun is not None:
             seconds = time.monotonic() - job.begun
             if self._readings.expected(job.reading) is None and seconds >= LEAST:
@@ -355,8 +355,8 @@ class RunQueue:
             job.end_early(CUT_SHORT.format(self.limits.seconds))
 
     def _ignores_stop(self, job: Job) -> bool:
-        """Whether the current job was stopped long ago, and nobody needs its end: to give it up
-        replaces the models' process, and with it the pair is loaded again."""
+        """Whether the current job was stopped long ago and nobody needs its end. To give it up
+        replaces the models' process, which must load the pair again."""
         if not job.stopping.is_set():
             return False
         patience = self.limits.stop_seconds
@@ -371,7 +371,6 @@ class RunQueue:
 
 
 def _is_share_used(job: Job, others: Iterable[Job], limit: int) -> bool:
-    """Whether the address of a job has as many of the others as it may. One that is unknown has no
-    share."""
+    """Whether an address has as many of these jobs as it may. An unknown address has no limit."""
     client = job.visitor.client
     return bool(client) and sum(other.visitor.client == client for other in others) >= limit

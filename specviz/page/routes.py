@@ -1,4 +1,4 @@
-"""The routes of the page: its HTML, its files, what it asks, and its sign-in."""
+"""The routes of the page: its HTML, its files, its questions, and its sign-in."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def add_routes(
     programs: Mapping[str, tuple[str, Signature]],
     audit: PageAudit,
 ) -> None:
-    """Add all routes to a page. They come before Gradio's. offer: what the page offers at the
-    moment to whoever asks."""
+    """Add all routes to a page. They come before Gradio's. offer: returns the page's current offer
+    for the visitor who asks."""
     files = public_files(recordings)
     style = style_sheet()
     mark = hashlib.sha256(style.encode()).hexdigest()
-    again = modules_asked_again()
+    retried_modules = modules_asked_again()
 
     @page.api_route("/", methods=READ, include_in_schema=False)
     def index(request: Request) -> Response:
@@ -69,7 +69,7 @@ def add_routes(
     # Before the files of the page: a module whose import has failed, under an address of its own.
     @page.api_route("/page/again/{attempt:int}/{name:path}", methods=READ, include_in_schema=False)
     def module(attempt: int, name: str) -> Response:
-        text = again.get(name)
+        text = retried_modules.get(name)
         if text is None:
             raise HTTPException(404)
         return Response(text, media_type="text/javascript")

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 HOST = "GRADIO_SERVER_NAME"
 PORT = "GRADIO_SERVER_PORT"
-"""Gradio's own variables. It would take another port than the one that was asked for."""
+"""Gradio's own variables, which would change the port that was asked for."""
 
 
 def start_page() -> tuple[Worker, Page]:
@@ -66,7 +66,7 @@ def launch(page: Page) -> None:
     """
     from . import drain
 
-    # Only this kind of queue may be used by a signal's handler.
+    # Only this kind of queue is safe in a signal handler.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda number, _: signals.put(number))
     host, port = address()
@@ -75,7 +75,7 @@ def launch(page: Page) -> None:
     except OSError as error:
         if "empty port" not in str(error):
             raise
-        raise _taken(port) from None
+        raise _port_taken(port) from None
     adopt_libraries()
     log.info("the page is served at %s", page.url)
     try:
@@ -96,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def serve_page(options: argparse.Namespace) -> None:
-    """Start the page and serve it, with options in the place of variables. Raises what `start_page`
-    and `launch` raise."""
+    """Start the page and serve it; options override environment variables. Raises as `start_page`
+    and `launch` do."""
     for variable, value in ((HOST, options.host), (PORT, options.port)):
         if value is not None:
             os.environ[variable] = value
@@ -106,7 +106,7 @@ def serve_page(options: argparse.Namespace) -> None:
 
 
 def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """The host and the port to listen on. Raises `SettingsError` for a port that is none."""
+    """The host and the port to listen on. Raises `SettingsError` for an invalid port."""
     host = environment.get(HOST) or "127.0.0.1"
     port = environment.get(PORT) or "7860"
     if not (port.isascii() and port.isdigit() and len(port) < 9 and 1 <= int(port) <= 65535):
@@ -124,14 +124,14 @@ def _check_free(host: str, port: int) -> None:
             probe.bind(socket_address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise _taken(port) from None
+            raise _port_taken(port) from None
         raise SettingsError(
             f"The page cannot listen on {host!r}, port {port} ({error.strerror}): set {HOST} to "
             f"an address of this machine and {PORT} to a port that this user may open."
         ) from None
 
 
-def _taken(port: int) -> SettingsError:
+def _port_taken(port: int) -> SettingsError:
     return SettingsError(
         f"Port {port} is taken: end the program that listens there, or set {PORT} to another port "
         "(--port)."
@@ -139,7 +139,7 @@ def _taken(port: int) -> SettingsError:
 
 
 def _start_worker() -> Worker:
-    """The worker for the models. Its start takes as long as the page's, so it begins first."""
+    """Start the models' worker. That takes as long as the page's own start, so it begins first."""
     if on_zerogpu():
         # `spaces` has to be imported before anything touches CUDA, and this imports it.
         from ..worker.zerogpu import load_pairs

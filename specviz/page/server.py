@@ -1,4 +1,4 @@
-"""The page as a server: Gradio's own in server mode, with the page's guard before it."""
+"""The page's server: Gradio in server mode behind the page's guard."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ log = logging.getLogger(__name__)
 
 IDLE = 0.02  # seconds between looks for new events
 NO_PROGRESS = 1.0  # seconds between looks for news of progress bars, of which there are none
-SESSIONS = 200  # of clients that Gradio remembers; runs are not among them
+SESSIONS = 200  # clients' sessions that Gradio remembers; runs are not among them
 
-DOCTOR_NICE = 10  # how far the doctor's process steps back
+DOCTOR_NICE = 10  # niceness of the doctor's process
 
 NO_TOOLS = (
     "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
@@ -61,11 +61,8 @@ NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so
 
 
 class Page(gr.Server):
-    """The page.
-
-    runs: its queue. examiner: its doctor. sessions: of Gradio's queue. programs: the parameters of
-    endpoints by name, in the order in which Gradio numbers them. url: where it is served, once it
-    is.
+    """The page. runs: its queue. examiner: its doctor. sessions: those of Gradio's queue. programs:
+    the parameters of endpoints by name, in Gradio's order. url: its address once it is served.
     """
 
     examiner: Doctor
@@ -115,7 +112,7 @@ class Page(gr.Server):
         _, self.url, self.entrance.shared = self.launch(
             prevent_thread_lock=True,
             mcp_server=self.has_tools,
-            # An event that waits for its reader has a place of these.
+            # An event that waits for its reader takes one of these threads.
             max_threads=MAX_EVENTS,
             state_session_capacity=SESSIONS,
             max_file_size="1b",
@@ -131,7 +128,7 @@ class Page(gr.Server):
         blocks._queue.progress_update_sleep_when_free = NO_PROGRESS
 
     def close(self) -> None:
-        """Stop serving it, also if visitors keep connections open, and what it fetches."""
+        """Stop serving, even if visitors keep connections open, and stop its fetch."""
         self.fetching.close()
         self.get_blocks().close(verbose=False)
 
@@ -144,11 +141,10 @@ def build_page(
     doctor: Worker | None = None,
     awaited: NamedPair | None = None,
 ) -> Page:
-    """The whole page. `worker` decodes for it, `doctor` examines pairs; `pair` is loaded at once.
-
-    A preset's recording is the file of its name in `recordings`, such as easy.json.gz. awaited: a
+    """Build the page. `worker` decodes for it, `doctor` examines pairs; `pair` is loaded at once. A
+    preset's recording is the file of its name in `recordings`, such as easy.json.gz. awaited: a
     pair that is not on this machine yet. Its recordings are shown, the page's own user can fetch it
-    with one press, and then the page goes on with it. Raises `SettingsError`.
+    with one press, and then the page opens with it. Raises `SettingsError`.
     """
     _keep_no_statistics()
     runs = RunQueue(worker)
@@ -195,7 +191,8 @@ def build_page(
 
 
 def _keep_no_statistics() -> None:
-    """Make Gradio forget past events: otherwise it reads thousands of them after each event."""
+    """Make Gradio drop its statistics: otherwise it reads thousands of past events after each
+    event."""
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
 

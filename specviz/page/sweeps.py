@@ -1,5 +1,5 @@
-"""Sweeps on the page: what the view "Choose" offers, what a visitor may ask for, and the sweep as a
-job in the queue, which comes and goes in pieces and keeps what it has found."""
+"""Sweeps on the page: the offer of the view "Choose", the limits of a visitor's request, and the
+sweep as a job in the queue, which runs in pieces and keeps its results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MAX_LISTED = 100  # values of a list
-MAX_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
+MAX_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the request
 
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
 RESTARTED = "The server is being restarted, so this sweep ended with what it had."
@@ -53,7 +53,8 @@ class Bounds:
 
     @classmethod
     def here(cls) -> Bounds:
-        """Return those of this page: smaller where strangers share it. Raises `SettingsError`."""
+        """Return this page's limits, which are smaller where strangers share it. Raises
+        `SettingsError`."""
         limit = SWEEP_SECONDS.read()
         if os.environ.get("SPACE_ID"):
             return cls(rows=40, prompts=24, seconds=limit or 120.0)
@@ -61,15 +62,14 @@ class Bounds:
 
 
 def sweeps_allowed() -> bool:
-    """Whether the operator lets visitors sweep. Where a GPU is lent for one call, each piece would
-    be charged as a call, and times would be those of different machines."""
+    """Whether the operator lets visitors sweep. With a GPU that is lent for one call, each piece
+    would be charged as a call, and times would come from different machines."""
     return SWEEP.read() and not on_zerogpu()
 
 
 def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return what the view offers to the browser; None if there are no sweeps here.
-
-    page_pair: the pair that the page was started with. pairs: all that the page lists.
+    """Return the view's configuration for the browser; None without sweeps. page_pair: the pair
+    that the page was started with. pairs: all listed pairs.
     """
     if not sweeps_allowed():
         return None
@@ -110,18 +110,18 @@ def choosing_functions(runs: RunQueue, page_pair: str) -> list[PageQuestion]:
 
 
 def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
-    """A new sweep. Raises `SpecvizError` where there are none."""
+    """Make a new sweep. Raises `SpecvizError` where sweeps are not allowed."""
     if not sweeps_allowed():
         raise SpecvizError(OFF)
-    # A visitor's runs have another session: they take their turn and do not end the sweep.
+    # The visitor's runs have another session, so they do not end the sweep.
     return SweepJob(f"sweep-{uuid4().hex}", pair, request)
 
 
 def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
-    """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
-    pairs of a kind and a text; where there are none, they are those that suit the pair, of the
-    kinds that are asked for as far as there are some. Lists may be texts with blanks. Raises
-    `SpecvizError` for a value of another kind as well."""
+    """Check the sweep that a visitor asks for against the page's limits. Its prompts are texts, or
+    pairs of a kind and a text; without any, the built-in prompts that suit the pair are used, of
+    the requested kinds if there are any. Lists may be texts with spaces between values. Raises
+    `SpecvizError`, also for a value of a wrong type."""
     bounds = Bounds.here()
     asked = fields.get("prompts")
     if asked not in (None, []):
@@ -155,9 +155,8 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
 
 
 def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
-    """Return the summary of a visitor's file, from what the reading process found: the prompts that
-    a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
-    `PromptError`."""
+    """Return the summary of a visitor's file from the reading process's answer: the prompts that a
+    sweep here uses, their number by kind, and the number left out. Raises `PromptError`."""
     prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in contents["prompts"]]
     longest = max(len(prompt.text) for prompt in prompts)
     if longest > MOST_CHARACTERS:
@@ -167,10 +166,10 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
         )
     first = prompts[: Bounds.here().prompts]
     sizes = accumulate(len(prompt.text.encode("utf-8", "replace")) for prompt in first)
-    kept = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MAX_SENT]
-    left_out = len(prompts) - len(kept) + int(contents["left_out"])
-    pairs = [[prompt.kind, prompt.text] for prompt in kept]
-    return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
+    kept_prompts = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MAX_SENT]
+    left_out = len(prompts) - len(kept_prompts) + int(contents["left_out"])
+    pairs = [[prompt.kind, prompt.text] for prompt in kept_prompts]
+    return {"prompts": pairs, "kinds": kinds_of(tuple(kept_prompts)), "left_out": left_out}
 
 
 def _visitor_prompt(value: Any) -> Question:
@@ -185,7 +184,7 @@ def _visitor_prompt(value: Any) -> Question:
 
 
 def _listed(name: str, value: object) -> list[Any]:
-    """The values of a list, of a text with blanks between them, or of a single number."""
+    """The values in a list, in a text with spaces between them, or a single number."""
     if isinstance(value, str):
         return value.split()[:MAX_LISTED]
     if isinstance(value, list):
@@ -234,12 +233,9 @@ def _whole(name: str, number: float) -> int:
 
 
 class SweepJob(Job):
-    """A sweep, of which the models do a few pieces at a time.
+    """A sweep, which runs a few pieces at a time. plan, progress, result: the newest of each."""
 
-    plan, progress, result: the newest of each.
-    """
-
-    max_unfinished = 3  # each lets every run wait for one turn of it
+    max_unfinished = 3  # each makes every run wait for one turn of it
     max_of_client = 2
     crowded = (
         "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep "
@@ -277,7 +273,7 @@ class SweepJob(Job):
 
     def finish(self) -> None:
         if self.has_more() and not (self.stopping.is_set() or self.ending.error):
-            self.ending.remark = RESTARTED  # nothing else ends a sweep between two turns
+            self.ending.remark = RESTARTED  # nothing else can end a sweep between two turns
         self._rest = None  # its state is of no use any more
         super().finish()
 
@@ -306,7 +302,7 @@ class SweepJob(Job):
 
 
 def _shown_result(result: SweepResult, *, complete: bool) -> dict[str, Any]:
-    """The findings for the browser. complete: with the result as a program reads it."""
+    """The results for the browser. complete: also with the result in the form for programs."""
     full = result.to_dict()
     names = ("recommendations", "machine", "link", "spent", "stopped")
     shown = {name: full[name] for name in names}

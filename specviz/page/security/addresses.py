@@ -1,5 +1,5 @@
-"""The addresses of the page: which may be read, and which take what; by which names it is reached,
-and which web sites may use it in a visitor's browser.
+"""The addresses of the page: readable ones, those for POST with their limits, the host names of the
+page, and the web sites that may use it in a visitor's browser.
 
 A browser names the site that makes a request in the header `Origin`, and the name by which it
 reached the page in `Host`. Neither can be changed by a site. Programs send no `Origin`.
@@ -24,20 +24,20 @@ from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VA
 
 API = "/gradio_api/"
 FILES = "/files/"
-"""Below it visitors' files are read, by what they are to be read as."""
+"""The prefix for visitors' files, followed by the kind to read them as."""
 
 RUN_PATH = "/run"
-"""Here the page begins a run, and the answer is the stream of what happens."""
+"""The address that begins a run, and answers with the stream of its events."""
 
 QUESTION_PATH = "/ask/"
-"""Below it the page asks, by the name of the question."""
+"""The prefix for the page's questions, followed by a question's name."""
 
 MAX_BYTES = {
     TRACE: MOST_PACKED,
     **dict.fromkeys(FORMS, MOST_UNPACKED),
     **dict.fromkeys(PROMPT_FILES, OF_A_SWEEP.bytes),
 }
-"""The limits of files in bytes, by the kind that they are read as."""
+"""Limits of files in bytes, by the kind to read them as."""
 
 PUBLIC = re.compile(
     r"/|/(config|style\.css|favicon\.ico|robots\.txt|logout|api|audit)/?"
@@ -56,8 +56,9 @@ visitor has signed in."""
 
 
 class Post(NamedTuple):
-    """An address for POST. max_bytes: of a body. kind: of the JSON that it must be. begins:
-    whether an event begins. reads: what a file is to be read as, if the body is one."""
+    """An address for POST. max_bytes: the limit of a body. kind: the kind of JSON that a body must
+    be. begins: whether an event begins. reads: the kind to read a file as, if the body is a file.
+    """
 
     path: re.Pattern[str]
     max_bytes: int
@@ -79,7 +80,7 @@ POSTS = (
     Post(re.compile(API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "queue/join"), EVENT, EVENTS, begins=True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
-    # With a byte more than it may have, a file's reader says what is wrong with it.
+    # One byte over its limit, so that the file's reader can report the size.
     *(Post(re.compile(FILES + kind), size + 1, reads=kind) for kind, size in MAX_BYTES.items()),
 )
 
@@ -92,7 +93,7 @@ def path_of(scope: Scope) -> str:
 
 
 def stream_of(path: str, query: bytes) -> str | None:
-    """The session or the event whose results are read here; None at any other address."""
+    """The session or the event whose results this address streams; None for any other address."""
     match = PUBLIC.fullmatch(path)
     if match is None or not match["session"]:
         return match and match["event"]
@@ -124,7 +125,7 @@ UNKNOWN = (
 )
 
 HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
-# An IP address, or a name that nobody can register: no site of a stranger can be reached by these.
+# An IP address, or a name that nobody can register: no stranger's site has these.
 _PRIVATE = re.compile(r"\[.+\]|[\d.]+|[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
 
 
@@ -142,8 +143,8 @@ class Sites:
 
     @classmethod
     def from_environment(cls) -> Sites:
-        """Return those that the operator allows. On a Space that is also the hub, which frames the
-        page. Raises `SettingsError`."""
+        """Return the sites that the operator allows. On a Space the hub is one of them, since it
+        frames the page. Raises `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
         root = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
         origins = {*ORIGINS.read(), *([HUB] if on_space else [])}
@@ -157,10 +158,9 @@ class Sites:
         return sorted({*self.origins, *([SPACES] if self.anywhere else [])})
 
     def admit(self, headers: Headers, shared: str | None) -> dict[str, str]:
-        """The headers of the answer that let the site of a request read it.
-
-        shared: the address of Gradio's tunnel, if there is one. Raises `Refused` if the site may
-        not use the page, or if the page has no such name.
+        """The headers that let a request's site read the answer. shared: the address of Gradio's
+        tunnel, if there is one. Raises `Refused` if the site may not use the page, or if the page
+        has no such host name.
         """
         host = headers.get("host")
         origin = headers.get("origin")
@@ -179,7 +179,7 @@ class Sites:
         }
 
     def _is_name(self, host: str, shared: str | None) -> bool:
-        # What is more than a host and a port, a URL's parser would cut off.
+        # A URL parser would cut off anything beyond a host and a port.
         match = HOST.fullmatch(host)
         if match is None:
             return False
@@ -193,12 +193,12 @@ PREFLIGHT = {
     "access-control-allow-headers": "content-type",
     "access-control-max-age": "600",
 }
-"""The further headers of an answer to a browser that asks whether it may send a request."""
+"""Further headers of the answer to a preflight request of a browser."""
 
 
 def _is_own(origin: str, headers: Headers) -> bool:
-    """Whether this is the origin of the page itself. A site cannot set the second header in a
-    visitor's browser without asking first."""
+    """Whether this is the page's own origin. A site cannot set the second header in a visitor's
+    browser without a preflight request."""
     hosts = [headers.get("host"), headers.get("x-forwarded-host", "").split(",")[0].strip()]
     scheme, _, host = origin.lower().partition("://")
     return scheme in ("http", "https") and host in [name.lower() for name in hosts if name]

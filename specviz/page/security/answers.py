@@ -1,5 +1,5 @@
-"""Answers on their way to the client: failures as sentences, the headers that say which scripts may
-run and which sites may frame the page, and how long an answer may be kept."""
+"""Change answers on their way to the client: failures become sentences, and headers say which
+scripts may run, which sites may frame the page, and how long an answer may be cached."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ...worker.failures import FAILED
 from .requests import ID, NOT_OURS
 
 _FILES = re.compile(r"/((page|recordings)/.+|style\.css|favicon\.ico)?")
-CHECKED = "no-cache"  # may be kept, and is asked for again: a new release must not mix with an old
-NEVER = "no-store"  # answers that may hold what visitors wrote
+CHECKED = "no-cache"  # may be cached but is revalidated: a new release must not mix with an old
+NEVER = "no-store"  # answers that may hold visitors' texts
 
-STALLED = 30.0  # seconds that a client may take for one part of an answer
+STALLED = 30.0  # timeout in seconds for a client to receive one part of an answer
 LOST = "The results of this run are gone: start it again."
 NOTHING = "There is nothing at this address."
 SENTENCES = {
@@ -34,7 +34,7 @@ OTHERWISE = "This request was refused."
 
 
 END = b'data: {"msg":"close_stream","event_id":null}\n\n'
-"""Without it a client of Gradio would take the stream for open, and never open another."""
+"""Without it a client of Gradio would think that the stream is open, and never open another."""
 
 _GONE = {"msg": "unexpected_error", "message": LOST, "success": False, "session_not_found": True}
 LOST_BY_CLIENT = b"data: " + orjson.dumps(_GONE) + b"\n\n" + END
@@ -42,8 +42,8 @@ LOST_BY_PROGRAM = b"event: error\ndata: " + orjson.dumps({"error": LOST}) + b"\n
 
 
 class Answer:
-    """Changes an answer while it is sent: it adds headers, turns failures into sentences, says how
-    long the answer may be kept, and leaves out a file that the client has kept.
+    """Changes an answer while it is sent: adds headers, turns failures into sentences, says how
+    long the answer may be cached, and leaves out a file that the client has cached.
 
     scope: the request, with its id. policy: the headers of `security_headers`. added: further
     headers. sentences: those of failures, by status. status: of the answer, or 500 before there is
@@ -60,11 +60,11 @@ class Answer:
         self._request_headers = Headers(scope=scope)
         self.id = self._request_headers[ID]
         self._started = self._muted = self._stalled = self._unchanged = False
-        self._open = False  # whether the answer ends by a last part and not by its length
+        self._open = False  # whether a last part ends the answer, not its length
 
     def watched(self, receive: Receive, raw: bytes | None = None) -> Receive:
-        """A `Receive` that says that a client has left if it takes nothing any more. raw: the body,
-        if it was read."""
+        """A `Receive` that reports a disconnect if the client stops receiving. raw: the body, if it
+        was read."""
         read: list[Message] = [] if raw is None else [{"type": "http.request", "body": raw}]
 
         async def received() -> Message:
@@ -103,7 +103,7 @@ class Answer:
         self._muted = True
 
     async def give(self, response: Response) -> None:
-        """Answer with this, whatever Gradio still sends."""
+        """Send this answer, and drop whatever Gradio still sends."""
         self._muted = True
         await self._send_all(response.status_code, response.raw_headers, bytes(response.body))
 
@@ -124,8 +124,8 @@ class Answer:
             changed["cache-control"] = _lifetime(self._scope["path"])
         changed.setdefault("cache-control", NEVER)
         # A proxy that compresses adds a mark.
-        kept = self._request_headers.get("if-none-match", "").removeprefix("W/")
-        self._unchanged = status == 200 and changed.get("etag", "") == kept != ""
+        cached_tag = self._request_headers.get("if-none-match", "").removeprefix("W/")
+        self._unchanged = status == 200 and changed.get("etag", "") == cached_tag != ""
         if self._unchanged:
             status = 304
             del changed["content-length"]
@@ -139,7 +139,7 @@ def _lifetime(path: str) -> str:
 def security_headers(
     scripts: Sequence[str] = (), styles: Sequence[str] = (), frames: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Headers by name. scripts, styles: hashes of the inline ones that the page has. frames: the
+    """The security headers by name. scripts, styles: hashes of the page's inline ones. frames: the
     sites that may show the page in a frame, beside the page itself."""
     policy = (
         "default-src 'self'",

@@ -1,7 +1,6 @@
-"""Connections: the head of a request must come in time, and there are not too many of them.
-
-Neither is an option of Gradio's `launch()`, so the class of uvicorn's protocol is replaced once the
-server listens.
+"""Limit connections: their number, and the time until a request's head has arrived. Neither is an
+option of Gradio's `launch()`, so the class of uvicorn's protocol is replaced once the server
+listens.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_PATIENCE = 10.0  # seconds from the first byte of a head, or from the connection, to its end
 MAX_CONNECTIONS = 2048  # more get the status 503
-CLOSING = 1  # seconds that connections have at the end
+CLOSING = 1  # seconds for connections to finish at the end
 
 
 class PatientProtocol(H11Protocol):

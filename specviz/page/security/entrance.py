@@ -1,4 +1,4 @@
-"""The entrance of the page: which requests come in, by address, site and password."""
+"""The entrance of the page: admit requests by address, site and password."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 
 class Entrance:
-    """Admits requests.
-
-    runs: the queue, whose state operators ask for. sites: that may use the page. password: None if
-    there is none. has_tools: whether Gradio's MCP server is on. shared: the address of Gradio's
-    tunnel, if there is one.
+    """Admits requests. runs: the queue, for the operator's probes. sites: those that may use the
+    page. password: None if there is none. has_tools: whether Gradio's MCP server is on. shared: the
+    address of Gradio's tunnel, if there is one.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class Entrance:
         post = next(matching, TOOL_POST if tools else None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
-        # Another site can make a browser send forms here, but neither of these.
+        # Another site can make a browser send forms here, but not these two types.
         wanted = "application/json" if post.reads is None else "application/octet-stream"
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != wanted and (post.kind or post.reads):

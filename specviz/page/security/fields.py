@@ -1,5 +1,5 @@
-"""The fields of a program's call: one that does not exist, is missing or holds what no field can
-have is named in the answer, with the name that was probably meant."""
+"""Check the fields of a program's call. An unknown, missing or invalid field is named in the
+answer, with the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ ELSEWHERE = {
     "drafter": "drafters",
     "prompt": "prompts",
 }
-"""Names of fields in other programs and in our own other endpoints, with the name here. Only
-those that the endpoint has are told."""
+"""Field names of other programs and of our other endpoints, with the name here. Only names that the
+endpoint has are suggested."""
 
 NUMBERS = ("gammas", "temperatures")
 """The fields that take numbers: a list of them, or a text."""
@@ -63,14 +63,14 @@ _WRONG_COUNT = (
     "The endpoint {0} takes {1} values, and this request has {2}: name those that differ from the "
     "defaults instead, at /gradio_api/call/v2/{0}."
 )
-LIKE = 0.6  # how alike two names must be for one to be told in the place of the other
+LIKE = 0.6  # least similarity of two names for a suggestion
 
 _CALL = re.compile(r"/gradio_api/call/(?P<named>v2/)?(?P<endpoint>\w+)/?")
 
 
 def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> None:
-    """Raise `Refused` if the body of a call has a field that does not exist, lacks one, or has one
-    with a value that none can have. Other requests, and what is no JSON, are not looked at.
+    """Raise `Refused` if the body of a call has an unknown field, lacks a field, or has a value of
+    an invalid kind. Other requests, and bodies that are not JSON, are not checked.
 
     The body is an object of fields, or has a list of values in their order as "data". programs: the
     parameters of endpoints by name, in the order of their numbers, which "fn_index" gives.
@@ -91,7 +91,7 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
     if endpoint not in programs:
         return
     parameters = programs[endpoint].parameters
-    given = body
+    fields = body
     is_short = False
     if not (call and call["named"]):
         values = body.get("data", [])
@@ -100,32 +100,32 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
         if len(values) > len(parameters):
             raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(values)))
         is_short = len(values) < len(parameters)
-        given = dict(zip(parameters, values, strict=False))
-    fault = _fault(given, endpoint, parameters)
+        fields = dict(zip(parameters, values, strict=False))
+    fault = _fault(fields, endpoint, parameters)
     if fault is not None:
         raise Refused(400, fault)
     if is_short:
-        raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(given)))
+        raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(fields)))
 
 
 def _fault(
-    given: Mapping[str, Any], endpoint: str, parameters: Mapping[str, Parameter]
+    fields: Mapping[str, Any], endpoint: str, parameters: Mapping[str, Parameter]
 ) -> str | None:
     """The fault of these fields, in one sentence; None if there is none."""
-    for name in given:
+    for name in fields:
         if name not in parameters:
-            return _unknown(name, endpoint, [field for field in parameters if field not in given])
+            return _unknown(name, endpoint, [field for field in parameters if field not in fields])
     for name, parameter in parameters.items():
-        if name not in given and parameter.default is Parameter.empty:
+        if name not in fields and parameter.default is Parameter.empty:
             return f"The field {name!r} is missing in {endpoint}: it takes {_kind_of(parameter)}."
-    for name, value in given.items():
+    for name, value in fields.items():
         if not is_plain(value) or (are_numbers(value) and name not in NUMBERS):
             return f"The field {name!r} holds {_kind(value)}: use {_kind_of(parameters[name])}."
     return None
 
 
 def _unknown(name: str, endpoint: str, free: list[str]) -> str:
-    """A sentence about a field that does not exist. free: the fields that are not given."""
+    """The error for a field that does not exist. free: the fields that the call leaves out."""
     shown = repr(name) if _NAME.fullmatch(name) else "of this name"
     fault = f"There is no field {shown} in {endpoint}"
     meant = ELSEWHERE.get(name.lower())
@@ -148,7 +148,7 @@ def _kind_of(parameter: Parameter) -> str:
 
 
 def _kind(value: object) -> str:
-    """The kind of a value that no field can have. A stranger's value is not repeated."""
+    """The kind of an invalid value. A stranger's value is not repeated."""
     if not isinstance(value, list):
         return "an object"
     return "a list of other things than texts" if len(value) <= MAX_ARGUMENTS else "a longer list"

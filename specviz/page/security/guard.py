@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Answers requests, or has `app` answer them. policy: headers of every answer."""
+    """Answers requests, or passes them on to `app`. policy: headers of every answer."""
 
     def __init__(
         self,

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class Intake:
-    """Reads and checks bodies, and has the application answer.
-
-    sessions: of Gradio's queue. reader: of visitors' files. password: None if there is none.
-    programs: the parameters of endpoints by name, in the order in which Gradio numbers them.
+    """Reads and checks bodies, then passes requests on to the application. sessions: those of
+    Gradio's queue. reader: the reader of visitors' files. password: None if there is none.
+    programs: the parameters of endpoints by name, in Gradio's order.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Intake:
                 await self._pass(post, scope, answer.watched(receive, raw), answer)
 
     async def _pass(self, post: Post, scope: Scope, receive: Receive, answer: Answer) -> None:
-        """Have the application answer a request whose body is as it should be."""
+        """Pass a request with a valid body on to the application."""
         client = client_of(scope)
 
         async def passed(receive: Receive, send: Send) -> None:

@@ -1,11 +1,10 @@
-"""Who may have the page fetch a pair, and who sees the models that lie on its machine: whoever
-opened it there, and never a stranger.
+"""Decide who may start a fetch, and who sees the models on the page's machine: the user who opened
+the page there, and never a stranger.
 
-A page that runs on somebody's own machine is opened by that person, from an address of the machine
-itself. Behind a proxy or a tunnel of this machine every stranger has such an address too, so a
-request must also name the page by a loopback name, and carry no header that a proxy adds; and where
-the operator has set the page up for others, nobody counts as its own user. The operator decides
-with SPECVIZ_FETCH and SPECVIZ_LOCAL_MODELS.
+The user of a page on the own machine opens it from an address of that machine. Behind a proxy or a
+tunnel every stranger has such an address too, so a request must also name the page by a loopback
+name, and carry no header that a proxy adds. If the operator has set the page up for others, nobody
+counts as its own user. The operator decides with SPECVIZ_FETCH and SPECVIZ_LOCAL_MODELS.
 """
 
 from __future__ import annotations
@@ -32,36 +31,36 @@ BY_PROXY = (
     "x-forwarded-proto",
     "x-forwarded-server",
 )
-"""Headers that a browser does not send, and a proxy does."""
+"""Headers that proxies add and browsers do not send."""
 
 MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
-"""Whether the request that is being answered may have the page fetch a pair."""
+"""Whether the request being answered may start the fetch of a pair."""
 
 
 SEES_MODELS: ContextVar[bool] = ContextVar("sees_models", default=False)
-"""Whether the request that is being answered may name models that other programs keep here."""
+"""Whether the request being answered may name models that other programs keep here."""
 
 
 def sees_models(scope: Scope) -> bool:
-    """Whether a request comes from somebody who may see which models lie on this machine."""
+    """Whether a request's sender may see the models on this machine."""
     allowed = LOCAL_MODELS.read()
     return is_own_user(scope) if allowed is None else allowed
 
 
 def may_show_models() -> bool:
-    """Whether there may be somebody who sees them."""
+    """Whether anybody may see these models."""
     allowed = LOCAL_MODELS.read()
     return not _is_public() if allowed is None else allowed
 
 
 def may_fetch(scope: Scope) -> bool:
-    """Whether a request comes from somebody who may have the page fetch a pair."""
+    """Whether a request's sender may start the fetch of a pair."""
     allowed = FETCH.read()
     return is_own_user(scope) if allowed is None else allowed
 
 
 def is_own_user(scope: Scope) -> bool:
-    """Whether a request comes from whoever opened the page on this machine."""
+    """Whether a request comes from the page's own user, on this machine."""
     headers = Headers(scope=scope)
     host = HOST.fullmatch(headers.get("host", ""))
     client = scope.get("client") or ("",)

@@ -1,4 +1,4 @@
-"""The password of a page: who has entered it, and how often somebody may try."""
+"""The password of a page: signed-in visitors, and the limit of tries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from starlette.types import Scope
 from .addresses import SIGN_IN
 from .requests import Refused
 
-MAX_TRIES = 5  # of one address, without a pause
-PAUSE = 10.0  # seconds after which one more is allowed
+MAX_TRIES = 5  # tries of one address without a pause
+PAUSE = 10.0  # seconds after which one more try is allowed
 SLOWER = 0.5  # seconds that a try waits for each wrong one before it
-MAX_CLIENTS = 10_000  # that are remembered
+MAX_CLIENTS = 10_000  # remembered addresses
 
 LOCKED = "This page has a password: sign in first."
 WRONG = "The name or the password is wrong."
@@ -28,7 +28,8 @@ HINT = f"After {MAX_TRIES} wrong attempts, wait a minute before the next one."
 
 
 class Password:
-    """A name and a password. Whoever enters both gets a cookie, which is a secret of this process.
+    """A name and a password. A visitor who enters both gets a cookie, which is a secret of this
+    process.
 
     is_framed: whether other sites may show the page in a frame: only then do they send the cookie.
     """
@@ -36,28 +37,27 @@ class Password:
     def __init__(self, name: str, password: str, *, is_framed: bool) -> None:
         self._wanted = (name, password)
         self._is_framed = is_framed
-        # Pages on other ports of a host have the same cookies.
+        # Pages on other ports of a host share its cookies.
         self._cookie = f"specviz-{secrets.token_hex(4)}"
         self._ticket = secrets.token_urlsafe(32)
         self._attempts = Attempts()
 
     def is_entered(self, scope: Scope) -> bool:
-        """Whether a request comes from somebody who has entered the password."""
+        """Whether a request's sender has entered the password."""
         ticket = Request(scope).cookies.get(self._cookie, "")
         return secrets.compare_digest(ticket.encode(), self._ticket.encode())
 
     def check(self, scope: Scope, path: str) -> None:
-        """Raise `Refused` if this request came without the password to anything but the sign-in
-        page."""
+        """Raise `Refused` for a request without the password, unless it is for the sign-in page."""
         if not (SIGN_IN.fullmatch(path) or self.is_entered(scope)):
             raise Refused(401, LOCKED)
 
     def is_right(self, name: str, password: str) -> bool:
-        """Whether these are the name and the password."""
-        given = (name, password)
+        """Whether the name and the password are right."""
+        entered_pair = (name, password)
         same = [
             secrets.compare_digest(entered.encode(), wanted.encode())
-            for entered, wanted in zip(given, self._wanted, strict=True)
+            for entered, wanted in zip(entered_pair, self._wanted, strict=True)
         ]
         return all(same)
 
@@ -78,7 +78,7 @@ class Password:
 
     @asynccontextmanager
     async def attempt(self, client: str) -> AsyncIterator[Attempt]:
-        """Count an attempt, and wait. Raises `Refused` if there were too many of this address."""
+        """Count an attempt, and wait. Raises `Refused` after too many from this address."""
         attempt = Attempt()
         await self._attempts.begin(client)
         yield attempt
@@ -94,26 +94,26 @@ class Attempt:
 
 
 class Attempts:
-    """Counts wrong passwords by address: each makes the next try slower, and after `MAX_TRIES`
-    there is one more in every `PAUSE`."""
+    """Counts wrong passwords by address: each delays the next try, and after `MAX_TRIES` one more
+    try is allowed every `PAUSE` seconds."""
 
     def __init__(self) -> None:
         self._forgiven: dict[str, float] = {}  # when all tries of an address are
 
     async def begin(self, client: str) -> None:
-        """Count a try, and wait. Raises `Refused` if there were too many."""
+        """Count a try, and wait. Raises `Refused` after too many."""
         now = time.monotonic()
         forgiven = max(now, self._forgiven.get(client, now))
         spent = (forgiven - now) / PAUSE
         if spent > MAX_TRIES - 1:
             raise Refused(429, PAUSED, retry=int(PAUSE))
-        # Counted before it is known to be wrong, so that many at once gain nothing.
-        self._forgiven.pop(client, None)  # the one that tried last comes last
+        # Counted before it is checked, so that parallel tries gain nothing.
+        self._forgiven.pop(client, None)  # the address of the latest try comes last
         self._forgiven[client] = forgiven + PAUSE
         if len(self._forgiven) > MAX_CLIENTS:
             del self._forgiven[next(iter(self._forgiven))]
         await asyncio.sleep(SLOWER * spent)
 
     def succeeded(self, client: str) -> None:
-        """The try was right: forget the earlier ones."""
+        """Forget the earlier tries of an address after a right one."""
         self._forgiven.pop(client, None)

@@ -11,7 +11,7 @@ from .sessions import Sessions
 
 
 class Readings:
-    """Has the application answer requests without a body. sessions: of Gradio's queue."""
+    """Passes requests without a body on to the application. sessions: those of Gradio's queue."""
 
     def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
         self._app = app
@@ -35,7 +35,7 @@ class Readings:
         await self._sessions.read(passed, session, answer.watched(receive), answer.send)
 
     def _without_session(self, name: str, path: str) -> Response:
-        """The whole stream of a session that is not known any more."""
+        """The whole stream of a session that is already forgotten."""
         lost = LOST_BY_CLIENT if path.startswith(API + "queue") else LOST_BY_PROGRAM
         events = END if self._sessions.was_read_whole(name) else lost
         return Response(events, media_type="text/event-stream")

@@ -1,5 +1,5 @@
-"""Requests: who sends them, which one is being answered, and their bodies, which are read up to a
-limit, and checked before Gradio parses them."""
+"""Requests: their senders, the request being answered, and bodies, which are read up to a limit and
+checked before Gradio parses them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from ...base.logs import REQUEST
 
 ID = "x-request-id"
 _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
-_GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
+_PROXY_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
 
 
 def with_id(scope: Scope) -> Scope:
-    """The request with an id, which is a proxy's own if it gave one."""
+    """Give a request an id: the proxy's own id if it sent one."""
     scope = dict(scope)
     headers = MutableHeaders(scope=scope)
-    given = headers.get(ID, "")
-    headers[ID] = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
+    proxy_id = headers.get(ID, "")
+    headers[ID] = proxy_id if _PROXY_ID.fullmatch(proxy_id) else uuid4().hex[:16]
     return scope
 
 
 def without_origin(app: ASGIApp) -> ASGIApp:
-    """Gradio's application, which is told no `origin`, and of `range` the forms that it
-    understands: it lets the site that `origin` names read the answer, and fails for most forms of
-    `range`, which may be ignored."""
+    """Wrap Gradio's application so that it gets no `origin` header, and `range` only in forms that
+    it understands. Gradio would let the site that `origin` names read the answer, and it fails for
+    most forms of `range`, which may be ignored."""
 
     async def passed(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in scope["headers"] if _is_for_gradio(name, value)]
@@ -52,9 +52,8 @@ def _is_for_gradio(name: bytes, value: bytes) -> bool:
 
 
 def client_of(scope: Scope) -> str:
-    """The address of a request; of IPv6 its network, in which one visitor has many addresses.
-
-    Behind a proxy it is the address that the proxy names, if uvicorn trusts the proxy.
+    """The client's address; for IPv6 its network, since one visitor has many addresses in it.
+    Behind a proxy that uvicorn trusts it is the address that the proxy names.
     """
     host = str((scope.get("client") or ("",))[0])
     try:
@@ -68,8 +67,8 @@ CLIENT: ContextVar[str] = ContextVar("client", default="")
 
 
 def note(scope: Scope) -> None:
-    """From now on a job knows the address of this request, and the log its id: Gradio runs events
-    outside of their requests."""
+    """Set the context's address for jobs and its request id for the log: Gradio runs events outside
+    of their requests."""
     CLIENT.set(client_of(scope))
     REQUEST.set(Headers(scope=scope).get(ID, ""))
 
@@ -77,15 +76,15 @@ def note(scope: Scope) -> None:
 KIB = 2**10
 MIB = 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
-QUESTION = MIB  # bytes of what the page asks
+QUESTION = MIB  # bytes of a question of the page
 EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
-LARGE_OF_CLIENT = 2  # of these, from one address
+LARGE_OF_CLIENT = 2  # large bodies from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
-MAX_STRINGS = 300  # in a large body: a sweep's wish has a kind and a text of each prompt
+MAX_STRINGS = 300  # in a large body: a sweep's request has a kind and a text for each prompt
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
@@ -96,7 +95,7 @@ RETRY = 10  # seconds after which a refused client may try again
 
 
 class Refused(Exception):
-    """A request is refused. status: of the HTTP answer; str() is its sentence. retry: seconds after
+    """A refused request. status: of the HTTP answer; str() is its sentence. retry: seconds after
     which the client may try again, if that helps."""
 
     def __init__(self, status: int, sentence: str, *, retry: int | None = None) -> None:
@@ -106,8 +105,8 @@ class Refused(Exception):
 
 
 class Bodies:
-    """Limits the large bodies in memory to `LARGE_AT_ONCE` at a time, so that many senders together
-    cannot fill it, and to `LARGE_OF_CLIENT` of each address, so that none keeps others out."""
+    """Limits the large bodies in memory to `LARGE_AT_ONCE` in all, so that many senders together
+    cannot fill it, and to `LARGE_OF_CLIENT` for each address, so that none blocks others."""
 
     def __init__(self) -> None:
         self._large: Counter[str] = Counter()
@@ -116,9 +115,9 @@ class Bodies:
     async def read(
         self, receive: Receive, max_bytes: int, promised: str | None, client: str
     ) -> AsyncIterator[bytes]:
-        """The whole body of a request. If it is large, it counts as such until the end of the
-        block. Raises `Refused` as soon as it has more than `max_bytes`, or if its header,
-        `promised`, says so; no more is kept."""
+        """Read the whole body of a request. A large body counts as such until the end of the block.
+        Raises `Refused` as soon as it has more than `max_bytes`, or if its length header,
+        `promised`, exceeds that; no more is stored."""
         if promised and (not promised.isdigit() or int(promised[:18]) > max_bytes):
             raise Refused(413, TOO_LARGE.format(max_bytes // KIB))
         parts = []
@@ -155,10 +154,10 @@ class Bodies:
         self._large[client] += 1
 
 
-MAX_ARGUMENTS = 64  # values of an event, and texts or numbers in one of them
+MAX_ARGUMENTS = 64  # values of an event, and strings or numbers in one value
 # Gradio keeps names for as long as it runs.
 Name = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
-# An object could name a file or an address that Gradio fetches.
+# An object could name a file or an address that Gradio would fetch.
 _Texts = Annotated[list[str], Field(max_length=MAX_ARGUMENTS)]
 _Numbers = Annotated[list[int | float], Field(max_length=MAX_ARGUMENTS)]
 Plain = str | int | float | bool | None | _Texts | _Numbers
@@ -181,7 +180,7 @@ _NUMBERS: Kind = TypeAdapter(_Numbers)
 NAMED: Kind = TypeAdapter(_Named)
 EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
 VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MAX_ARGUMENTS)])
-QUESTIONS: Kind = TypeAdapter(dict[str, Any])  # what the page asks
+QUESTIONS: Kind = TypeAdapter(dict[str, Any])  # a question of the page
 
 
 def check(raw: bytes, kind: Kind) -> None:
@@ -195,12 +194,12 @@ def check(raw: bytes, kind: Kind) -> None:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a field of an event may hold this."""
+    """Whether a field of an event may hold this value."""
     return _is(_PLAIN, value)
 
 
 def are_numbers(value: object) -> bool:
-    """Whether it is a list of numbers, which few fields take."""
+    """Whether the value is a list of numbers, which few fields take."""
     return bool(value) and _is(_NUMBERS, value)
 
 
@@ -213,8 +212,8 @@ def _is(kind: Kind, value: object) -> bool:
 
 
 def _structure(raw: bytes) -> int:
-    """Bytes outside of strings, or `len(raw)` if there are many strings. It measures what a parser
-    would have to build, without parsing."""
+    """Count the bytes outside of strings, or all bytes if there are many strings: an estimate of a
+    parser's work, without parsing."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > 2 * MAX_STRINGS:
         return len(raw)

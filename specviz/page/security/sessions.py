@@ -1,12 +1,12 @@
 """Readers and unfinished events of Gradio's queue.
 
 Gradio runs every event to its end, and keeps the results of 2,000 sessions: those of the oldest are
-lost when strangers send new names. Here an endpoint makes results for a reader and for nobody else,
-it waits for one that is slow, and a session that nobody reads is forgotten, also by Gradio.
+lost when strangers send new names. Here an endpoint produces results only while there is a reader,
+it waits for a slow reader, and a session that nobody reads is forgotten, also by Gradio.
 
 Two kinds of streams bring results: one of a session, for Gradio's clients, and one of an event, for
-any other program. The session of an event is what its request named, or else the event itself. All
-of it happens in the server's event loop, so nothing here needs a lock.
+any other program. The session of an event is the one that its request named, or else the event
+itself. All of it happens in the server's event loop, so nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .requests import Refused
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MAX_EVENTS = 512  # unfinished ones, of all clients
-MAX_UNREAD = 8  # results of one session that were made and not sent
-MAX_REMEMBERED = 4096  # sessions whose results all were read
+MAX_UNREAD = 8  # unsent results of one session
+MAX_REMEMBERED = 4096  # remembered sessions whose results were all read
 RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
@@ -38,11 +38,11 @@ T = TypeVar("T")
 _END = object()
 
 Pass = Callable[[Receive, Send], Awaitable[None]]
-"""Has Gradio answer a request."""
+"""Passes a request on to Gradio."""
 
 
 class EventQueue(Protocol):
-    """The part of Gradio's queue that is used: unsent results and unread events by session."""
+    """The used part of Gradio's queue: unsent results and unread events by session."""
 
     pending_messages_per_session: Any
     pending_event_ids_session: dict[str, set[str]]
@@ -53,7 +53,8 @@ class EventQueue(Protocol):
 
 @dataclass(eq=False)
 class Waiter:
-    """An endpoint that waits for news of its session. is_given_up: whether it waits in vain."""
+    """An endpoint that waits for a change of its session. is_given_up: whether the session was
+    forgotten."""
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
     is_given_up: bool = False
@@ -61,8 +62,9 @@ class Waiter:
 
 @dataclass
 class Session:
-    """client: the address whose events these are. streams: how many are open. has_left: whether the
-    reader of one left before its end. silent: the timer that forgets a session without a reader."""
+    """client: the address that sent its events. streams: the number of open streams. has_left:
+    whether a reader left before the end of a stream. silent: the timer that forgets a session
+    without a reader."""
 
     client: str
     streams: int = 0
@@ -71,9 +73,8 @@ class Session:
 
 
 class Sessions:
-    """The sessions with unfinished events or open streams; no other one leaves anything behind.
-
-    queue: returns Gradio's queue, which is there once the page is served.
+    """The sessions with unfinished events or open streams; nothing is kept of any other. queue:
+    returns Gradio's queue, which exists once the page is served.
     """
 
     def __init__(self, queue: Callable[[], EventQueue]) -> None:
@@ -87,12 +88,11 @@ class Sessions:
 
     @property
     def unfinished(self) -> int:
-        """How many events are unfinished, including those on their way."""
+        """The number of unfinished events, including arriving ones."""
         return sum(map(self._unread, self._sessions)) + self._arriving.total()
 
     async def begin(self, passed: Pass, client: str, receive: Receive, send: Send) -> None:
-        """Have Gradio answer a request that begins an event, and note the event. Raises
-        `Refused`."""
+        """Pass on to Gradio a request that begins an event, and note it. Raises `Refused`."""
         arriving = ExitStack()
         arriving.enter_context(self.arriving(client))
 
@@ -108,7 +108,7 @@ class Sessions:
             await passed(receive, note_and_send)
 
     async def read(self, passed: Pass, name: str, receive: Receive, send: Send) -> None:
-        """Have Gradio stream the results of a session for as long as they are read."""
+        """Let Gradio stream the results of a session while they are read."""
 
         async def watch(session: Session) -> Message:
             message = await receive()
@@ -117,20 +117,22 @@ class Sessions:
 
         async def send_and_wake(message: Message) -> None:
             await send(message)
-            self._wake(name)  # an endpoint may wait until this was sent
+            self._wake(name)  # an endpoint may wait until this is sent
 
         with self.reading(name) as session:
             await passed(lambda: watch(session), send_and_wake)
 
     @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
-        """Count an event of this client while it is on its way. Raises `Refused` if the client has
-        too many unfinished ones."""
+        """Count an arriving event of this client inside the block. Raises `Refused` if the client
+        has too many unfinished ones."""
         names = [name for name, session in self._sessions.items() if session.client == client]
         if sum(map(self._unread, names)) + self._arriving[client] >= self._max_of_client:
             raise Refused(429, TOO_MANY, retry=RETRY)
         if self.unfinished >= MAX_EVENTS:
-            without_reader = (name for name, one in self._sessions.items() if not one.streams)
+            without_reader = (
+                name for name, session in self._sessions.items() if not session.streams
+            )
             oldest = next(without_reader, None)
             if oldest is None:
                 raise Refused(503, BUSY, retry=RETRY)
@@ -142,7 +144,7 @@ class Sessions:
             self._arriving -= Counter([client])
 
     def note(self, event: str, client: str) -> None:
-        """Note an event that Gradio has taken, unless its end was read meanwhile."""
+        """Note an event that Gradio has accepted, unless its end was read meanwhile."""
         name = self._session_in_queue(event)
         if name is None:
             return
@@ -151,18 +153,18 @@ class Sessions:
             self._start_timer(name, session)
 
     def session_of(self, name: str) -> str | None:
-        """The session with this name, or to which the event of this id belongs."""
+        """The session with this name, or the session of the event with this id."""
         known = name if name in self._sessions else self._session_in_queue(name)
         return known if known in self._sessions else None
 
     def was_read_whole(self, name: str) -> bool:
-        """Whether a session that is unknown now was read to its end. Gradio's clients open a stream
-        too many if an event ends while the answer that names it is still on its way."""
+        """Whether a session that is now unknown was read to its end. Gradio's clients open a
+        superfluous stream if an event ends before the answer that names it arrives."""
         return name in self._read_whole
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Session]:
-        """While the block runs, a stream of this session is open."""
+        """Count an open stream of this session inside the block."""
         session = self._sessions[name]
         session.streams += 1
         if session.silent is not None:
@@ -193,8 +195,8 @@ class Sessions:
     async def stream_results(
         self, name: str, results: AsyncGenerator[T, None]
     ) -> AsyncGenerator[T, None]:
-        """Yield the results of an event as its reader takes them. The stream begins once there is a
-        reader, and ends when that one has left; the generator is then closed."""
+        """Yield the results of an event as its reader receives them. The stream begins once there
+        is a reader, and ends when the reader has left; the generator is then closed."""
         async with aclosing(results):
             if not await self.wait_for_reader(name):
                 return
@@ -210,7 +212,7 @@ class Sessions:
                 reader_left.cancel()
 
     def forget(self, name: str) -> None:
-        """End the events of a session, and have Gradio forget it."""
+        """End the events of a session, and make Gradio forget it."""
         session = self._sessions.pop(name)
         if session.silent is not None:
             session.silent.cancel()
@@ -225,8 +227,8 @@ class Sessions:
         task.add_done_callback(self._tasks.discard)
 
     async def _end_events(self, name: str) -> None:
-        """End what Gradio still runs of a session. First, since an event that goes on looks for
-        the place of its results."""
+        """End the events that Gradio still runs for a session. This comes first: a running event
+        looks up the queue of its results."""
         await self._queue().clean_events(session_hash=name)
         self._drop_results(name)
 
@@ -235,7 +237,7 @@ class Sessions:
         self._queue().pending_event_ids_session.pop(name, None)
 
     def _close(self, name: str, session: Session) -> None:
-        """The last stream of a session was closed."""
+        """Handle the close of a session's last stream."""
         if not self._unread(name):
             self._read_whole.append(name)
             self.forget(name)
@@ -252,7 +254,7 @@ class Sessions:
             session.silent = later(PATIENCE, self.forget, name)
 
     def _unread(self, name: str) -> int:
-        """How many events of a session have an end that nobody has read."""
+        """The number of events of a session whose end nobody has read."""
         return len(self._queue().pending_event_ids_session.get(name, ()))
 
     def _session_in_queue(self, event: str) -> str | None:
@@ -265,7 +267,7 @@ class Sessions:
             await self._has_news(name)
 
     async def _wait_for_slow_reader(self, name: str) -> None:
-        """Wait while the reader of a session has many results to take."""
+        """Wait while a session has too many unsent results."""
         while self.is_read(name):
             unsent = self._queue().pending_messages_per_session.get(name)
             if unsent is None or unsent.qsize() < MAX_UNREAD:
@@ -273,7 +275,7 @@ class Sessions:
             await self._has_news(name)
 
     async def _has_news(self, name: str) -> bool:
-        """Wait until something about this session has changed. False: it was forgotten."""
+        """Wait until this session has changed. Returns False if it was forgotten."""
         waiter = Waiter()
         waiters = self._waiters.setdefault(name, set())
         waiters.add(waiter)
@@ -297,7 +299,7 @@ async def _next_unless(left: asyncio.Task[None], results: AsyncGenerator[T, None
         await asyncio.wait({step, left}, return_when=asyncio.FIRST_COMPLETED)
         return step.result() if step.done() else _END
     finally:
-        if not step.done():  # a generator cannot be closed while it makes a value
+        if not step.done():  # a generator cannot be closed while it computes a value
             step.cancel()
             await asyncio.wait({step})
 
