@@ -24,8 +24,8 @@ CHARTS: dict[str, str] = {
     "positions": "α by position",
     "requests": "A round’s request: ms by kB",
 }
-"""The titles of the charts by name, in the order of the page. The last one is only of runs whose
-target is on a server."""
+"""The titles of the charts by name, in the order of the page. The last one is only for runs with a
+target on a server."""
 
 SEVERAL = {"rates": "α so far", "tau": "τ so far"}
 """The titles of charts that show less of each lane where there are several."""
@@ -44,13 +44,13 @@ LANE_LINES = (
 the grey dotted one."""
 
 PICTURE_FONT = "system-ui, sans-serif"
-"""A chart is also saved as a picture, where the page's own font is not to be had."""
+"""A saved picture of a chart cannot use the page's own font."""
 
 MOST_NUMBERED = 16
 """Positions of a draft that are numbered one by one, each with its value over its bar."""
 
 ALL_LANES = ""
-"""In `all_figures`, the name of the charts that show every lane; no lane has it."""
+"""In `all_figures`, the name of the charts of all lanes; no lane has this name."""
 
 Spec = dict[str, Any]
 """A figure as JSON: `{"data": [...], "layout": {...}}`."""
@@ -197,7 +197,7 @@ def _parts(
 ) -> None:
     """Stacked bars, one for each lane."""
     parts = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
-    if len(points) == 1:  # a watched server tells the time of a step only as a whole
+    if len(points) == 1:  # a watched server reports only the whole time of a step
         parts = {"a step": ink["accepted"]}
     for (part, colour), bars in zip(parts.items(), points, strict=True):
         figure.add_bar(
@@ -263,7 +263,7 @@ def _add_lanes(
     ink: dict[str, str],
     **style: str,
 ) -> None:
-    """A line for each lane that is shown, with the look that it has among all."""
+    """Add a line for each shown lane, with its colour and dash among all lanes."""
     for lane, line in zip(shown, points, strict=True):
         _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink), **style)
 
@@ -295,12 +295,12 @@ def _look_of(lane: Lane, lanes: Sequence[Lane], ink: dict[str, str]) -> dict[str
 
 
 def plain_axis(ink: dict[str, str]) -> Spec:
-    """What the axes of all charts have. ink: the palette of a theme."""
+    """The layout of an axis in all charts. ink: the palette of a theme."""
     return {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
 
 
 def plain_layout(colour: str, size: int) -> Spec:
-    """What the layouts of all charts have. colour, size: of the text."""
+    """The common layout of all charts. colour, size: of the text."""
     return {
         "font": {"family": FONT, "size": size, "color": colour},
         "paper_bgcolor": "rgba(0,0,0,0)",

@@ -1,5 +1,5 @@
-"""Charts as one HTML file to be explored: it opens from disk, in the theme of its reader, and makes
-no requests. Plotly draws them there, with its own buttons to zoom and to save a picture."""
+"""Charts as one interactive HTML file: it opens from disk, in the reader's theme, and makes no
+requests. Plotly draws the charts, with its own buttons to zoom and to save a picture."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The verbs of runs: `run`, `record`, `check` and `export`. Modules that
-bring torch are imported by what needs a model, not for `--help` or to read a file."""
+"""The verbs of runs: `run`, `record`, `check` and `export`. Modules that import torch are imported
+only where a model is needed, not for `--help` or to read a file."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> di
 
 
 def _race(options: argparse.Namespace) -> Iterator[Event]:
-    """The events of the race that the options describe; other mistakes in them are said before the
-    models are loaded."""
+    """Yield the events of the race that the options describe. Mistakes in the options are reported
+    before the models are loaded."""
     _lanes(options)
     prompt = _prompt(options)
     if options.out:
@@ -132,7 +132,7 @@ def record(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Print what files hold; returns 1 if a second run of one differs, else 0."""
+    """Print summaries of files; returns 1 if a second run of a file differs, else 0."""
     pairs: dict[str, Pair] = {}
     differs = False
     for path in options.files:
@@ -144,7 +144,7 @@ def check(options: argparse.Namespace) -> int:
         trace, _ = read_file(path)
         name = options.pair or pair_named(trace.header)
         if name not in pairs:
-            # The run's own arithmetic, unless somebody asks for another one.
+            # The run's own arithmetic, unless the options ask for another.
             products = options.products or trace.header.target.get("products")
             options_of_pair = vars(options) | {"pair": name, "products": products}
             pairs[name] = named_pair(argparse.Namespace(**options_of_pair))
@@ -156,7 +156,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def pair_named(header: Header) -> str:
-    """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
+    """The name of a header's pair. Raises `TraceError` if the header does not tell it."""
     target = str(header.target["name"])
     if "/" in target:
         return f"{target}+{_draft_named(header)}"
@@ -164,7 +164,7 @@ def pair_named(header: Header) -> str:
         return "builtin"
     model = target.partition(",")[0]
     rows = [row for row in named_pairs() if row.is_packed and row.target.name.endswith(f"/{model}")]
-    # Rows may share their files: one runs them as they are, another one unpacks the target.
+    # Rows may share files: one runs the target in its stored format, another unpacks it.
     as_stored = "weights" in header.target
     rows.sort(key=lambda row: (row.target_dtype is None) != as_stored)
     if rows:
@@ -175,8 +175,8 @@ def pair_named(header: Header) -> str:
 
 
 def _draft_named(header: Header) -> str:
-    """The first draft model, or head that comes with this package, that a header names as a pair's
-    name does; "none" if there is none."""
+    """The header's first draft model, or first head that comes with this package, as the second
+    part of a pair's name; "none" if there is none."""
     heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
     shipped = {head.name.rpartition("/")[2]: head.name_or_path for head in heads}
     for lane in header.speculative:

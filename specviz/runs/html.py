@@ -1,8 +1,8 @@
 """A run as one HTML file that opens from disk: the page's player with the trace inside.
 
 The file makes no requests: it contains the style sheets, the modules, the charts and the trace.
-The modules are the page's: they import each other by names such as "specviz/run/store.js", and an
-import map says where a name lies, so there is no build step.
+The modules are the page's: they import each other by names such as "specviz/run/store.js", which an
+import map resolves, so there is no build step.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 PAGE = ASSETS / "page"
 ROOM = "specviz/"
-"""How the names of all modules begin."""
+"""The prefix of all module names."""
 SERVED = ("specviz/choose/", "specviz/controls/", "specviz/page.js")
-"""The modules that need a server: a run as one file has none of them."""
+"""Modules that need a server: a run as one file leaves them out."""
 
 _IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 _SETTINGS_BUTTON = re.compile(r"<button[^>]*data-toggle-panel.*?</button>")
@@ -84,7 +84,7 @@ CONFIG: dict[str, Any] = {
     "schema": SCHEMA,
     "mostGamma": MOST_GAMMA,
 }
-"""The player's configuration; presets, recordings and limits exist only on the live page."""
+"""The player's configuration: presets, recordings and limits exist only on the live page."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -164,8 +164,8 @@ MOST_IN_CELL = 10_000
 def cell_html(trace: Trace) -> str | None:
     """The small player of a run in a frame, for a cell of a notebook: about 300 kB, no requests.
 
-    Its page is packed, and isolated from the notebook: cells do not see each other, and a run that
-    somebody else recorded sees nothing of the notebook. None for a run that is too long.
+    Its page is packed, and isolated from the notebook: cells cannot access each other, and a
+    stranger's run cannot access the notebook. None for a run that is too long.
     """
     tokens = sum(len(r.drafted) + len(r.emitted) for r in trace.rounds)
     if tokens > MOST_IN_CELL:
@@ -194,7 +194,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False, is_packed_later: bo
     """The HTML page of a run; it opens from disk without a network and plays like the live page.
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
-    is_packed_later: write what a packer makes smaller as it is.
+    is_packed_later: leave compressible parts unpacked, since the caller packs the page.
     """
     address_of = _readable_address if is_packed_later else _short_address
     scripts = {
@@ -259,7 +259,7 @@ def _title(prompt: str) -> str:
 
 
 def _script_hash(text: str) -> str:
-    """A script as the policy of a page names it."""
+    """The hash of a script in a page's policy."""
     return f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'"
 
 
@@ -309,16 +309,16 @@ def modules() -> dict[str, Path]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Which modules each module imports before it runs, by their names."""
+    """The static imports of each module, by module name."""
     return {name: set(_IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
 
 
 def modules_asked_again(start: str = "specviz/page.js") -> dict[str, str]:
     """The texts of the modules that the page imports later, by their names below "specviz/".
 
-    In these texts a module imports the others of them by relative addresses. A browser that asks
-    for one of them below a new folder therefore asks for all of them there, and for none that the
-    page began with: those are there, and hold what the page knows.
+    In these texts such modules import each other by relative addresses. A browser that loads one of
+    them from a new folder therefore loads all of them from there, but none of the modules that the
+    page began with: those are loaded, and hold the page's state.
     """
     first = set(first_modules(start))
     later = {name: path for name, path in modules().items() if path not in first}
@@ -329,7 +329,7 @@ def modules_asked_again(start: str = "specviz/page.js") -> dict[str, str]:
 
 
 def _with_relative_imports(module: str, text: str, targets: set[str]) -> str:
-    """Write the imports of these targets as addresses relative to the module."""
+    """Rewrite the imports of these targets as addresses relative to the module."""
     depth = len(PurePosixPath(module).parent.parts) - 1
     up = "../" * depth or "./"
 

@@ -1,7 +1,8 @@
-"""What holds of the numbers of every recording, because the page computes with it: `check_trace`.
+"""Check identities that hold for the numbers of every recording, because the page computes with
+them.
 
-Counts add up, clocks only grow, and a draft was kept exactly where the rule says so. Whether a
-recording is of the run that it names cannot be seen in it: `rerun` runs it again.
+Counts add up, clocks only grow, and a draft was kept exactly where the rule says so. They cannot
+show whether a recording is of the run that it names: `rerun` runs it again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MARGIN_ROUNDING = 1e-6  # nats
 
 
 def check_trace(trace: Trace) -> None:
-    """Raise `TraceError` with the first thing in a trace that contradicts another."""
+    """Raise `TraceError` with the first contradiction in a trace."""
     _check_header(trace.header)
     _check_rounds(trace)
     _check_order(trace)
@@ -78,7 +79,7 @@ def _check_lanes(header: Header, by_lane: Mapping[Lane, Any], *where: str) -> No
 
 
 def _check_rounds(trace: Trace) -> None:
-    """Each round by itself, after the last one of its lane."""
+    """Check each round against the previous round of its lane."""
     header = trace.header
     is_watched = header.source is not None
     is_drawn = _is_drawn_by_server(trace)
@@ -111,8 +112,8 @@ def _check_rounds(trace: Trace) -> None:
 
 
 def _is_drawn_by_server(trace: Trace) -> bool:
-    """Whether the target's server drew the tokens, and told none of its distributions. The draft's
-    lists are there, unless somebody left out all of them."""
+    """Whether the target's server drew the tokens and reported no distributions. The draft's lists
+    are recorded, unless all lists were left out."""
     tokens = [token for r in trace.rounds for token in r.tokens]
     lists_q = any(token.top_q for token in tokens)
     lists_p = any(token.top_p for token in tokens)
@@ -120,7 +121,7 @@ def _is_drawn_by_server(trace: Trace) -> bool:
 
 
 def _times_fault(r: Round, last: Round | None) -> str:
-    """What is wrong with a round's times after the last one of its lane; empty if nothing is."""
+    """The fault in a round's times after the previous round of its lane; empty if there is none."""
     begin = 0.0 if last is None else last.clock
     seconds = seconds_of(r)
     if r.clock < begin:
@@ -136,8 +137,9 @@ def _times_fault(r: Round, last: Round | None) -> str:
 
 
 def _counts_fault(r: Round, last: Round | None) -> str:
-    """The same of its tokens. Drafted: accepted ones, then perhaps one rejected and some ignored.
-    Then one more, which only the last round of a lane may lack."""
+    """The fault in the outcomes of a round's tokens; empty if there is none. Drafted tokens come
+    first: accepted ones, then perhaps one rejected and some ignored. One more token follows, which
+    only the last round of a lane may lack."""
     index = 0 if last is None else last.index + 1
     if r.index != index:
         return f"it stands where round {index + 1} of its lane should"
@@ -164,17 +166,16 @@ def _counts_fault(r: Round, last: Round | None) -> str:
 
 
 def _watched_token_fault(token: Token) -> str:
-    """The same of a token of a watched server."""
+    """The fault in a token of a watched server; empty if there is none."""
     if token != Token(token.id, token.text, token.outcome):
         return "it has numbers, which no watched server tells"
     return ""
 
 
 def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
-    """The same of a token. A judged one has what judged it, and was accepted exactly where
-    u < min(1, p / q) (the verdict "token"; what the others compare is in no single token).
-
-    is_drawn: whether the target's server drew it.
+    """The fault in a token; empty if there is none. A judged token has p, q and u, and was accepted
+    exactly if u < min(1, p / q) (the verdict "token"; other verdicts compare values that no single
+    token holds). is_drawn: whether the target's server drew it.
     """
     if token.id == UNKNOWN_ID:
         return "id is missing"
@@ -199,7 +200,7 @@ def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
 
 
 def _check_order(trace: Trace) -> None:
-    """That rounds stand in the order of clocks, or one lane after another."""
+    """Check that rounds are in the order of clocks, or one lane after another."""
     mode = trace.header.mode
     for before, r in pairwise(trace.rounds):
         if mode == "interleaved":
@@ -212,7 +213,7 @@ def _check_order(trace: Trace) -> None:
 
 
 def _check_end(trace: Trace, end: End) -> None:
-    """That each lane has a reason, and what is said of their texts is so."""
+    """Check that each lane has an end reason, and that the agreement of texts is right."""
     header = trace.header
     counted = end.counted
     _check_lanes(header, end.reasons, "end", "reasons")

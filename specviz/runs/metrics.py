@@ -21,12 +21,10 @@ class Metrics:
 
     All fields describe one speculative lane, but for the dicts, which are by lane: of this one and
     of the baseline. The predictions are those of Leviathan et al. 2022 (see `core.policy`),
-    averaged over the rounds.
-
-    Of a watched server (see `Header.source`) speeds and tau leave out the first token, which came
-    from reading the prompt; beta and c are unknown, and so are alpha, efficiency and the
-    predictions where the server does not tell how many tokens it drafted. `drafted` has then only
-    the accepted ones.
+    averaged over the rounds. For a watched server (see `Header.source`) speeds and tau leave out
+    the first token, which came from the prefill; beta and c are unknown, and so are alpha,
+    efficiency and the predictions where the server does not tell how many tokens it drafted.
+    `drafted` has then only the accepted ones.
 
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
@@ -144,10 +142,9 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What a lane wrote, and in which time.
-
-    timed_tokens: those that its clock covers. seconds: on its clock. prefill_seconds: reading the
-    prompt. wall_seconds: on the wall clock; None if the trace does not tell.
+    """A lane's tokens and times. timed_tokens: the tokens that its clock covers. seconds: on its
+    clock. prefill_seconds: for reading the prompt. wall_seconds: on the wall clock; None if the
+    trace does not tell.
     """
 
     rounds: int
@@ -197,7 +194,7 @@ def _totals(trace: Trace, lane: Lane) -> _Totals:
 
 
 def _speedup(baseline: float | None, speculative: float | None) -> float | None:
-    """How many times as fast, from seconds per token; None if either is unknown."""
+    """The speed-up from two paces in seconds per token; None if either is unknown."""
     if not baseline or not speculative:
         return None
     return baseline / speculative
@@ -231,9 +228,9 @@ def _cost_ratio(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> fl
 
 
 def _predicted(rounds: Sequence[Round], alpha: float | None, cost: float) -> float | None:
-    """The tokens that rounds should emit for a unit of their cost."""
-    # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
-    # it, if the n-gram drafter finds no match, and in the last rounds.
+    """The predicted tokens of rounds per unit of cost."""
+    # Each round counts with its number of drafted tokens: it may differ from gamma if a policy
+    # adapts it, if the n-gram drafter finds no match, and in the last rounds.
     if alpha is None:
         return None
     return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), cost)

@@ -19,7 +19,7 @@ from .trace import Trace
 from .vocabulary import OUTCOMES as WORDS
 
 PAUSE = 0.2  # seconds between two pictures of a race
-MOST_SHOWN = 400  # tokens of a lane in a picture, the last ones
+MOST_SHOWN = 400  # the last tokens of a lane, in a picture
 WRITING = "All lanes are writing."
 STYLES: dict[Outcome, str] = {
     "accepted": "border-bottom: 2px solid {accepted}",
@@ -29,7 +29,7 @@ STYLES: dict[Outcome, str] = {
     "bonus": "border-bottom: 2px solid {bonus}",
     "untold": "border-bottom: 2px solid",
 }
-"""How a token is marked: its letters keep the colour of the notebook's theme."""
+"""The CSS of each token mark: letters keep the colour of the notebook's theme."""
 
 
 def watch(events: Iterable[Event]) -> Trace:
@@ -47,7 +47,7 @@ def watch(events: Iterable[Event]) -> Trace:
 
 def _notebook_display() -> Any:
     """IPython's `display`, if this is the kernel of a notebook, else None. IPython is never
-    imported: whoever runs in a notebook has it."""
+    imported: a notebook has imported it already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is None:
@@ -74,7 +74,7 @@ def _shown_in_cell(events: Iterable[Event], display: Any) -> Trace:
 
 
 class Picture:
-    """A race at one moment. trace: what is known of it; None while lanes read the prompt."""
+    """A race at one moment. trace: the events so far; None during the prefill."""
 
     def __init__(self, trace: Trace | None = None) -> None:
         self.trace = trace
@@ -124,7 +124,7 @@ def _lane(trace: Trace, lane: Lane) -> Iterator[str]:
 
 
 def _pace(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> str:
-    """How much a lane has written, and how fast."""
+    """The tokens of a lane and their rate."""
     written = sum(len(r.emitted) for r in rounds)
     parts = [f"{written} tokens"]
     if rounds and rounds[-1].clock:

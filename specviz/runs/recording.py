@@ -1,15 +1,14 @@
 """Reading of recordings: traces in files that any user may have written.
 
 A file must pass four checks, in this order: its size, packed and unpacked; types and bounds
-(`schema`); what its numbers say of each other (`identities`); and its digest, if it has one. None
-of them can tell whether its times are true, or its tokens those of its models: `rerun` runs it
-again.
+(`schema`); consistency of its numbers (`identities`); and its digest, if it has one. None of them
+can tell whether its times are true, or whether its models wrote its tokens: `rerun` runs it again.
 
 The page reads files of strangers, recordings and prompts, in a process of their own (`serve`): a
-small file can take a parser seconds, during which Python does nothing else. There that time is not
-the page's, the memory is limited, and the process can be ended. A request is a line with a form and
-a number of bytes, and then these bytes; an answer is a line with a number of bytes, and then these
-bytes, a JSON object.
+small file can keep a parser busy for seconds, during which Python does nothing else. A process of
+its own spares the page that time, has limited memory, and can be ended. A request is a line with a
+form and a number of bytes, and then these bytes; an answer is a line with a number of bytes, and
+then these bytes, a JSON object.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .trace import GZIP, Trace, digest_of
 UNVERIFIED = "Times are as the file states them; they cannot be verified."
 MOST_PACKED = 4 * 2**20  # bytes of a file
 MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
-MOST_VALUES = 2 * 2**20  # in it; a real recording of that size has about half as many
+MOST_VALUES = 2 * 2**20  # in its JSON; a real recording of that size has about half as many
 
 
 def read_recording(
@@ -108,7 +107,7 @@ def _unpacked(raw: bytes, most: int) -> bytes:
 
 
 def _too_large(beginning: str, most: int) -> TraceError:
-    """The error whose sentence begins so. most: bytes."""
+    """The error for a file that is too large. most: the limit in bytes."""
     return TraceError(
         f"{beginning} more than {most / 2**20:.3g} MiB, the most a recording may have here; "
         "record a shorter run."
@@ -116,7 +115,7 @@ def _too_large(beginning: str, most: int) -> TraceError:
 
 
 def _parsed(raw: bytes) -> Any:
-    # Each value takes a parser far more time and memory than its bytes: they are counted before.
+    # A value costs a parser far more time and memory than its bytes, so values are counted first.
     if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise TraceError(f"this file has more values than any recording of its size; {ADVICE}.")
     try:
@@ -129,8 +128,7 @@ def _parsed(raw: bytes) -> Any:
 
 
 class Form(NamedTuple):
-    """A file that a trace can be written as: the end of the file's name, and the function that
-    writes the text."""
+    """A file format for a trace: the file name's ending, and the function that writes the text."""
 
     suffix: str
     write: Callable[[Trace], str]
@@ -150,7 +148,7 @@ PROMPT_FILES = {
     "prompts": "",
     "prompts-csv": ".csv",
 }
-"""The forms that ask for the prompts in a file, with the suffix that it is known to have."""
+"""The forms that request the prompts in a file, with the file's known suffix."""
 MOST = 100  # prompts that are answered
 MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
 TOO_LARGE = "this file takes too much memory to read; use a smaller one."
@@ -190,7 +188,7 @@ def _prompts_in(raw: bytes, suffix: str) -> dict[str, Any]:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until they end."""
-    # Processors are left to runs, and memory is limited, where the system can.
+    # Leave processors to runs and limit memory, where the system can do that.
     with contextlib.suppress(AttributeError, OSError):
         os.nice(10)
     with contextlib.suppress(ImportError, OSError, ValueError):

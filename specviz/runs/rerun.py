@@ -1,11 +1,11 @@
-"""A recorded run, run again: is it the run of these models that it says it is?
+"""Rerun a recorded run: did these models really write it?
 
 A seeded run repeats exactly on one machine. So the same prompt, settings, seed and lanes give the
 same tokens, verdicts and numbers again, within the rounding of another processor or version of
-torch; whatever was edited does not. Times are no part of it: they are two measurements.
+torch; edited values do not. Times are not compared: they are two measurements.
 
-Here two runs are compared, of which each lane should be the same. Where the two lanes of one run
-part is another question, which only the models can answer: `inspect.difference`.
+Here two runs are compared, lane by lane. Where the two lanes of one run part is another question,
+which needs the models: `inspect.difference`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .trace import TOPS, Trace
 
 EXACT = ("id", "text", "outcome", "seen")
 NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
-# Deviations of probabilities below this say nothing: processors round sums in fp32 as far apart.
+# Smaller deviations of probabilities mean nothing: processors round fp32 sums that differently.
 LEAST_ROUNDING = 1e-5
-MOST_ROUNDING = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
+MOST_ROUNDING = {"float32": 1e-3}  # deviation that rounding may cause between machines,
 MOST_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
-TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
+TIMES_USUAL = 30.0  # rounding's factor above a run's usual deviation
 NEAR = 0.1  # nats between two tokens that are as good as equally likely
 MODEL = ("name", "parameters", "revision", "context", "shared", "products")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
@@ -41,11 +41,9 @@ MOST_LISTED = 5  # differences
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that the recording and the second run say differently.
-
-    where: in words. recorded, again: what either says. lane, index: of its round; None if it is of
-    the header or the end. tokens: the recorded one and that of the second run; None if it is of no
-    token.
+    """A difference between the recording and the second run. where: its position in words.
+    recorded, again: both values. lane, index: of its round; None for the header and the end.
+    tokens: the recorded token and the second run's; None if the difference is not in a token.
     """
 
     where: str
@@ -66,8 +64,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A recording beside a second run of it. changes: in the order of the file; empty if they are
-    the same. elsewhere: what the recording says of its machine that is different here."""
+    """The comparison of a recording with a second run. changes: differences in the order of the
+    file. elsewhere: values of the recording's machine that differ here."""
 
     recorded: Trace
     again: Trace
@@ -81,14 +79,14 @@ class Rerun:
 
     @property
     def summary(self) -> str:
-        """The answer in a sentence or two."""
+        """The result in a sentence or two."""
         if self.same:
             return "The same run, token for token."
         return f"Not the same run. First {self.changes[0]}. {self.cause}"
 
     @property
     def cause(self) -> str:
-        """What the differences point to."""
+        """The likely cause of the differences."""
         if any(change.where.startswith("header") for change in self.changes):
             return "The pair at hand is not the one that the recording names, or it was edited."
         if self._agrees_behind():
@@ -105,11 +103,11 @@ class Rerun:
         return f"Other weights, an edit, or another machine: {machine}."
 
     def _agrees_behind(self) -> bool:
-        """Whether most rounds behind the first that differs are the same again."""
+        """Whether most rounds after the first that differs are equal again."""
         lane = self.changes[0].lane
         index = self.changes[0].index
         if lane is None or index is None:
-            return True  # all rounds are the same: an end is compared only then
+            return True  # all rounds are equal: only then are ends compared
         behind = sum(r.index > index for r in self.recorded.lane(lane))
         changed = {change.index for change in self.changes if change.lane == lane} - {index}
         return behind > 0 and len(changed) <= behind // 2
@@ -122,7 +120,7 @@ class Rerun:
             is_of_first_round = (change.lane, change.index) == (first.lane, first.index)
             if is_of_first_round and change.tokens is not None and change.is_of_other_tokens:
                 if not self.recorded.header.settings.greedy:
-                    return True  # all before it agreed, or that would be the first change
+                    return True  # all earlier values agreed, or they would be the first change
                 _, token = change.tokens
                 margin = margin_of(token)
                 return margin is not None and margin < NEAR
@@ -137,8 +135,8 @@ def rerun(recorded: Trace, pair: Pair) -> Rerun:
 def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
     """The events of a second run of a recorded race.
 
-    Raises `TraceError` for what cannot be run again: a server's own speculation, and drafts from
-    earlier texts, which a recording does not hold.
+    Raises `TraceError` for runs that cannot be repeated: a server's own speculation, and drafts
+    from earlier texts, which a recording does not hold.
     """
     if header.source is not None:
         raise TraceError(
@@ -170,7 +168,7 @@ def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
 
 
 def rerun_lines(comparison: Rerun) -> Iterator[str]:
-    """What to say in a terminal: the answer, where the runs differ, and the times of both."""
+    """The report for a terminal: the result, the differences, and the times of both runs."""
     changes = comparison.changes
     yield comparison.summary
     for change in changes[1:MOST_LISTED]:
@@ -198,7 +196,7 @@ def _seconds(trace: Trace, lane: Lane) -> float:
 
 
 def _facts(header: Header) -> dict[str, object]:
-    """What a header says of the prompt and of the models, by a name in words."""
+    """The header's values of the prompt and the models, by a name in words."""
     facts: dict[str, object] = {"prompt": header.prompt[:40]}
     models = {"target": header.target}
     for lane in header.speculative:
@@ -213,7 +211,7 @@ def _facts(header: Header) -> dict[str, object]:
 
 
 def _end_facts(trace: Trace) -> dict[str, object]:
-    """What an end says of the lanes, by a name in words; nothing of a run that was stopped."""
+    """The end's values of the lanes, by a name in words; empty for a stopped run."""
     end = trace.end
     if end is None or "stopped" in end.reasons.values():
         return {}
@@ -234,7 +232,7 @@ def _changed(
 
 
 def _machine(header: Header) -> dict[str, object]:
-    """Where and with what a run was made."""
+    """The machine and the versions of a run."""
     facts: dict[str, object] = {
         "device": header.device,
         "processor": header.processor,
@@ -260,8 +258,8 @@ def _is_same_token(recorded: Token, again: Token) -> bool:
 
 
 def _rounding(recorded: Trace, again: Trace) -> float:
-    """How far apart two probabilities may be: as far as rounding moves those of this very run
-    (30 times what nine of ten stay below), but no further than it can."""
+    """The largest deviation of two probabilities that rounding explains: 30 times the ninth decile
+    of this run's deviations, within fixed bounds."""
     deviations: list[float] = []
     for lane in recorded.lanes:
         for r, other in zip(recorded.lane(lane), again.lane(lane), strict=False):
@@ -273,7 +271,7 @@ def _rounding(recorded: Trace, again: Trace) -> float:
 
 
 def _deviations(token: Token, other: Token) -> Iterator[float]:
-    """How far the probabilities of one token are apart in two runs."""
+    """The deviations between the probabilities of one token in two runs."""
     if token.id != other.id:
         return
     for was, now in ((token.p, other.p), (token.q, other.q), (token.beta, other.beta)):
@@ -319,14 +317,14 @@ def _round_changes(
 def _token_changes(
     token: Token, other: Token, rounding: float, numbers: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Which fields differ, and what both runs say."""
+    """The fields that differ, with both values."""
     for field in EXACT:
         was = getattr(token, field)
         now = getattr(other, field)
         if was != now:
             yield field, repr(was)[:60], repr(now)[:60]
     if not _is_same_token(token, other):
-        return  # its numbers are those of another token
+        return  # its other numbers belong to another token
     for field in numbers:
         was = getattr(token, field)
         now = getattr(other, field)

@@ -1,4 +1,4 @@
-"""One lane without a race: its rounds as they come, or its whole text in one call."""
+"""Run one lane without a race: yield its rounds, or return its whole text in one call."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SHOWN = 200  # characters of a text in the line that a `Result` is printed as
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What `generate` returns. trace: the header and the rounds of one lane, with drafts. end_ids:
-    tokens that end a text of this pair and are no part of it."""
+    """The result of `generate`. trace: the header and the rounds of one lane, with drafts. end_ids:
+    tokens that end a text of this pair and are not part of it."""
 
     trace: Trace
     end_ids: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
-        """The begin of the text, and how it came about."""
+        """The beginning of the text, with numbers of tokens and rounds."""
         text = self.text
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         drafted = sum(len(r.drafted) for r in self.rounds)
@@ -54,7 +54,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """What was written after the prompt, without the token that ended it."""
+        """The text after the prompt, without the token that ended it."""
         tokens = [token for r in self.rounds for token in r.emitted]
         if tokens and tokens[-1].id in self.end_ids:
             tokens.pop()
@@ -62,8 +62,8 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """alpha, tau and all else that one lane tells; what compares it with the target alone
-        (speed-up, c) is None: `race` measures that."""
+        """alpha, tau and all other metrics of one lane. Comparisons with the target alone
+        (speed-up, c) are None: `race` measures them."""
         return compute_metrics(self.trace)
 
 
@@ -97,7 +97,7 @@ def generate(
 
 
 def _written(events: LaneEvents) -> tuple[list[Round], EndReason]:
-    """All further rounds of a lane, and why it ended."""
+    """Run the rest of a lane; returns its rounds, and the reason of its end."""
     rounds: list[Round] = []
     while True:
         try:

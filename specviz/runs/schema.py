@@ -1,7 +1,6 @@
-"""The JSON of a recording with the limits of its fields, for files that anyone may have written.
-
-Only the reading of a file imports this module, and with it pydantic. What the values must say of
-each other is in `identities`.
+"""The JSON schema of a recording with the limits of its fields, for files that anyone may have
+written. This module, and with it pydantic, is imported only to read a file. The consistency of
+values is checked in `identities`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from ..core.messages import Message, Role
 from ..core.settings import CHOICES, RANGES, Settings
 from ..core.several import LANE_NAME, MOST_LANES
 
-SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
+SLACK = 1e-4  # how far rounding in fp32 may lift a probability above 1
 MAX_PROMPT = 1_000_000  # characters or tokens
 MAX_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MAX_VERSIONS = 40
 MAX_TURNS = 10_000
-MAX_FAULTS = 1000  # of which the first is told: pydantic writes a report of each
+MAX_FAULTS = 1000  # of which the first is reported: pydantic writes a report of each
 SHOWN = 40  # characters of a value that a message repeats
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
 _HTML = re.compile("[<>&]")
@@ -55,7 +54,7 @@ def _settings(values: dict[str, Any]) -> Settings:
     for name in Settings.__dataclass_fields__:
         if name not in values and name not in LATE_SETTINGS:
             raise ValueError(f"{name} is missing")
-    # Its drafter and its verdict may be of a package that is not installed here.
+    # The drafter and the verdict may belong to a package that is not installed here.
     absent = {
         name: values[name]
         for name in ("drafter", "verdict")
@@ -122,7 +121,7 @@ Choices = Annotated[
 
 
 class TokenJson(TypedDict, total=False):
-    """A `Token` in a recording. One that a watched server did not tell has no id."""
+    """A `Token` in a recording. A token that a watched server did not report has no id."""
 
     id: Id
     text: Required[TokenText]
@@ -162,7 +161,7 @@ class RoundJson(TypedDict, total=False):
 
 
 class ModelJson(TypedDict, total=False):
-    """What a header says of a model."""
+    """The header's record of a model."""
 
     name: Required[Name]
     parameters: Required[Annotated[int, Field(ge=0, le=10**15)]]
@@ -283,17 +282,17 @@ WORDS = {
     " after validation": "",
     "'": "",
 }
-"""Pydantic's words, and ours for them."""
+"""Pydantic's error types, and our words for them."""
 ENTRIES = {
     "drafted": "drafted token",
     "prompt_ids": "prompt id",
     "messages": "turn",
 }
-"""What an entry of a list is called; of other lists "entry" behind the list's name."""
+"""The names of entries of lists; an entry of another list is named "entry" after the list."""
 
 
 def _sentence(error: Mapping[str, Any], data: Any) -> str:
-    """What pydantic found first, as one sentence with the path from the outside in."""
+    """Pydantic's first error, as one sentence with the path from the outside in."""
     *outside, name = _path_in_words(error["loc"], data) or ["this recording"]
     kind = error["type"]
     if kind == "missing":
@@ -310,7 +309,7 @@ def _sentence(error: Mapping[str, Any], data: Any) -> str:
 
 
 def _path_in_words(location: tuple[int | str, ...], data: Any) -> list[str]:
-    """The names of a value and of what it lies in, from the outside in."""
+    """The names of a value and of its containers, from the outside in."""
     words: list[str] = []
     for depth, part in enumerate(location):
         if isinstance(part, int):
@@ -329,7 +328,7 @@ def _path_in_words(location: tuple[int | str, ...], data: Any) -> list[str]:
 
 
 def _expectation(message: str) -> str:
-    """What pydantic says that a value should be, in our words."""
+    """Pydantic's expectation of a value, in our words."""
     should = message[message.find("should") :]
     for theirs, ours in WORDS.items():
         should = should.replace(theirs, ours)
@@ -363,6 +362,6 @@ def shown(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text without marks of HTML and characters that act, and no longer than a line."""
+    """A text without HTML marks and control characters, cut to a line."""
     safe = _HTML.sub(lambda mark: f"\\x{ord(mark.group()):02x}", escaped(text))
     return safe[:120].rstrip(".")

@@ -1,4 +1,4 @@
-"""The upgrade of recordings of schema 1, which said some things twice, to schema 2.
+"""Upgrade recordings of schema 1, which stored some values twice, to schema 2.
 
 A round had the tokens that it "emitted" instead of the "last" one. A header had "settings" and
 "draft", and an end the fields of one `Agreement`; "lanes" and "drafts" stood beside them only if
@@ -16,8 +16,8 @@ from ..core.lanes import SPECULATIVE
 
 
 def upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """The JSON values of schema 2 for those of schema 1, of which only what is dropped is checked:
-    it must say the same as what is kept. Raises `TraceError`."""
+    """Convert JSON values of schema 1 to schema 2. Only dropped values are checked: they must agree
+    with the values that stay. Raises `TraceError`."""
     try:
         header = _upgraded_header({**data["header"]})
         rounds = [

@@ -1,6 +1,6 @@
 """The points of the charts of a run, from its rounds.
 
-The page computes the same for a run that goes on (`series` of `assets/page/facts/metrics.js`).
+The page computes the same for a running race (`series` of `assets/page/facts/metrics.js`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
     so_far = [_so_far(lane_rounds) for lane_rounds in speculative]
     if len(speculative) == 1:
         rates, tau = so_far[0]
-    else:  # what was measured, without a second line
+    else:  # the measured line, without the predicted one
         rates = [rates_of_lane[0] for rates_of_lane, _ in so_far]
         tau = [tau_of_lane[0] for _, tau_of_lane in so_far]
     return {
@@ -100,7 +100,7 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     upwards = list(lanes)[::-1]
     parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
     if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
-        parts = ["overhead_seconds"]  # of a watched server, which tells no parts
+        parts = ["overhead_seconds"]  # for a watched server, which reports no parts
     for part in parts:
         means = []
         for lane in upwards:
@@ -112,7 +112,7 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
 
 
 def _requests(rounds: Sequence[Round]) -> Points:
-    """What each round asked of a server: kB that went and came, and milliseconds of its pass."""
+    """The requests of each round: kB sent and received, and milliseconds of the pass."""
     requests = [r for r in rounds if r.exchanged]
     return {
         "x": [(r.exchanged or 0) / 1000 for r in requests],

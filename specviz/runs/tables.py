@@ -148,13 +148,13 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str
 
 
 def rate_line(name: str, rate: Spread, width: int, more: str = "") -> str:
-    """A rate in tokens per second with its quartiles, or with `more` in their place."""
+    """A rate in tokens per second with its quartiles, or with `more` instead of them."""
     tail = more or f"({rate.low:.1f} - {rate.high:.1f})"
     return f"  {name:{width}} {rate.median:7.1f} tokens/s  {tail}"
 
 
 def shown_number(value: float | None, places: int) -> str:
-    """A number with so many decimals, or a dash for None."""
+    """A number with `places` decimals, or a dash for None."""
     return "–" if value is None else f"{value:.{places}f}"
 
 

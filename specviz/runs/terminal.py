@@ -1,5 +1,5 @@
-"""A race in a terminal: one line per round, then the metrics; of a server, what its requests cost
-or what it tells of its own speculation."""
+"""A race in a terminal: one line per round, then the metrics; for a server, also the cost of its
+requests or its own speculation figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .vocabulary import OUTCOMES as WORDS
 
 SPEEDUP = "speed-up"
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
-UNSEEN = "?"  # in the place of a token that a server rejected without telling it
+UNSEEN = "?"  # stands for a rejected token that a server did not report
 STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes without colour
     "accepted": "4;38;5;32",
     "rejected": "9;38;5;166",
@@ -48,7 +48,7 @@ def print_race(events: Iterable[Event], *, color: bool) -> Trace:
     for event in events:
         if isinstance(event, Header):
             width = max(map(len, event.speculative))
-        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        # A watched server may report its drafts at the end, by sending the same rounds again.
         if event not in told and not (isinstance(event, Round) and event.untold):
             show(event)
         told.append(event)
@@ -77,8 +77,8 @@ def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:
 
 
 def round_line(r: Round, *, color: bool, width: int = 0) -> str:
-    """The line for a round: its tokens in the order in which they were judged, after the lane's
-    name if it has one of its own, which takes so much width."""
+    """The line for a round: its tokens in the order of judgement, after the lane's name, padded to
+    `width`, if the lane has one."""
     lane = "" if r.lane in LANES else f"{r.lane:{width}} "
     tokens = "".join(_shown_token(token, color) for token in r.tokens)
     return f"{lane}{r.index + 1:4} │ {tokens}"
@@ -94,7 +94,7 @@ def _shown_token(token: Token, color: bool) -> str:
 
 
 def printable(text: str) -> str:
-    """A text within one line, with a sign for the end of a line and for a tab."""
+    """A text in one line, with signs for line ends and tabs."""
     return escaped(text.replace("\n", "⏎").replace("\t", "⇥"))
 
 
@@ -105,8 +105,8 @@ def styled(outcome: Outcome, text: str, color: bool) -> str:
 
 
 def metric_lines(trace: Trace) -> Iterator[str]:
-    """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
-    for each of them."""
+    """The metrics of a trace, one per line; for several speculative lanes, a table with a line for
+    each lane."""
     # A server, too, has named a model in them.
     return map(escaped, _metric_lines(trace))
 
@@ -138,7 +138,8 @@ def _metric_lines(trace: Trace) -> Iterator[str]:
 
 
 def _inexact_line(header: Header) -> Iterator[str]:
-    """Which lanes have a verdict that changes the target's distribution, if any has."""
+    """A line that names the lanes whose verdict changes the target's distribution, if there are
+    any."""
     inexact = [lane for lane in header.speculative if not header.settings_of(lane).exact]
     if inexact:
         names = ", ".join(label_of(lane) for lane in inexact)
@@ -162,7 +163,7 @@ class Figure(NamedTuple):
 
 
 def label_width(trace: Trace) -> int:
-    """Letters of the first column of what is told of a trace."""
+    """The width of the first column of a trace's figures."""
     return max([15, *map(len, map(label_of, trace.lanes))])
 
 
@@ -242,7 +243,7 @@ def _doubt_of(trace: Trace, lane: Lane) -> str:
 
 
 def _comparison(agreement: Agreement) -> str:
-    """How the texts of two lanes compare, in a clause."""
+    """A clause that compares the texts of two lanes."""
     divergence = agreement.divergence
     if divergence is None:
         compared = agreement.compared
@@ -273,8 +274,8 @@ WALL_CLOCK = (
 
 
 def request_lines(trace: Trace) -> Iterator[str]:
-    """Means of bytes that went and came, of the seconds of a target pass as this machine sees it,
-    and of those that the server says that it worked."""
+    """Means of bytes sent and received, of the seconds of a target pass measured here, and of the
+    server's own seconds."""
     for lane in trace.lanes:
         requests = [r for r in trace.lane(lane) if r.exchanged]
         if not requests:
@@ -321,7 +322,7 @@ def _watched_speedup(trace: Trace, m: Metrics) -> str:
 
 
 def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
-    """What these figures mean, and which server they are of."""
+    """Notes on a watched lane's figures: their meaning, and the server's name."""
     header = trace.header
     yield NOT_TOLD
     if any(r.untold for r in trace.lane(header.speculative[0])):
@@ -336,7 +337,7 @@ def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
 
 
 def _counters_line(trace: Trace, m: Metrics) -> str:
-    """How the server's own counters compare with this stream; empty if it has none."""
+    """A line that compares the server's own counters with this stream; empty if it has none."""
     counted = trace.end.counted if trace.end else None
     if counted is None:
         return ""
@@ -349,7 +350,8 @@ def _counters_line(trace: Trace, m: Metrics) -> str:
         return f"Its counters moved by {moved} meanwhile, with those of its other users."
     steps_here = sum(bool(r.drafted) for r in rounds)
     accepted_here = m.counts["accepted"]
-    # What was accepted behind the end of the text is ignored here, and accepted for the server.
+    # A token accepted after the end of the text counts as ignored here, and as accepted for the
+    # server.
     cut = 0
     if rounds:
         cut = sum(token.outcome == "ignored" for token in rounds[-1].drafted)

@@ -37,7 +37,7 @@ class Trace:
     end: End | None = None
 
     def __repr__(self) -> str:
-        """What it is in one line: a run may have thousands of rounds."""
+        """A one-line summary: a run may have thousands of rounds."""
         header = self.header
         tokens = sum(len(r.emitted) for r in self.rounds)
         state = "" if self.end else ", not finished"
@@ -47,7 +47,7 @@ class Trace:
         )
 
     def _repr_html_(self) -> str | None:
-        """The small player, for a cell of a notebook; None for a run that is too long for one."""
+        """The small player for a notebook cell; None if the run is too long."""
         from .html import cell_html
 
         return cell_html(self)
@@ -56,8 +56,8 @@ class Trace:
     def from_events(cls, events: Iterable[Event]) -> Trace:
         """The trace of all events of a race; raises `TraceError` if the header is not first.
 
-        A round with the lane and the index of an earlier one replaces it and all behind it in its
-        lane: a watched server may tell only at the end what its steps drafted.
+        A round with the lane and the index of an earlier one replaces it and all later rounds of
+        its lane: a watched server may report its drafts only at the end.
         """
         trace: Trace | None = None
         for event in events:

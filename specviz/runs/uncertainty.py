@@ -1,13 +1,13 @@
-"""How sure a number is: where repeated measurements lie, how sure a mean is, and how far a run's
-measured speed-up can be trusted.
+"""The uncertainty of numbers: the spread of repeated measurements, the interval of a mean, and
+doubts about a run's measured speed-up.
 
 Intervals of means are those of the bootstrap. Samples have one value fewer than there are, which
 corrects the narrowness of the plain bootstrap for few values (Hesterberg 2015, "What teachers
 should know about the bootstrap", section 3.3).
 
 The tokens of a seeded run repeat exactly, so what differs from one run to the next are times. A
-round is as long as its kind usually takes, unless something else used the processor: the median
-over the rounds with as many drafted tokens is what it usually takes.
+round takes its usual time unless something else used the processor. The usual time is the median
+over the rounds with as many drafted tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .metrics import compute_metrics
 from .trace import Trace
 
 NEAR = 0.03
-"""A speed-up that differs from 1 by less is as good as even, also in `words/verdict.js`."""
+"""A speed-up that differs less from 1 counts as even, also in `words/verdict.js`."""
 SAMPLES = 2000
 LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
 
@@ -89,7 +89,7 @@ def geometric_mean(logarithms: Sequence[float]) -> Estimate:
     return Estimate(value, float(np.exp(logarithm.low)), float(np.exp(logarithm.high)))
 
 
-@lru_cache(maxsize=4096)  # a sweep asks after every piece, mostly for the same values
+@lru_cache(maxsize=4096)  # a sweep computes it after every piece, mostly from the same values
 def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
     """The 95% interval of the mean of some values; None for fewer than two."""
     if len(values) < 2:
@@ -111,8 +111,8 @@ DOUBTS: dict[Doubt, str] = {
 }
 """Why a ratio is uncertain, as half a sentence."""
 
-# Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
-# tenth less is as far as two means of undisturbed passes differ.
+# The least price of a speculative round in baseline rounds: it has a whole target pass, and a tenth
+# less is as far as two means of undisturbed passes differ.
 LEAST_PRICE = 0.9
 MOST_DELAY = 0.25  # the share of its usual time that a lane may lose before its speed is doubted
 MOST_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the median
@@ -120,13 +120,13 @@ WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3
 MIN_ROUNDS = WINDOW * FEWEST_WINDOWS
-"""Rounds of a lane below which nothing is said of its speed."""
+"""The fewest rounds of a lane for a statement on its speed."""
 DELAYED = 1.5  # times its usual time: a round that took longer was delayed
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """What speaks for and against a measured speed-up.
+    """Evidence for and against a measured speed-up.
 
     price: the cost of a speculative round in baseline rounds. delays: the share by which a lane's
     rounds took longer than usual, by lane. spread: of the speed-up over windows of the run, at the
@@ -169,15 +169,15 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
 
 
 def seconds_of(r: Round) -> float:
-    """What a round took on its lane's clock."""
+    """A round's seconds on its lane's clock."""
     return r.draft_seconds + r.verify_seconds + r.overhead_seconds
 
 
 def undelayed_seconds(rounds: Sequence[Round]) -> float:
     """The seconds that some rounds of a lane would have taken together if none had been delayed.
 
-    A delayed round counts as what is usual: the median over the rounds with as many drafted tokens,
-    or over those with more where that is less, since a narrower pass costs no more.
+    A delayed round counts with its usual time: the median over the rounds with as many drafted
+    tokens, or over those with more if that is less, since a narrower pass costs no more.
     """
     usual = _usual_seconds(rounds)
     least = math.inf
@@ -212,8 +212,9 @@ def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
 def _windows(
     ours: Sequence[Round], theirs: Sequence[Round]
 ) -> list[tuple[Sequence[Round], Sequence[Round]]]:
-    """Both lanes in as many consecutive parts of nearly equal length. Not by their clocks: the
-    slower lane goes on alone at the end, and the measured ratio counts that too."""
+    """Cut both lanes into the same number of consecutive parts of nearly equal length. The cut
+    ignores clocks: the slower lane runs alone at the end, and the measured ratio counts that too.
+    """
     count = min(MOST_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
 
     def window(rounds: Sequence[Round], i: int) -> Sequence[Round]:

@@ -81,7 +81,7 @@ _VERDICT_FIELDS = (
 
 
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
-    """Everything as JSON. registered: with the kinds of other packages."""
+    """The vocabulary as JSON. registered: with the kinds of other packages."""
     return {
         "drafters": _words(drafters(), _DRAFTER_FIELDS, registered),
         "verdicts": _words(verdicts(), _VERDICT_FIELDS, registered),
