@@ -1,4 +1,4 @@
-"""Where two greedy lanes part: a tie within rounding, or a bug?
+"""Decide where two greedy lanes part: a tie within rounding, or a bug?
 
 Passes over one and over several tokens round differently, so that a near-tie may fall either way;
 a fault in a cache or a mask changes logits by far more. The position is scored again in several
@@ -43,9 +43,8 @@ ONE_PASS = "one pass"
 
 
 def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
-    """Score the position again; yields a sentence before each step, and the answer at last.
-
-    pair: that of the run, in the run's dtype. Raises `PairError` if it is another.
+    """Score the position again; yields a sentence before each step, and at last the `Difference`.
+    pair: the run's pair in the run's dtype. Raises `PairError` if it is another.
     """
     _check_pair(pair, parting)
     length = len(parting.prompt) + parting.index
@@ -75,11 +74,9 @@ def _difference(
     repeated: Tensor,
     judged: Sequence[Token],
 ) -> Difference:
-    """The answer.
-
-    fresh: logits [positions, vocab] of the last positions, by the way in which they were scored
-    with fresh caches. repeated: logits [vocab] of the difference in the lane with drafts. judged:
-    guesses of the control.
+    """Build the `Difference`. fresh: logits [positions, vocab] of the last positions, by the way of
+    scoring with fresh caches. repeated: logits [vocab] of the difference in the lane with drafts.
+    judged: guesses of the control.
     """
     rounding, reasons = _rounding(list(fresh.values()), pair)
     ours = parting.ours[-1]
@@ -119,7 +116,7 @@ def _difference(
 
 
 def _behind(logits: Tensor, ours: int, theirs: int) -> float:
-    """How far the worse candidate is behind the first choice, in nats."""
+    """The distance of the worse candidate from the first choice, in nats."""
     return float(logits.max() - torch.minimum(logits[ours], logits[theirs]))
 
 
@@ -160,8 +157,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
 
 
 def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor:
-    """Logits [positions, vocab] of the last positions, from passes over so many tokens each at the
-    end of the baseline's text, after one over all before them; no cache is rolled back."""
+    """Logits [positions, vocab] of the last positions of the baseline's text. One pass reads all
+    earlier tokens, then each pass reads one of `widths` tokens; no cache is rolled back."""
     engine = make_engine(pair.target, pair.vocab)
     ids = [*parting.prompt, *parting.theirs[:-1]]
     begin = len(ids) - sum(widths)
@@ -196,7 +193,7 @@ def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
 
 
 def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
-    """How far rounding moves two logits apart, at most, and what it cannot explain.
+    """The most that rounding can move two logits apart, and the reasons against rounding.
 
     Twice what is seen between ways of scoring that use no rollback, and no more than the dtype of
     the weights allows: a fault in passes over several tokens must not count as rounding.
@@ -221,7 +218,7 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
 
 
 def _dtype_of_passes(pair: Pair) -> torch.dtype:
-    """In which the target computes: compiled passes in fp32 whatever their weights."""
+    """The dtype in which the target computes: compiled passes use fp32 whatever their weights."""
     dtype: torch.dtype = pair.target.dtype
     engine = make_engine(pair.target, pair.vocab)
     if engine.name == "compiled" or not dtype.is_floating_point:
@@ -230,8 +227,8 @@ def _dtype_of_passes(pair: Pair) -> torch.dtype:
 
 
 def _moved(logits: Tensor, other: Tensor) -> float:
-    """How far two ways of scoring, each [vocab], move the gap between any two of the likeliest
-    tokens, in nats."""
+    """The largest change, in nats, of the gap between two of the likeliest tokens, from one way of
+    scoring to another, each [vocab]."""
     likely = torch.cat([_likeliest(logits), _likeliest(other)])
     change = (logits - other)[likely]
     return float(change.max() - change.min())
@@ -242,7 +239,7 @@ def _likeliest(logits: Tensor) -> Tensor:
 
 
 def _control(pair: Pair, parting: Parting) -> list[Token]:
-    """The target drafting for itself around the difference: its guesses that were judged."""
+    """Let the target draft for itself around the difference, and return its judged guesses."""
     text = [*parting.prompt, *parting.theirs]
     gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)

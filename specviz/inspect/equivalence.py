@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 Outcome: TypeAlias = tuple[int, ...]
 
-FEWEST = 10  # the fewest draws of both lanes together in a cell, so that 5 are expected in each
+FEWEST = 10  # least draws of both lanes together in a cell, so that 5 are expected in each
 LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
 EXPECTED = 5.0  # the fewest expected draws of a cell
 SHARE_LISTED = 0.5  # the least share of draws whose outcomes have a cell of their own
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
     @property
     def draws(self) -> int:
-        """Those of both lanes together."""
+        """The draws of both lanes together."""
         return self.ours + self.theirs
 
 
@@ -122,7 +122,7 @@ def tail(statistic: float, degrees: int) -> float | None:
     """P(X >= statistic) for X chi-square distributed: Q(degrees / 2, statistic / 2)."""
     if degrees == 0:
         return None
-    import torch  # here, because importing it takes seconds and readers of results do not need it
+    import torch  # imported here: the import takes seconds, and readers of results do not need it
 
     half = torch.tensor([degrees / 2, statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))

@@ -1,4 +1,4 @@
-"""The verb `explain-difference`: why two greedy lanes part."""
+"""The verb `explain-difference`: explain why two greedy lanes part."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`python -m specviz guess`: what a draft would have got right of a text of another model.
+"""`python -m specviz guess`: count the tokens of another model's text that a draft would have
+guessed.
 
-One pass of the draft over the text is enough for every gamma: as long as the guesses of a round
-hold, it has read what was written; the first that fails ends the round.
+One pass of the draft over the text is enough for every gamma: while a round's guesses are right,
+the draft has read exactly the text; the first wrong guess ends the round.
 """
 
 from __future__ import annotations
@@ -45,17 +46,15 @@ UNITS = (
     "the upper limit of a speed-up, with guesses and checks that cost nothing."
 )
 GAMMAS = (1, 2, 3, 5, 8, 16)
-FED = 32  # places of the text per pass
+FED = 32  # positions of the text per pass
 MOST_TOKENS = 2048  # of a text
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One place of the text, in the draft's own tokens.
-
-    text: what was written. guess: the draft's first choice there, knowing all that was written
-    before. right: whether it is the written token. q_guess, q_text: the draft's probabilities of
-    both at temperature 1.
+    """One position of the text, in the draft's own tokens. text: the written token. guess: the
+    draft's first choice there, given all text before. right: whether both are the same token.
+    q_guess, q_text: the draft's probabilities of both at temperature 1.
     """
 
     text: str
@@ -67,10 +66,9 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """All places of a text.
-
-    draft: its name. before: the part of the text that had nothing before it, so that nobody could
-    guess it; mostly empty. left_out: tokens at the end of the text that were not looked at.
+    """All positions of a text. draft: the draft's name. before: the beginning of the text that has
+    no context and cannot be guessed; mostly empty. left_out: tokens at the end of the text that
+    were not examined.
     """
 
     draft: str
@@ -80,7 +78,7 @@ class Guesses:
 
     @property
     def right(self) -> int:
-        """At how many places the draft's first choice was written."""
+        """The number of positions where the draft's first choice was written."""
         return sum(guess.right for guess in self.places)
 
     def rounds(self, gamma: int) -> list[Round]:
@@ -92,7 +90,7 @@ class Guesses:
         rounds: list[Round] = []
         drafts: list[Token] = []
         for position, guess in enumerate(self.places, 1):
-            # As a lane does: no more than what leaves the last token to the target.
+            # As in a lane: the last token is left to the target.
             is_drafted = len(drafts) < gamma and position < len(self.places)
             if is_drafted and guess.right:
                 drafts.append(Token(0, guess.text, "accepted"))
@@ -118,11 +116,9 @@ class Guesses:
         return rounds
 
     def would_be(self, gamma: int) -> dict[str, Any]:
-        """What these rounds would have brought.
-
-        rounds: how many tokens each would have written. right, judged: guesses that would have been
-        kept, and all that would have been judged. alpha: right / judged. tau: tokens per round.
-        Both are None where there are none.
+        """The would-be result of rounds. rounds: the number of tokens that each would have written.
+        right, judged: guesses that would have been kept, and all that would have been judged.
+        alpha: right / judged. tau: tokens per round. Both are None where there are none.
         """
         rounds = self.rounds(gamma)
         judged = sum(len(r.drafted) for r in rounds)
@@ -137,12 +133,13 @@ class Guesses:
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
-    """The draft's first choice at each place of `text`.
+    """Compute the draft's first choice at each position of `text`.
 
-    draft: a pair whose target is the model that guesses (see `draft_of`). The text is cut by its
-    tokenizer, whatever wrote it; what is longer than `MOST_TOKENS` or its context is left out.
-    prompt: what the text answers, or, if it `continues`, what stands directly before it. Raises
-    `PromptError` if there is nothing to guess.
+    draft: a pair whose target is the model that guesses (see `draft_of`). The text is tokenized by
+    the draft's tokenizer, whatever model wrote it; tokens beyond `MOST_TOKENS` or the context are
+    left out.
+    prompt: the prompt that the text answers, or, if it `continues`, the text directly before it.
+    Raises `PromptError` if there is nothing to guess.
     """
     context_ids = _context(draft, prompt, continues)
     text_ids = [token_id for token_id in draft.text_ids(text) if token_id < draft.vocab]
@@ -181,8 +178,8 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
 
 
 class _Choice(NamedTuple):
-    """The id that was written at a place, the draft's first choice there, and the draft's
-    probabilities of both."""
+    """The written id at a position, the draft's first choice there, and the draft's probabilities
+    of both."""
 
     written: int
     first: int
@@ -191,7 +188,7 @@ class _Choice(NamedTuple):
 
 
 def _choices(draft: Pair, context_ids: Sequence[int], ids: Sequence[int]) -> Iterator[_Choice]:
-    """That of each of these ids, which follow the context."""
+    """Yield the choice at each of these ids, which follow the context."""
     engine = make_engine(draft.target, draft.vocab)
     unread = list(context_ids)
     for begin in range(0, len(ids), FED):
@@ -221,7 +218,7 @@ def draft_of(pair: Pair) -> Pair:
 
 
 def _context(draft: Pair, prompt: str, continues: bool) -> list[int]:
-    """What the draft reads before the text: ids, perhaps none."""
+    """The ids that the draft reads before the text, perhaps none."""
     if not prompt:
         start_ids = draft.tokenizer("")["input_ids"]
         return [token_id for token_id in start_ids if token_id < draft.vocab]
@@ -233,8 +230,8 @@ def _context(draft: Pair, prompt: str, continues: bool) -> list[int]:
 
 
 def guess_lines(guesses: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
-    """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
-    have brought."""
+    """The would-be rounds at `gamma` in the form of a run's rounds, then the would-be result of
+    each of `GAMMAS`."""
     yield f"{NAME}. {WHY}\n"
     if guesses.before:
         yield f"     │ {printable(guesses.before)}"
@@ -295,5 +292,5 @@ def _text(file: str) -> str:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise SpecvizError(f"{file} cannot be read as a text in UTF-8.") from error
-    # Editors add the ends: a mark of the byte order, which is no text, and a last line feed.
+    # Editors add a byte order mark, which is not text, and a final line feed.
     return text.removeprefix("\ufeff").rstrip("\n")

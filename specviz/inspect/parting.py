@@ -1,7 +1,6 @@
-"""Where the two greedy lanes of a run part, and what was found out about it, as data.
-
-`inspect.difference` finds it out, with the models. Whether a run is the same as another one is
-another question: `runs.rerun`.
+"""The position where the two greedy lanes of a run part, and its explanation, as data.
+`inspect.difference` computes the explanation with the models. Whether a run is the same as another
+one is another question: `runs.rerun`.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where the texts of two greedy lanes first differ, and how the lane with drafts came there.
-
-    prompt: ids. passes: of that lane, up to the one that wrote the difference. theirs: the
-    baseline's emitted ids, up to and with the difference. gamma: of the run. target, dtype: its
-    model, as the header names it.
+    """The first difference of the texts of two greedy lanes, and the passes that led to it. prompt:
+    ids. passes: of the lane with drafts, up to the one that wrote the difference. theirs: the
+    baseline's emitted ids, up to and including the difference. gamma: of the run. target, dtype:
+    its model, as the header names it.
     """
 
     prompt: tuple[int, ...]
@@ -47,7 +45,7 @@ class Parting:
 
     @property
     def ours(self) -> tuple[int, ...]:
-        """The emitted ids of the lane with drafts, up to and with the difference."""
+        """The emitted ids of the lane with drafts, up to and including the difference."""
         emitted: list[int] = []
         for target_pass in self.passes:
             emitted += target_pass.emitted
@@ -55,7 +53,7 @@ class Parting:
 
 
 class Scored(NamedTuple):
-    """What one way of scoring says of the position. p_ours, p_theirs: the probabilities of both
+    """The scores of the position by one way of scoring. p_ours, p_theirs: the probabilities of both
     candidates at temperature 1. apart: the logit of `theirs` minus that of `ours`, in nats."""
 
     name: str
@@ -66,13 +64,12 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The answer, and what it rests on.
-
-    index: as in `Parting`. ours, theirs: the texts of both candidates. scored: the ways of
+    """The explanation of a difference, with its evidence. index: as in `Parting`. ours, theirs: the
+    texts of both candidates. scored: the ways of
     scoring: both lanes' own passes repeated, then fresh caches. rounding: the most, in nats, that
-    rounding can move two logits apart here. behind: how far the worse candidate is behind the
-    first choice in fresh passes, at least. held, judged: guesses of the control, a run in which
-    the target drafts for itself, that were kept, and all that were judged. reasons: what rounding
+    rounding can move two logits apart here. behind: the least distance of the worse candidate from
+    the first choice in fresh passes. held, judged: guesses of the control, a run in which the
+    target drafts for itself, that were kept, and all that were judged. reasons: what rounding
     cannot explain; empty if the verdict is "tie".
     """
 

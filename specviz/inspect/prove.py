@@ -26,12 +26,12 @@ from .shapes import Size
 WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them
 SIZE = Size(WORDS, 32, 32, 2, 2, 1, False)
-PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that something is found in it
+PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that n-gram drafters find a match
 RUNS = 3000
 
 
 class Proof(NamedTuple):
-    """The result of `prove`. drafted: tokens that were drafted in all runs. statistic, degrees:
+    """The result of `prove`. drafted: the number of drafted tokens in all runs. statistic, degrees:
     chi-square and its degrees of freedom. p_value: the probability that texts of the target's own
     distribution differ from it at least as much."""
 
@@ -43,7 +43,7 @@ class Proof(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether nothing speaks against the target's distribution."""
+        """Whether the test does not reject the target's distribution."""
         return self.p_value >= LUCK
 
 
@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the p-value and what it says; 0 if the distribution is kept, else 1."""
+    """Print the p-value and its meaning; returns 0 if the distribution is kept, else 1."""
     proof = prove(options.kind, max(100, options.runs))
     print(
         f"{options.kind}: {proof.runs} texts of {LENGTH} tokens, {proof.drafted} drafted tokens; "
