@@ -1,1 +1,1 @@
-"""One verdict on a deployed server: is it speculating, is it paying, is it lossless, what helps."""
+"""Audit a deployed server: is it speculating, is it paying, is it lossless, what would help?"""

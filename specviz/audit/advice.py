@@ -1,4 +1,4 @@
-"""What would help, in the words of the engine that was audited."""
+"""Advice, with commands for the audited engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Deployment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What advice is made of. draft: the name of a draft for commands; None if none was named."""
+    """The findings behind advice. draft: the draft's name for commands; None if none was named."""
 
     engine: str
     model: str
@@ -68,7 +68,7 @@ class Findings:
 
 
 def advice(findings: Findings) -> Iterator[Advice]:
-    """What would help, the most important first."""
+    """List the advice, the most important first."""
     yield from _on_silence(findings)
     yield from _on_faults(findings)
     yield from _on_speed(findings)
@@ -77,7 +77,7 @@ def advice(findings: Findings) -> Iterator[Advice]:
 
 
 def _on_silence(findings: Findings) -> Iterator[Advice]:
-    """Where nothing is drafted."""
+    """Advice if nothing is drafted."""
     if findings.answer("speculating") != "no":
         return
     loaded = findings.drafting is not None and findings.drafting.is_loaded
@@ -94,7 +94,7 @@ def _on_silence(findings: Findings) -> Iterator[Advice]:
 
 
 def _on_faults(findings: Findings) -> Iterator[Advice]:
-    """Where the text is not the target's."""
+    """Advice if the text is not the target's."""
     if findings.answer("lossless") != "no":
         return
     texts = {
@@ -118,7 +118,7 @@ def _on_faults(findings: Findings) -> Iterator[Advice]:
 
 
 def _on_speed(findings: Findings) -> Iterator[Advice]:
-    """Where another number of drafts, another draft or none would be faster."""
+    """Advice if another number of drafts, another draft or none would be faster."""
     if findings.answer("speculating") != "yes" or not findings.speeds:
         return
     gain = findings.speeds[0].gain
@@ -149,7 +149,7 @@ def _on_speed(findings: Findings) -> Iterator[Advice]:
 
 
 class BetterGamma(NamedTuple):
-    """A number of drafts that promises more than the present one. speedup: that it promises."""
+    """A number of drafts that promises more than the present one. speedup: the promised one."""
 
     gamma: int
     present: int
@@ -178,7 +178,7 @@ def better_gamma(by_position: Sequence[float], gain: float) -> BetterGamma | Non
 
 
 def _on_load(findings: Findings) -> Iterator[Advice]:
-    """Where speculation stops paying with many requests at once."""
+    """Advice if speculation stops paying with many requests at once."""
     until = crossover(findings.loads)
     if until is None or findings.answer("speculating") != "yes":
         return
@@ -205,7 +205,7 @@ def _on_load(findings: Findings) -> Iterator[Advice]:
 
 
 def _on_what_is_not_told(findings: Findings) -> Iterator[Advice]:
-    """Where a switch of the server would let the audit see more."""
+    """Advice if a switch of the server would let the audit see more."""
     if findings.answer("speculating") != "cannot be told":
         return
     lines = {
@@ -233,8 +233,8 @@ def _deployment(findings: Findings) -> Deployment:
 
 
 def _command(findings: Findings, gamma: int) -> tuple[str, str]:
-    """The engine and its lines that draft `gamma` tokens with the draft model; empty for an engine
-    whose words are not known."""
+    """The engine and its command lines to draft `gamma` tokens with the draft model; empty for an
+    unknown engine."""
     draft = findings.draft or "DRAFT"
     if findings.engine == OLLAMA:
         lines = f"FROM {findings.model}\nDRAFT {draft}\nPARAMETER draft_num_predict {gamma}"

@@ -1,4 +1,5 @@
-"""How an audit asks a server: streams, sampled texts, and lists of likely tokens, all counted."""
+"""Requests of an audit to a server: streams, sampled texts, and lists of likely tokens, all
+counted."""
 
 from __future__ import annotations
 
@@ -32,11 +33,11 @@ Ids = tuple[int, ...]
 
 
 class SpentError(ServerError):
-    """The audit has sent as many requests as it said that it would."""
+    """The audit has used up its announced requests."""
 
 
 class RequestBudget:
-    """Counts the requests of an audit, and lets no more pass than were announced."""
+    """Counts the requests of an audit, and refuses more than were announced."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -63,10 +64,10 @@ class RequestBudget:
 class Streamed:
     """One streamed text.
 
-    ids: empty if the server tells none. tokens: of the text. chunks: that brought text. first,
-    last: seconds from the request to the first and the last of them. first_tokens: in the first
-    chunk. steps: with what each drafted and accepted, where the server tells it. drafted, accepted:
-    of the whole text; None if they are not told.
+    ids: empty if the server reports none. tokens: of the text. chunks: those with text. first,
+    last: seconds from the request to the first and the last chunk. first_tokens: tokens in the
+    first chunk. steps: the drafted and accepted tokens of each step, if reported. drafted,
+    accepted: of the whole text; None if not reported.
     """
 
     ids: Ids
@@ -82,7 +83,7 @@ class Streamed:
 
     @property
     def rate(self) -> float | None:
-        """Tokens per second, without the first ones; None if everything came at once."""
+        """Tokens per second, without the first chunk; None if everything came at once."""
         if self.last <= self.first or self.tokens <= self.first_tokens:
             return None
         return (self.tokens - self.first_tokens) / (self.last - self.first)
@@ -114,11 +115,11 @@ class AuditedModel:
 
     @property
     def tells_drafts(self) -> bool:
-        """Whether its streams always tell what was drafted, so that silence means nothing was."""
+        """Whether its streams always report drafts, so that no report means no drafts."""
         return self.engine.tells_steps
 
     def stream(self, prompt: Prompt, tokens: int) -> Streamed:
-        """One greedy text of so many tokens. Raises `ServerError`."""
+        """Stream one greedy text of `tokens` tokens. Raises `ServerError`."""
         settings = Settings(max_new_tokens=tokens, ignore_eos=True)
         reader = self.engine.reader(self.engine, settings)
         body = self.engine.question(prompt, settings)
@@ -140,7 +141,7 @@ class AuditedModel:
         return _streamed(steps, len(arrivals), reader)
 
     def draw(self, prompt: Prompt, settings: Settings) -> tuple[Ids, str]:
-        """The ids and the text of one sampled text; no ids if the server tells none. Raises
+        """Draw one sampled text: its ids, if the server reports them, and its text. Raises
         `ServerError`."""
         body = self.engine.question(prompt, settings)
         body["stream"] = False
@@ -158,7 +159,7 @@ class AuditedModel:
             raise ServerError(self.server.rubbish()) from error
 
     def tokenize(self, text: str) -> Ids:
-        """The ids of a text; empty if the server does not tell."""
+        """The ids of a text; empty if the server does not report them."""
         return tuple(self.engine.tokenize(text))
 
     def listings(self, prefixes: Sequence[Ids], listed: int) -> list[dict[int, float]]:
@@ -169,7 +170,7 @@ class AuditedModel:
         return self._target.listings(prefixes, listed)
 
     def text_of(self, token_id: int) -> str:
-        """The text of a token; its number if the server does not tell."""
+        """The text of a token; its number if the server does not report the text."""
         if self._target is not None:
             with suppress(PairError, ServerError):
                 return self._target.detokenize([token_id])
@@ -180,7 +181,7 @@ class AuditedModel:
         return counters_text(self.server, self.name)
 
     def says_loaded(self) -> bool | None:
-        """Whether it says that it has a draft to speculate with; None if it does not say."""
+        """Whether the server reports a loaded draft; None if it does not say."""
         if self.identity.engine != LLAMA_CPP:
             return None
         with suppress(PairError, ServerError, *ANOTHER_FORM):
@@ -231,7 +232,7 @@ def _streamed(steps: Sequence[Step], chunks: int, reader: Any) -> Streamed:
         ids = ()
         count = reader.count or len(tokens)
     if isinstance(reader, (TextReader, SglangReader)):
-        # They tell it of the whole text, and not of its steps.
+        # They report the whole text, not its steps.
         drafted = reader.drafted
         accepted = reader.accepted
     first = tokens[0].at

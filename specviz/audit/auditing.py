@@ -1,4 +1,4 @@
-"""The audit itself: what is asked in which order, and the report of what has been measured."""
+"""The audit itself: the order of its parts, and the report on its measurements."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ FAILURES = (PairError, ServerError)
 
 
 class Audit:
-    """An audit of one server. `run` measures; `report` tells what has been measured so far.
-
-    ours: the server that is audited. theirs: the baseline, if there is one. budget: counts the
-    requests to both. questions: the prompts, one of each kind first.
+    """An audit of one server. `run` measures; `report` reports the measurements so far. ours: the
+    audited server. theirs: the baseline, if there is one. budget: counts the requests to both.
+    questions: the prompts, one of each kind first.
     """
 
     def __init__(
@@ -76,8 +75,8 @@ class Audit:
         self._lossless_doubts: list[str] = []
 
     def run(self) -> Iterator[str]:
-        """Measure; yields a sentence before each part. A failure of a server ends the part that it
-        happens in, and its sentence becomes the reason why something cannot be told."""
+        """Measure; yields a sentence before each part. A failure of a server ends its part of the
+        audit, and its sentence becomes the reason why something is unknown."""
         yield f"Asking what the server is: at most {PREPARATION} requests."
         self._prepare()
         assert self._plan is not None and self._agenda is not None
@@ -99,7 +98,8 @@ class Audit:
                 self._note_lossless(self._attempt(self._judge_samples))
 
     def report(self, *, stopped: bool = False) -> AuditReport:
-        """The report on what has been measured. stopped: somebody ended the audit."""
+        """Build the report on the measurements so far. stopped: whether the audit was stopped
+        early."""
         drafting = self._drafting() if self._turns else None
         speeds = speeds_of(self._turns)
         verdicts = tuple(self._verdicts(drafting, stopped))
@@ -158,22 +158,22 @@ class Audit:
         self._budget.limit = self._budget.used + self._plan.requests
 
     def _most_prompts(self) -> int:
-        """Prompts of which each kind has one, and no more than turns need."""
+        """One prompt of each kind, and no more than the turns need."""
         return min(len(self._questions), 8)
 
     def _measured_pace(self) -> Pace:
         first = 0.0
         token = 0.0
         for model in filter(None, (self._ours, self._theirs)):
-            model.stream("The", WARM_TOKENS)  # what is read or compiled once is not measured
+            model.stream("The", WARM_TOKENS)  # warm-up: one-time compilations are not measured
             text = model.stream("Once", WARM_TOKENS)
             first += text.first
             token += text.last / max(1, text.tokens)
         return Pace(first, token)
 
     def _choose_law(self) -> int | None:
-        """Take the prompt whose short texts show a wrong sampler soonest; returns the number of
-        texts that it needs, None if that is not known."""
+        """Choose the prompt whose short texts reveal a wrong sampler soonest; returns the number of
+        texts needed, None if unknown."""
         if not self.options.asks("lossless"):
             return None
         best: tuple[float, int | None] | None = None
@@ -245,7 +245,7 @@ class Audit:
                 break
 
     def _long_prompt(self, count: int) -> Prompt:
-        """A prompt of about so many tokens that no other begins with."""
+        """A prompt of about `count` tokens with a unique beginning."""
         context = self._ours.identity.context
         if context is not None:
             count = min(count, context - self.options.tokens - 1)
@@ -290,7 +290,7 @@ class Audit:
         return list(ours.values()), list(theirs.values())
 
     def _compare_plain_texts(self) -> None:
-        """Compare texts whose ids nobody tells, character by character."""
+        """Compare texts without reported ids, character by character."""
         by_prompt: dict[str, tuple[Streamed, Streamed]] = {}
         for turn in self._turns:
             if isinstance(turn.prompt, str) and turn.theirs is not None:
@@ -330,7 +330,7 @@ class Audit:
         ours: list[tuple[Ids, str]],
         seconds: float,
     ) -> None:
-        """Hold our sampled texts against those of the baseline. seconds: for each drawing."""
+        """Compare our sampled texts with the baseline's. seconds: for each drawing."""
         temperature = self.options.temperature
         seed = sampled.OTHER_SEEDS
         baseline = [
@@ -352,7 +352,7 @@ class Audit:
     def _drawn(
         self, model: AuditedModel, prompt: Prompt, temperature: float, seed: int, seconds: float
     ) -> Iterator[tuple[Ids, str]]:
-        """Sampled texts, as many as are planned and as fit so many seconds; a few in any case."""
+        """Draw sampled texts, as many as are planned and fit into `seconds`; at least a few."""
         assert self._agenda is not None
         begin = time.monotonic()
         texts = sampled.draws(model, prompt, temperature, self._agenda.samples, seed)
@@ -362,7 +362,7 @@ class Audit:
                 break
 
     def _doubt_drafts(self, counters: Counters | None) -> None:
-        """Say so where sampled texts were written without drafts: they prove nothing then."""
+        """Note the doubt if sampled texts were written without drafts: they prove nothing then."""
         if counters is not None and not counters.counted["drafted"]:
             self._lossless_doubts.append(
                 "The server drafted nothing while it sampled, so its sampled texts say nothing of "
@@ -370,7 +370,7 @@ class Audit:
             )
 
     def _is_over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time budget is used up."""
         return self._seconds_left() < 0.0
 
     def _seconds_left(self) -> float:
@@ -413,8 +413,8 @@ class Audit:
 
 
 def connected(options: AuditOptions) -> Audit:
-    """Ask both servers what they are, and make the audit. Raises `ServerError`, `PairError` and
-    `SettingsError` for servers that cannot be asked at all, and `PromptError` for the prompts."""
+    """Identify both servers, and make the audit. Raises `ServerError`, `PairError` and
+    `SettingsError` for servers that cannot be audited at all, and `PromptError` for the prompts."""
     budget = RequestBudget(PREPARATION)
     ours = AuditedModel(options.server, budget, options.answer_seconds)
     theirs: AuditedModel | None = None
@@ -454,8 +454,8 @@ def audit_server(
 
     server, baseline: addresses as "http://HOST:8000/v1#MODEL"; the baseline serves the same target
     without speculation. on_progress: called with a sentence before each part. options: fields of
-    `AuditOptions`. Ctrl-C ends it at once, with a report on what was measured until then. Raises
-    `SpecvizError` for options that are wrong and for servers that cannot be asked at all.
+    `AuditOptions`. Ctrl-C ends it at once, with a report on the measurements so far. Raises
+    `SpecvizError` for wrong options and for servers that cannot be audited at all.
     """
     try:
         asked = AuditOptions(server, baseline=baseline, **options)

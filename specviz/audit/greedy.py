@@ -1,7 +1,7 @@
-"""Greedy texts, judged: is each token the first choice where it stands, and where the texts of two
+"""Judge greedy texts: is each token the first choice at its position, and where the texts of two
 servers part, is it a tie within rounding or a fault?
 
-The log-probabilities come from reading the text before a token, which takes no drafts.
+The log-probabilities come from reading the text before a token, without drafts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ..core.events import UNKNOWN_ID
 from .asking import AuditedModel, Ids
 from .report import Greedy, Place
 
-LISTED = 20  # log-probabilities that are asked for at each place, as many as vLLM lists
-BLOCK = 16  # places in a request
-ROUNDING = 0.15  # nats: what passes of 16-bit weights over one and over many tokens differ by
+LISTED = 20  # log-probabilities requested at each position, as many as vLLM lists
+BLOCK = 16  # positions in a request
+ROUNDING = 0.15  # nats: passes of 16-bit weights over one and over many tokens differ by this
 FAULT = 1.0  # nats that no rounding explains
 LEAST_ROUNDING = 1e-3  # nats, in fp32
 
@@ -36,18 +36,18 @@ class GreedyText:
 
 
 def known_ids(ids: Sequence[int]) -> Ids:
-    """The ids before the first that the server did not tell."""
+    """The ids before the first one that the server did not report."""
     ids = tuple(ids)
     return ids[: ids.index(UNKNOWN_ID)] if UNKNOWN_ID in ids else ids
 
 
 def requests_for(texts: int, tokens: int) -> int:
-    """Requests that `check_own` sends for so many texts."""
+    """The number of requests that `check_own` sends for `texts` texts."""
     return texts * -(-tokens // BLOCK)
 
 
 def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float) -> Greedy:
-    """Hold each token of greedy texts against the list at its place. Raises `ServerError`, and
+    """Compare each token of greedy texts with the list at its position. Raises `ServerError`, and
     `PairError` if the server lists nothing."""
     places: list[Place] = []
     tokens = 0
@@ -71,11 +71,11 @@ def _judged(
     listed: dict[int, float],
     rounding: float,
 ) -> Place | None:
-    """The place if its token is not the first choice; None if it is."""
+    """The judged position if its token is not the first choice; None if it is."""
     best = max(listed, key=lambda other: listed[other])
     if token_id == best:
         return None
-    # A token that is not listed is behind by more than the last one that is.
+    # An unlisted token is further behind than the last listed one.
     behind = listed[best] - listed.get(token_id, min(listed.values()))
     judgement = judge(behind, rounding, is_listed=token_id in listed)
     return Place(number, index, model.text_of(token_id), model.text_of(best), behind, judgement)
@@ -89,8 +89,8 @@ def judge(behind: float, rounding: float, *, is_listed: bool = True) -> Judgemen
 
 
 def measured_rounding(ours: AuditedModel, theirs: AuditedModel, prefixes: Sequence[Ids]) -> float:
-    """How far, in nats, candidates may be apart in a tie: twice the most that both servers' lists
-    differ by after the same texts, and no more than `ROUNDING`. Raises `ServerError`."""
+    """The largest gap of candidates in a tie, in nats: twice the largest difference of both
+    servers' lists after the same texts, and no more than `ROUNDING`. Raises `ServerError`."""
     seen = 0.0
     our_lists = ours.listings(prefixes, LISTED)
     their_lists = theirs.listings(prefixes, LISTED)
@@ -107,7 +107,7 @@ def compare(
     rounding: float,
 ) -> Greedy:
     """Compare texts of both servers after the same prompts. judge_of: the server whose lists
-    decide; None if no server lists anything. Raises `ServerError`."""
+    decide; None if no server has lists. Raises `ServerError`."""
     places: list[Place] = []
     tokens = 0
     for number, (our_text, their_text) in enumerate(zip(ours, theirs, strict=True), 1):

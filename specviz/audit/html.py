@@ -1,5 +1,5 @@
-"""The report as one HTML file: it opens from disk, in the theme of its reader, with no script and
-no requests."""
+"""The report as one HTML file: it opens from disk, in the reader's theme, with no script and no
+requests."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _doubt_of_no(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
 
 
 def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> str:
-    """Why the answer cannot be yes, as the end of a sentence; empty if it can."""
+    """The reason why the answer cannot be yes, as the end of a sentence; empty if it can."""
     if not greedy:
         return note or "no greedy text could be judged"
     places = [place for check in greedy for place in check.places]
@@ -82,7 +82,7 @@ def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> 
 
 
 def _known(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
-    """What is known all the same."""
+    """The partial results that are known all the same."""
     known: list[str] = []
     if greedy and not any(check.places for check in greedy):
         known.append("Its greedy texts are right.")

@@ -1,5 +1,5 @@
-"""Streams of servers that tell no token ids: SGLang, Ollama, LM Studio and others of OpenAI's
-protocol. A chunk is a piece of text; how many tokens it holds is known of the whole text alone."""
+"""Streams of servers that report no token ids: SGLang, Ollama, LM Studio and others of OpenAI's
+protocol. A chunk is a piece of text; the number of tokens is known only for the whole text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..sides.watched.steps import Step, StreamedToken
 
 DRAFTED = ("total_draft_tokens_count", "spec_num_proposed_drafts", "spec_draft_token_num")
 ACCEPTED = ("accepted_draft_tokens_count", "spec_num_correct_drafts", "spec_accept_token_num")
-"""Names under which LM Studio (`stats`) and SGLang (`meta_info`) tell a text's drafts."""
+"""Names under which LM Studio (`stats`) and SGLang (`meta_info`) report a text's drafts."""
 RECORDS = ("stats", "meta_info", "usage", "metadata")
 
 
 class TextReader(Reader):
-    """Makes a step of each chunk with text. count: tokens of the whole text, once it is told.
-    drafted, accepted: of the whole text; None if they are not told."""
+    """Makes a step of each chunk with text. count: tokens of the whole text, once reported.
+    drafted, accepted: of the whole text; None if not reported."""
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
@@ -59,7 +59,7 @@ def first_count(
 
 
 class TextEngine(WatchedEngine):
-    """A model on a server of OpenAI's completions that tells no token ids."""
+    """A model on a server of OpenAI's completions that reports no token ids."""
 
     path = "completions"
     text_field = "prompt"

@@ -1,4 +1,4 @@
-"""Is it paying? Streams of both servers by turns, many requests at once, and long prompts."""
+"""Is it paying? Measure both servers' streams in turns, many requests at once, and long prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .report import Evidence, Length, Load, Speed, Verdict
 ALL = "all"
 MIN_TURNS = 3  # below which no verdict is given
 TURNS_AT_ONCE = 2  # of both servers at each number of requests at once
-SAME_PROMPTS = 4  # after which each number of requests at once writes, so that they compare
+SAME_PROMPTS = 4  # for every number of requests at once, so that they compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ def loads(
 
 
 def texts_at_once(at_once: int) -> int:
-    """Texts that a server writes in a turn, so many at once: at least those of `SAME_PROMPTS`."""
+    """The number of texts that a server writes in a turn with `at_once` at a time: at least
+    `SAME_PROMPTS`."""
     return at_once * -(-SAME_PROMPTS // at_once)
 
 
@@ -160,7 +161,7 @@ def lengths(
     prompts: Sequence[tuple[int, Prompt]],
     tokens: int,
 ) -> Iterator[Length]:
-    """The speed after longer and longer prompts, given with their numbers of tokens. Raises
+    """Measure the speed after longer and longer prompts, each with its number of tokens. Raises
     `ServerError`."""
     for count, prompt in prompts:
         our_text = ours.stream(prompt, tokens)
@@ -228,7 +229,7 @@ def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -
 
 
 def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> str:
-    """What could make the answer another one."""
+    """A reason why the answer could be another."""
     doubts = [f"Not all was measured: {note}."] if note else []
     losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
     winning = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value >= 1.0]

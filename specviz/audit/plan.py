@@ -1,5 +1,5 @@
-"""What an audit asks, and what it plans before it asks: turns, requests at once, lengths, samples,
-and how long all of it takes."""
+"""Options and plan of an audit: turns, simultaneous requests, lengths, samples, and the expected
+duration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .paying import MIN_TURNS, TURNS_AT_ONCE, texts_at_once
 from .report import QUESTIONS, Plan, Question
 
 PREPARATION = 80
-"""The most requests before the plan: what the servers are, one short text each, and lists."""
+"""The most requests before the plan: the servers' identities, one short text each, and lists."""
 MOST_TURNS = 24
 CHECKED_TEXTS = 4  # greedy texts whose every token is held against a list
 LENGTH_SHARES = (0.25, 0.5, 0.75)  # of the context
@@ -21,17 +21,18 @@ SHARE_OF_TURNS = 0.3  # of the time
 SHARE_OF_LOADS = 0.2
 SHARE_OF_LENGTHS = 0.1
 USUAL_SAMPLES = 400
-SPARE = 1.05  # requests that are sent again where a server closes a kept connection
+SPARE = 1.05  # requests that are repeated after a server closed an idle connection
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What an audit is asked for.
+    """The options of an audit.
 
     server: "http://HOST:8000/v1#MODEL". baseline: the same target without speculation. draft: a
     model's name for the commands that are recommended. prompts: a file of prompts; None for the
-    built-in ones that suit the model. minutes: of measuring. questions: that are answered. at_once:
-    the most requests at once. context: the longest prompt, in tokens. tokens: of each text.
+    built-in ones that suit the model. minutes: the time budget. questions: those to answer.
+    at_once: the most requests at once. context: the longest prompt, in tokens. tokens: of each
+    text.
     temperature: of sampled texts. answer_seconds: the longest silence of a server.
     """
 
@@ -58,29 +59,30 @@ class AuditOptions:
             raise SettingsError("sampled texts need a temperature from 0.1 to 2.")
 
     def asks(self, question: Question) -> bool:
-        """Whether a question is asked."""
+        """Whether this question is to be answered."""
         return question in self.questions
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long both servers together take for one text each: until the first token, and for each
-    token after it, in seconds."""
+    """Seconds that both servers together take for one text each: until the first token, and for
+    each further token."""
 
     first: float
     token: float
 
     def seconds(self, tokens: int) -> float:
-        """For a text of so many tokens from each server."""
+        """The seconds for a text of `tokens` tokens from each server."""
         return self.first + self.token * tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
     """The parts of the plan. levels: numbers of requests at once. lengths: of prompts, in tokens.
-    samples: the most sampled texts of each server; fitting: of these that the time is expected to
-    be enough for; needed: that catch the control, None if unknown. lists: whether a server lists
-    log-probabilities by token id. draws_control: whether the control is drawn from the baseline."""
+    samples: the most sampled texts of each server; fitting: the samples expected to fit the time
+    budget; needed: the samples that catch the control, None if unknown. lists: whether a server
+    lists log-probabilities by token id. draws_control: whether the control is drawn from the
+    baseline."""
 
     turns: int
     levels: tuple[int, ...]
@@ -92,14 +94,14 @@ class Agenda:
     draws_control: bool
 
     def sampling_parts(self, servers: int) -> int:
-        """How many times texts are drawn."""
+        """The number of times that texts are drawn."""
         return 3 if self.draws_control else servers
 
 
 def agenda_of(
     options: AuditOptions, pace: Pace, needed: int | None, lists: bool, context: int | None
 ) -> Agenda:
-    """What fits the time."""
+    """Build the agenda that fits the time budget."""
     seconds = 60.0 * options.minutes
     servers = 1 if options.baseline is None else 2
     of_text = pace.seconds(options.tokens)
@@ -142,7 +144,7 @@ def _texts_of(levels: Sequence[int]) -> int:
 
 
 def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
-    """The plan in numbers and in words."""
+    """Build the plan, in numbers and in words."""
     servers = 1 if options.baseline is None else 2
     requests = servers * agenda.turns + 8  # and counters, slots
     seconds = agenda.turns * pace.seconds(options.tokens)
@@ -159,7 +161,7 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
     if options.asks("lossless"):
         if agenda.lists:
             checks = greedy.requests_for(CHECKED_TEXTS, options.tokens)
-            # And the lists and texts of tokens where something is not as it should be.
+            # And the lists and texts of tokens at faulty positions.
             requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MOST_TURNS
             sentences.append(f"The log-probabilities at each token of {CHECKED_TEXTS} texts.")
         parts = agenda.sampling_parts(servers)
@@ -194,6 +196,6 @@ def _of_samples(agenda: Agenda, options: AuditOptions) -> str:
 
 
 def cut_to(ids: Sequence[int], length: int) -> tuple[int, ...]:
-    """A prompt of `length` tokens made of these ids, over and over."""
+    """Make a prompt of `length` tokens by repeating these ids."""
     times = -(-length // max(1, len(ids)))
     return tuple((list(ids) * times)[:length])

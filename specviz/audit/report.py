@@ -20,14 +20,15 @@ GOOD = 0
 BAD = 1
 UNTOLD = 3
 STOPPED = 130
-"""Exit statuses. 2 is a mistake of the command line, or a server that could not be asked at all."""
+"""Exit statuses. 2 is a mistake in the command line, or a server that cannot be audited.
+"""
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A fact that a verdict rests on. source: where it was seen, such as "/metrics"."""
+    """A fact behind a verdict. source: its origin, such as "/metrics"."""
 
     source: str
     sentence: str
@@ -35,8 +36,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one question. sentence: the answer with its reason. doubt: what could make it
-    wrong; empty if nothing is known."""
+    """The answer to one question. sentence: the answer with its reason. doubt: a reason why it
+    could be wrong; empty if none is known."""
 
     question: Question
     answer: Answer
@@ -47,12 +48,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """What is known of the server's speculation over the texts of the audit.
-
-    tokens, chunks: of the streams. steps, drafted, accepted: as the server told them; None if it
-    did not. by_position: the share of steps that kept their first draft, their first two drafts,
-    ..., of the steps that drafted as many. is_loaded: whether it says that it has a draft; None if
-    it does not say.
+    """The server's speculation over the texts of the audit. tokens, chunks: of the streams. steps,
+    drafted, accepted: as the server reported them, else None. by_position: the share of steps that
+    kept their first draft, their first two drafts, ..., of the steps that drafted as many.
+    is_loaded: whether the server reports a loaded draft; None if it does not say.
     """
 
     tokens: int
@@ -65,7 +64,7 @@ class Drafting:
 
     @property
     def acceptance(self) -> float | None:
-        """The share of drafts that was kept."""
+        """The share of drafts that were kept."""
         if not self.drafted or self.accepted is None:
             return None
         return self.accepted / self.drafted
@@ -92,7 +91,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Tokens per second of so many requests at once, all together."""
+    """Tokens per second of simultaneous requests, all together."""
 
     at_once: int
     ours: Spread
@@ -102,7 +101,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Speed after a prompt of about so many tokens."""
+    """Speed after a prompt of about `tokens` tokens."""
 
     tokens: int
     ours: float
@@ -118,12 +117,12 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place where a greedy text is not what the log-probabilities there call for, or where the
+    """A position where a greedy text is not the first choice of the log-probabilities, or where the
     texts of both servers part.
 
     prompt: number of the prompt, from 1. index: of the token, from 0. ours, expected: texts of both
-    candidates. behind: how far ours is behind, in nats; None if it is not known. verdict: "tie"
-    within rounding, "fault", or "cannot be told".
+    candidates. behind: the distance of ours from the first choice, in nats; None if unknown.
+    verdict: "tie" within rounding, "fault", or "cannot be told".
     """
 
     prompt: int
@@ -136,8 +135,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """Greedy texts, judged. tokens: that were compared. against: with what. rounding: how far, in
-    nats, candidates may be apart in a tie."""
+    """Judged greedy texts. tokens: the number compared. against: the reference. rounding: the
+    largest gap of candidates in a tie, in nats."""
 
     against: str
     prompts: int
@@ -147,16 +146,14 @@ class Greedy:
 
     @property
     def faults(self) -> int:
-        """Places that rounding cannot explain."""
+        """Positions that rounding cannot explain."""
         return sum(place.verdict == "fault" for place in self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A sampler that is wrong on purpose, judged by the same test with as many samples.
-
-    wrong: what is wrong with it. caught: the share of its trials that the test refused. trials: of
-    the control.
+    """A sampler that is wrong on purpose, judged by the same test with as many samples. wrong: its
+    fault. caught: the share of its trials that the test rejected. trials: of the control.
     """
 
     wrong: str
@@ -166,8 +163,8 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A chi-square test of sampled texts. name: what was compared with what. length: tokens of a
-    text. p_value: None if all texts fell into one cell."""
+    """A chi-square test of sampled texts. name: the compared sources. length: tokens of a text.
+    p_value: None if all texts fell into one cell."""
 
     name: str
     length: int
@@ -181,8 +178,8 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would help. sentence: what was found, and what to do. engine: whose words the lines are;
-    empty where there are none."""
+    """A recommendation. sentence: the finding, and the action. engine: the engine whose commands
+    the lines are; empty without lines."""
 
     sentence: str
     engine: str = ""
@@ -191,11 +188,9 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be asked, said before it is asked.
-
-    requests: the most that are sent to both servers together. samples: the most sampled texts of
-    each server. needed: samples that catch the control; None if it is not known. sentences: the
-    plan in words.
+    """The plan, announced before any request. requests: the most that are sent to both servers
+    together. samples: the most sampled texts of each server. needed: samples that catch the
+    control; None if it is not known. sentences: the plan in words.
     """
 
     seconds: float
@@ -209,10 +204,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The verdicts on a server, and what they rest on.
+    """The verdicts on a server, with their evidence.
 
-    server, baseline: host and port; the baseline is None if none was named. The key stands nowhere.
-    stopped: whether somebody ended the audit before its end. requests: that were sent.
+    server, baseline: host and port; the baseline is None if none was named. The key is in no field.
+    stopped: whether the audit was stopped early. requests: the number sent.
     """
 
     server: str
@@ -237,7 +232,7 @@ class AuditReport:
     notes: tuple[str, ...]
 
     def verdict(self, question: Question) -> Verdict:
-        """The verdict on a question that was asked. Raises `KeyError` for another."""
+        """The verdict on a question of the audit. Raises `KeyError` for any other."""
         for verdict in self.verdicts:
             if verdict.question == question:
                 return verdict
@@ -255,7 +250,7 @@ class AuditReport:
         return UNTOLD if "cannot be told" in answers else GOOD
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """The report as JSON-ready values."""
         return {"schema": SCHEMA, "exit_status": self.exit_status, **asdict(self)}
 
     def to_json(self) -> str:

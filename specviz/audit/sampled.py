@@ -1,8 +1,8 @@
-"""Sampled texts, judged by chi-square: against the distribution that the server itself lists, and
+"""Judge sampled texts by chi-square: against the distribution that the server itself lists, and
 against the texts of a baseline.
 
-A test that finds nothing proves nothing unless it would have found something. So each test is also
-given a sampler that is wrong on purpose, with as many texts, and must refuse it.
+A test that finds nothing proves nothing unless it would have found something. So each test also
+gets a sampler that is wrong on purpose, with as many texts, and must reject it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TEMPERATURE = 0.7
 TOP_K = 20  # as many as vLLM lists unless it is told otherwise
 LENGTHS = (2, 3)  # tokens of a text that are compared; the first comes without drafts
 LENGTH = 3
-ASKED = 5  # tokens of a text that are asked for, so that its second token has drafts behind it
-EXPANDED = 0.02  # the least probability of a beginning that is followed further
+ASKED = 5  # requested tokens of a text, so that its second token can come from drafts
+EXPANDED = 0.02  # the least probability of a beginning that is extended
 BLOCK = 16  # beginnings in a request
 COLDER = 0.8  # of the temperature: how wrong the control is
 TRIALS = 100
 ENOUGH = 0.95  # the least share of its trials in which the control must be caught
-FEWEST = 20  # texts that are drawn even when the time is up
+FEWEST = 20  # texts that are drawn even after the time budget
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
 SLACK = 1e-3  # the share of texts that may lie outside of the list, by ties at its end
@@ -49,8 +49,8 @@ OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with 
 class ListedLaw:
     """The distribution of short texts after a prompt, by the log-probabilities that a server lists.
 
-    listed: after each beginning that is followed further, the likeliest next tokens with their
-    log-probabilities at temperature 1; the beginning () is the prompt alone.
+    listed: after each extended beginning, the likeliest next tokens with their log-probabilities at
+    temperature 1; the beginning () is the prompt alone.
     """
 
     prompt: Ids
@@ -80,7 +80,7 @@ class ListedLaw:
 
 
 def softmax(logprobs: Mapping[int, float], temperature: float) -> dict[int, float]:
-    """The probabilities of the listed tokens at a temperature, when no others can be drawn."""
+    """The probabilities of the listed tokens at a temperature, if no others can be drawn."""
     highest = max(logprobs.values())
     weights = {
         token_id: math.exp((logprob - highest) / temperature)
@@ -128,7 +128,7 @@ def cell_of(ids: Ids, law: Mapping[Outcome, float]) -> Outcome:
 def draws(
     model: AuditedModel, prompt: Prompt, temperature: float, count: int, first_seed: int = 0
 ) -> Iterator[tuple[Ids, str]]:
-    """So many independent texts, each with its ids and its text. Raises `ServerError`."""
+    """Draw `count` independent texts, each with its ids and its text. Raises `ServerError`."""
     for seed in range(first_seed, first_seed + count):
         yield model.draw(prompt, sampling_settings(temperature, TOP_K, ASKED, seed))
 
@@ -146,8 +146,8 @@ def samples_needed(law: ListedLaw, temperature: float) -> tuple[int | None, floa
 
 
 def best_length(law: ListedLaw, temperature: float, samples: int) -> int:
-    """The length of texts of which so many show the control most often. It follows from the law
-    alone and not from what was drawn, so that it does not bias the test."""
+    """The text length at which `samples` texts catch the control most often. It depends only on the
+    law and not on the drawn texts, so it does not bias the test."""
 
     def caught(length: int) -> float:
         return control_for(law, temperature, samples, length).caught
@@ -259,11 +259,11 @@ def _is_refused(comparison: Comparison) -> bool:
 
 
 def outcome_of(ids: Ids, text: str) -> Outcome:
-    """What is compared of a drawn text: its first ids, or where a server tells none, the characters
-    of its text."""
+    """The compared part of a drawn text: its first ids, or its characters if the server reports no
+    ids."""
     return ids[:LENGTH] if ids else tuple(map(ord, text))
 
 
 def ends_early(texts: Sequence[Ids]) -> int:
-    """How many texts ended before the tokens that are compared."""
+    """The number of texts that are shorter than the compared length."""
     return sum(len(ids) < LENGTH for ids in texts)

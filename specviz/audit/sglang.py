@@ -1,7 +1,6 @@
-"""SGLang, asked by its own `/generate`, which tells token ids, drafts and log-probabilities.
-
-Written from its documentation and sources, and held to a server that answers so; it needs a GPU and
-was never run here.
+"""SGLang by its own `/generate`, which reports token ids, drafts and log-probabilities. Written
+from its documentation and sources, and tested with a server that answers in this form; it needs a
+GPU and was never run here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .other_streams import ACCEPTED, DRAFTED, first_count
 class SglangReader(Reader):
     """Makes a step of each chunk. A chunk repeats the whole text so far, or, where the server was
     started with `--stream-output`, has the new part alone. drafted, accepted: of the whole text;
-    None if they are not told."""
+    None if not reported."""
 
     def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         super().__init__(engine, settings)

@@ -1,6 +1,5 @@
-"""Is it speculating? By what the streams tell of each step, and by the server's counters.
-
-The two are held against each other: counters that claim what no stream shows are not believed.
+"""Is it speculating? Judge by the streams' steps and by the server's counters. The two are
+compared: counters that contradict the streams are not believed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MOST_POSITIONS = 16
 
 
 class Counters(NamedTuple):
-    """By how much a server's counters moved. by_position: accepted drafts, by the position in their
+    """The increase of a server's counters. by_position: accepted drafts, by the position in their
     step."""
 
     counted: Counted
@@ -27,8 +26,8 @@ class Counters(NamedTuple):
 
 
 def counters_between(before: str | None, after: str | None, model: str) -> Counters | None:
-    """By how much the counters moved between two texts of /metrics; None if they are not there or
-    began anew."""
+    """The increase of the counters between two texts of /metrics; None if they are missing or were
+    reset."""
     if before is None or after is None:
         return None
     counted = moved(counted_in(before, model), counted_in(after, model))
@@ -43,8 +42,8 @@ def counters_between(before: str | None, after: str | None, model: str) -> Count
 def drafting_of(
     streams: Sequence[Streamed], counters: Counters | None, is_loaded: bool | None
 ) -> Drafting:
-    """What is known of the speculation in these streams. The counters stand in where the streams
-    tell nothing of their drafts."""
+    """The server's speculation in these streams. Counters replace the drafts of streams that report
+    none."""
     tokens = sum(stream.tokens for stream in streams)
     chunks = sum(stream.chunks for stream in streams)
     if any(stream.drafted is not None for stream in streams):
@@ -143,7 +142,7 @@ def _conclusion(model: AuditedModel, drafting: Drafting, counters: Counters | No
 
 
 def _of_drafts(drafting: Drafting, counters: Counters | None) -> Conclusion:
-    """The conclusion where something was drafted."""
+    """The conclusion if something was drafted."""
     drafted = drafting.drafted or 0
     kept = drafting.accepted or 0
     sentence = (
