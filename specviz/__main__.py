@@ -13,7 +13,7 @@ from .core.options import Parser
 
 
 class Command(NamedTuple):
-    """What a verb does. run: given its parsed options, it returns the exit status, None for 0.
+    """The code of a verb. run: takes the parsed options and returns the exit status, None for 0.
     add_options: adds them to a parser; None if there are none."""
 
     run: Callable[[Any], int | None]
@@ -21,8 +21,8 @@ class Command(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb of the command line. help: what it does, in a line. command: imports its code, so that
-    a command line imports only what its own verb needs."""
+    """A verb of the command line. help: its description in a line. command: imports its code, so
+    that a command line imports only the code of its own verb."""
 
     help: str
     command: Callable[[], Command]
@@ -149,7 +149,7 @@ VERBS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one verb; returns the exit status. A user's mistake is one line on stderr."""
+    """Run one verb; returns the exit status. A user's mistake is one line on stderr."""
     degrade_signs()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(arguments: Sequence[str]) -> Parser:
-    """The parser of a command line: it knows all verbs, and the options of the one that is used."""
+    """Build the parser of a command line, with all verbs and the options of the used one."""
     parser = Parser(prog="specviz", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
     for name, verb in VERBS.items():

@@ -1,4 +1,4 @@
-"""The drafters, verdicts and engines of this package, as they go into the core's registry.
+"""Put the drafters, verdicts and engines of this package into the core's registry.
 
 Page, sweep, doctor, command line, benchmark and JavaScript read the registry; only the sides know
 more of a kind than its record says. `register` adds a kind of your own, and so does an entry point
@@ -29,7 +29,8 @@ ENGINES = (STATIC, COMPILED, EAGER, SERVER)
 
 
 def fill_registry() -> None:
-    """Put them into the registry, and let it look for those of other packages when it needs to."""
+    """Fill the registry with this package's kinds, and let it find those of other packages on
+    demand."""
     registry.known_drafters.update({kind.name: kind for kind in DRAFTERS})
     registry.known_verdicts.update({kind.name: kind for kind in VERDICTS})
     registry.known_engines.extend(ENGINES)
@@ -37,6 +38,6 @@ def fill_registry() -> None:
 
 
 def _find_plugins() -> None:
-    from .core.plugins import load_plugins  # whoever names one of ours needs no others
+    from .core.plugins import load_plugins  # a name of ours needs no other package
 
     load_plugins()
