@@ -1,1 +1,1 @@
-"""Caches that stay in place, and passes as CUDA graphs."""
+"""Static caches, and passes as CUDA graphs."""

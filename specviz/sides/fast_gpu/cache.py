@@ -1,8 +1,8 @@
-"""transformers' static cache, written where a pass says, passes over it whose shapes are fixed, and
-programs of them that a GPU replays without Python: CUDA graphs.
+"""transformers' static cache with explicit write positions, passes over it with fixed shapes, and
+their programs, which a GPU replays without Python: CUDA graphs.
 
-A place of the cache is an index. Writing to a place replaces what was there, and what lies past a
-token is masked, so a rollback only lowers a number. Off CUDA a program runs its function over the
+A place of the cache is a position index. A write replaces the old content, and positions past a
+token are masked, so a rollback only lowers a number. Off CUDA a program runs its function over the
 same buffers, so that all but the capture itself is the same code on every device.
 """
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from .triton_pass import TritonPass
 
 SMALLEST = 256  # places of the shortest buffers
-MAX_ROWS = 16  # of a pass in Triton's kernels
+MAX_ROWS = 16  # tokens of a pass in Triton's kernels
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocated in them
 
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
-_numbers = count()  # of caches
+_numbers = count()  # numbers of caches
 
 # A capture that failed goes on claiming memory in torch's allocator, which asks it about later
 # allocations: it must stay, and the captures after it need other memory.
@@ -50,19 +50,19 @@ _failed: list[Any] = []
 
 
 def capacity_for(length: int) -> int:
-    """How many places the buffers for `length` tokens have: few sizes, so that runs share them."""
+    """The capacity of the buffers for `length` tokens: few sizes, so that runs share them."""
     return max(SMALLEST, 1 << (length - 1).bit_length())
 
 
 class Program:
     """`function(*inputs)`, ready to be run again with other values of the same shapes.
 
-    It runs a few times here, over `inputs`, so it must be repeatable; it must neither look at a
-    value on the host nor change a shape. Its outputs are valid until its next call. Where a
-    capture fails, a warning says so, and the program runs its function as it is.
+    The constructor runs it a few times over `inputs`, so it must be repeatable; it must neither
+    read a value on the host nor change a shape. Its outputs are valid until its next call. If a
+    capture fails, a warning says so, and the program calls its function directly.
 
-    function: what it runs. graphed: whether calls replay a CUDA graph. seconds: how long it took
-    to make.
+    function: the function that it runs. graphed: whether calls replay a CUDA graph. seconds: spent
+    on making it.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
@@ -103,8 +103,8 @@ def _captured(run: Callable[[], None], device: torch.device) -> Any:
     # A capture fails if this thread frees another graph meanwhile, as a search for garbage may.
     with _one_at_a_time, collector_paused():
         stream, pool = _capture_resources(device)
-        with torch.cuda.stream(stream):  # which a failed capture would leave current
-            stream.wait_stream(current)  # which may still be filling the inputs
+        with torch.cuda.stream(stream):  # a failed capture would leave its own stream current
+            stream.wait_stream(current)  # it may still be filling the inputs
             for _ in range(WARM_UPS):
                 run()
             try:
@@ -125,7 +125,7 @@ def _captured(run: Callable[[], None], device: torch.device) -> Any:
 
 
 def _first_reason(error: BaseException) -> str:
-    """What went wrong first: the end of a failed capture raises an error of its own."""
+    """The first error of a failed capture, whose end raises an error of its own."""
     while error.__context__ is not None:
         error = error.__context__
     return str(error).splitlines()[0]
@@ -138,7 +138,7 @@ def _capture_resources(device: torch.device) -> tuple[Any, Any]:
 
 
 class Written:
-    """The places that a pass writes, int64 [n]; all layers of a cache read them here."""
+    """The positions that a pass writes, int64 [n], shared by all layers of a cache."""
 
     places: Tensor
 
@@ -146,8 +146,8 @@ class Written:
 class PlacedLayer(StaticLayer):
     """A layer of transformers' static cache that writes to given places.
 
-    Its own count would have to be set back in every layer after each round, and takes three small
-    kernels more per layer and pass.
+    transformers' own counter would have to be reset in every layer after each round, and costs
+    three more small kernels per layer and pass.
     """
 
     keys: Tensor  # [1, heads, capacity, head_dim], as are the values
@@ -183,9 +183,9 @@ class PlacedLayer(StaticLayer):
 class InPlaceCache:
     """A model's cache, the passes over it, and the programs that were captured over its buffers.
 
-    It does not keep the model alive. short: what computes short passes in place of its modules;
-    shortest: and those of at most `MAX_ROWS` tokens. number: of this cache alone; the address of an
-    object may become another one's.
+    It does not keep the model alive. short: computes short passes instead of the modules. shortest:
+    the same for at most `MAX_ROWS` tokens. number: unique to this cache; the address of an object
+    may be reused.
     """
 
     def __init__(
@@ -216,13 +216,14 @@ class InPlaceCache:
     def logits(self, ids: Tensor, places: Tensor, keep: int, layers: int | None = None) -> Tensor:
         """Write int64 `ids` [n] to `places` [n]; fp32 logits of the last `keep`: [keep, vocab].
 
-        Each token sees the places up to its own. layers: how many first layers run; None is all.
+        Each token attends to positions up to its own. layers: the number of first layers to run;
+        None is all.
         """
         if self.shortest is not None and len(ids) <= MAX_ROWS:
             logits = self.shortest.logits(ids, places, keep, self.layers, layers)
             return logits[:, : self._vocab]
         self._written.places = places
-        # What a capture runs over may lie past the table of learned positions.
+        # The positions of a capture may lie past the table of learned positions.
         positions = places.clamp(max=self._last_place)
         visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
         if self._short is not None and len(ids) <= MOST_TOKENS:
@@ -264,8 +265,8 @@ class InPlaceCache:
 
     @torch.inference_mode()
     def grow(self, capacity: int) -> None:
-        """Longer buffers with the same content."""
-        self.programs.clear()  # which know their buffers by address
+        """Enlarge the buffers and keep their content."""
+        self.programs.clear()  # they refer to buffers by address
         added = capacity - self.capacity
         self.capacity = capacity
         for layer in self.layers:
@@ -276,5 +277,5 @@ class InPlaceCache:
 
     @torch.inference_mode()
     def clear(self) -> None:
-        """Zeros everywhere: masked places have weight 0, but 0 times NaN is NaN."""
+        """Fill the buffers with zeros: masked positions have weight 0, but 0 times NaN is NaN."""
         self._cache.reset()

@@ -1,6 +1,5 @@
-"""One model over a cache that stays in place, ready for passes that are captured.
-
-Caches and their programs belong to the model: a run takes one from a pool and gives it back.
+"""The engine of one model over a static cache, for captured passes. Caches and their programs
+belong to the model: a run takes a cache from a pool and gives it back.
 """
 
 from __future__ import annotations
@@ -34,21 +33,19 @@ if TYPE_CHECKING:
     from .triton_pass import TritonPass
 
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
-MOST_PROGRAMS = 96  # captured for one cache
+MOST_PROGRAMS = 96  # most programs captured for one cache
 TIMED_PASSES = 20
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
-ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
-UNLIMITED = 1 << 20  # a length for models without a stated limit
+ATTENTION = ("sdpa", "eager")  # attention functions that take a mask as a tensor
+UNLIMITED = 1 << 20  # context for models without a stated limit
 
 
 class CachePool:
-    """What the static form keeps of one model between runs: idle caches with their programs.
-
-    reason: why the model runs in another form, or None. kernels: of Triton, if short passes are
-    computed by them. has_whole_rounds: whether a round may be one program; not where one failed.
-    seconds: spent on making programs.
+    """The idle caches of one model between runs, with their programs. reason: why the model runs in
+    another form, or None. kernels: Triton's pass, if it computes short passes. has_whole_rounds:
+    whether a round may be one program; false after a failure. seconds: spent on making programs.
     """
 
     def __init__(
@@ -70,13 +67,12 @@ class CachePool:
 
     @property
     def kernels_reason(self) -> str | None:
-        """Why short passes are not computed by Triton's kernels; None if they are."""
+        """The reason why short passes do not use Triton's kernels; None if they do."""
         return self.compilation.reason if self.compilation is not None else None
 
     def engine(self, model: Any) -> StaticEngine:
-        """An engine with an empty cache.
-
-        Triton's kernels come into use between two runs, so that the lanes of a race never differ.
+        """Make an engine with an empty cache. A switch to Triton's kernels happens only between two
+        runs, so that the lanes of a race never differ.
         """
         with self._choosing:
             if not self._engines and self.compilation is not None:
@@ -88,7 +84,8 @@ class CachePool:
         return engine
 
     def _try_kernels(self, model: Any, candidate: TritonPass) -> str | None:
-        """Use kernels from now on if they pass the trial and are not slower; why not, or None."""
+        """Use kernels from now on if they pass the trial and are not slower. Returns the reason
+        against them, or None."""
         trial = CachePool(model, self.vocab, None, candidate)
         before = CachePool(model, self.vocab, None)
         try:
@@ -104,7 +101,8 @@ class CachePool:
         return reason
 
     def take(self, capacity: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
-        """A cache of at least `capacity` places, if possible one with the programs `wanted`."""
+        """Take a cache of at least `capacity` positions, if possible one with the programs
+        `wanted`."""
         keys = set(wanted)
         with self._lock:
             fitting = [cache for cache in self._idle if cache.capacity >= capacity]
@@ -116,7 +114,7 @@ class CachePool:
         return InPlaceCache(self._model(), self.vocab, capacity, self._short, self.kernels)
 
     def give_back(self, cache: InPlaceCache) -> None:
-        """Keep `cache` for a later run, and the oldest no longer if there are enough."""
+        """Keep `cache` for a later run, and drop the oldest one if there are enough."""
         with self._lock:
             if self.reason:
                 self._idle = []
@@ -171,16 +169,16 @@ class StaticEngine(OwnEngine):
 
     @property
     def program_seconds(self) -> float:
-        """What making programs for this model has taken so far."""
+        """Seconds spent on making programs for this model so far."""
         return self._pool.seconds
 
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
-        """The cache in use, with room for `length` tokens. wanted: programs that the run is going
-        to ask for."""
+        """The cache in use, with capacity for `length` tokens. wanted: programs that the run will
+        ask for."""
         capacity = capacity_for(length)
         if self._cache is None:
             self._cache = self._pool.take(capacity, wanted)
-            # However a run ends, abandoned or not, its cache goes back when nobody holds it.
+            # However a run ends, its cache goes back to the pool once nothing references it.
             weakref.finalize(self, self._pool.give_back, self._cache).atexit = False
         elif self._cache.capacity < capacity:
             self._cache.grow(capacity)
@@ -203,9 +201,8 @@ class StaticEngine(OwnEngine):
     def program(
         self, key: Hashable, function: Function, inputs: Sequence[Tensor], *, is_vital: bool = True
     ) -> Program:
-        """The program of that name over the buffers in use; made of the rest if need be.
-
-        is_vital: whether the model runs in another form from then on if it cannot be captured.
+        """The program of this name over the buffers in use; made from the other arguments if it is
+        new. is_vital: whether a failed capture moves the model to another form.
         """
         assert self._cache is not None, "room is reserved before a program is asked for"
         programs = self._cache.programs
@@ -233,7 +230,7 @@ def static_engine(model: Any, vocab: int) -> StaticEngine | None:
 
 
 def startup_seconds(model: Any) -> float:
-    """What making programs for `model` has taken so far."""
+    """Seconds spent on making programs for `model` so far."""
     return _pools[model].seconds if model in _pools else 0.0
 
 
@@ -246,7 +243,7 @@ def wait_for_kernels(model: Any) -> None:
 
 
 def _pool_of(model: Any, vocab: int) -> CachePool:
-    """The pool of a model, made anew and tried out if the model has changed since."""
+    """The pool of a model; a changed model gets a new pool, which is tried out."""
     reason = refusal(model)
     pool = _pools.get(model)
     if pool is None or pool.stamp != _stamp(model, vocab, reason):
@@ -261,22 +258,23 @@ def _pool_of(model: Any, vocab: int) -> CachePool:
 
 
 def _stamp(model: Any, vocab: int, reason: str | None) -> Hashable:
-    """What a pool was made for. Programs read weights where they lay when captured."""
+    """The identity of a pool's weights: programs read weights at their addresses during the
+    capture."""
     return (reason, vocab, tuple(p.data_ptr() for p in model.parameters()))
 
 
 def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
-    """What goes wrong when the model runs over a static cache, or None; warns if anything."""
+    """Try the model over a static cache. Returns the reason of a failure, and warns, or None."""
     reason = _trial_result(model, vocab, pool)
     if reason is not None:
         warnings.warn(f"the static form cannot run this model: {reason}", stacklevel=5)
-    # What cannot be captured sets the pool's reason, with a warning of its own.
+    # A failed capture sets the pool's reason, with its own warning.
     return reason or pool.reason
 
 
 @torch.inference_mode()
 def _trial_result(model: Any, vocab: int, pool: CachePool) -> str | None:
-    """What goes wrong in a few passes and a capture of a pool, or None."""
+    """Try a few passes and a capture. Returns the reason of a failure, or None."""
     count = min(8, context_length(model) or 8)
     half = count // 2
     if half == 0:
@@ -307,7 +305,7 @@ def _trial_result(model: Any, vocab: int, pool: CachePool) -> str | None:
 
 @torch.inference_mode()
 def seconds_of_pass(model: Any, pool: CachePool) -> float:
-    """Of one token on a GPU, as a captured program: the shortest of a few times."""
+    """Measure a captured pass over one token on a GPU: the shortest of a few times, in seconds."""
     engine = StaticEngine(model, pool.vocab, pool)
     cache = engine.reserve(1)
     inputs = torch.zeros(2, 1, dtype=torch.int64, device=model.device).unbind()
@@ -323,16 +321,16 @@ def seconds_of_pass(model: Any, pool: CachePool) -> float:
 
 
 def _slower(ours: float, before: float) -> str | None:
-    """The reason not to use kernels with which a pass takes `ours` seconds, if it took fewer."""
+    """The reason against kernels with which a pass takes `ours` seconds, if it was faster without
+    them."""
     if ours <= before:
         return None
     return f"a pass takes {1e3 * before:.2f} ms with these and {1e3 * ours:.2f} ms with others"
 
 
 def refusal(model: Any) -> str | None:
-    """Why the architecture of `model` cannot run over a static cache; None if it may.
-
-    A trial run decides in the end.
+    """The reason why `model`'s architecture cannot run over a static cache; None if it may. A trial
+    run decides in the end.
     """
     parameters = inspect.signature(model.forward).parameters
     if not {"position_ids", cache_argument(model)} <= parameters.keys():
@@ -357,7 +355,7 @@ def _rope_types(module: Any) -> list[Any]:
 
 
 def _layers_refusal(model: Any) -> str | None:
-    """Why a layer of the model's cache cannot be static; None if all can."""
+    """The reason why a layer of the model's cache cannot be static; None if all can."""
     limit = context_length(model) or UNLIMITED
     try:
         layers = StaticCache(config=model.config, max_cache_len=limit).layers

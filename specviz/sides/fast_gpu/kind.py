@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def make_engine(model: Any, vocab: int) -> Engine | None:
-    """As `engine.static_engine`, on a GPU: nothing is captured elsewhere, so there it must be asked
-    for."""
+    """Make an engine as `engine.static_engine` does, on a GPU. Other devices capture nothing, so
+    there the engine must be asked for by name."""
     if model.device.type != "cuda" and FORM.read() != STATIC.name:
         return None
     from .engine import static_engine
@@ -21,12 +21,12 @@ def make_engine(model: Any, vocab: int) -> Engine | None:
     return static_engine(model, vocab)
 
 
-# Of a one-token pass of the Llama family, by form: those of a layer, and all others. Of other
-# families, transformers' modules take some four for each module that computes something.
+# Kernels of a one-token pass of the Llama family, by form: those of a layer, and all others. For
+# other families, transformers' modules take about four for each module that computes.
 TORCH_KERNELS = (14, 30)
 TRITON_KERNELS = (5, 10)
 MODULE_KERNELS = 4
-TRITON_FORM = "Triton's kernels"  # the end of the name of an engine that runs them
+TRITON_FORM = "Triton's kernels"  # the suffix of the name of an engine that runs them
 
 # Bytes that an H100 could read, at 3.03 TB/s, from the begin of a kernel that computes next to
 # nothing to that of the next. Measured in passes of Qwen2.5 0.5B and 1.5B and of Llama 1B and 8B:
@@ -36,7 +36,7 @@ TRITON_KERNEL_BYTES = 7_600_000
 
 
 def kernel_cost(model: Any, form: str) -> int:
-    """As `EngineKind.kernel_cost`."""
+    """Estimate kernel time, as `EngineKind.kernel_cost` says."""
     from ...core.llama_family import is_llama_family
 
     if not is_llama_family(model):

@@ -1,8 +1,8 @@
 """Short passes of the Llama family in few kernels.
 
 A graph's replay needs no Python, but each of its kernels takes some microseconds however little it
-computes, and for one token that is most of a layer's time. transformers' modules take some 40
-kernels in a layer; here there are 14, of torch alone.
+computes. For one token these are most of a layer's time. transformers' modules take some 40 kernels
+in a layer; here there are 14, of torch alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transformers.cache_utils import StaticLayer
 
 from ...core.llama_family import is_llama_family
 
-MOST_TOKENS = 32  # of a short pass; in longer ones, kernels have enough to compute
+MOST_TOKENS = 32  # tokens of a short pass; in longer ones, kernels have enough to compute
 
 _one_at_a_time = Lock()  # joins weights
 
@@ -45,14 +45,14 @@ class Joined(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """What rotates queries and keys at the places of a pass: both [n, 1, head_dim]. sin is negated
-    in its first half, where the second half of a head is subtracted."""
+    """The rotary factors for queries and keys at the positions of a pass, each [n, 1, head_dim].
+    sin is negated in its first half, where the second half of a head is subtracted."""
 
     cos: Tensor
     sin: Tensor
 
     def rotate(self, states: Tensor) -> Tensor:
-        """Queries or keys [n, heads, head_dim] at their places."""
+        """Rotate queries or keys [n, heads, head_dim] to their positions."""
         half = states.shape[-1] // 2
         return torch.addcmul(states * self.cos, states.roll(half, -1), self.sin)
 
@@ -77,8 +77,8 @@ class LlamaPass:
         """Logits of the last `keep` of `ids` int64 [n], [keep, vocab], by the first `depth` layers
         or by all.
 
-        places: their positions, int64 [n]. visible: which places of the cache each sees, bool
-        [n, capacity]. cache_layers: the layers of the cache, which take the keys and values.
+        places: their positions, int64 [n]. visible: the cache positions that each attends to, bool
+        [n, capacity]. cache_layers: the layers of the cache, which store the keys and values.
         """
         x = self._inner.embed_tokens(ids)  # [n, width]; each layer adds to it in place
         rotation = self._rotation(x, places)
@@ -97,7 +97,7 @@ class LlamaPass:
 
 
 class LlamaLayer:
-    """One layer. group: how many query heads share a head of keys and values."""
+    """One layer. group: the number of query heads that share a head of keys and values."""
 
     def __init__(self, layer: Any) -> None:
         attention = layer.self_attn
@@ -111,8 +111,8 @@ class LlamaLayer:
         self._gate_and_up = joined((mlp.gate_proj, mlp.up_proj))
 
     def add_to(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> None:
-        """Add the layer's output to its input `x` [n, width]. mask: what is added to the scores of
-        each query of a group, [n * group, capacity]."""
+        """Add the layer's output to its input `x` [n, width]. mask: added to the scores of each
+        query of a group, [n * group, capacity]."""
         layer = self._layer
         attended = self._attend(norm(x, layer.input_layernorm), rotation, mask, cache)
         add_product(x, attended, layer.self_attn.o_proj)
@@ -144,12 +144,12 @@ class LlamaLayer:
 
 
 def norm(x: Tensor, module: Any) -> Tensor:
-    """What a module of RMS norm gives for `x`, in one kernel."""
+    """Apply a module of RMS norm to `x`, in one kernel."""
     return rms_norm(x, x.shape[-1:], module.weight, module.variance_epsilon)
 
 
 def add_product(x: Tensor, inputs: Tensor, module: Any) -> None:
-    """Add to `x` what a linear layer gives for `inputs`."""
+    """Add a linear layer's output for `inputs` to `x`."""
     x.addmm_(inputs, module.weight.t())
     if module.bias is not None:
         x.add_(module.bias)
@@ -157,7 +157,7 @@ def add_product(x: Tensor, inputs: Tensor, module: Any) -> None:
 
 @torch.no_grad()
 def joined(modules: Sequence[Any]) -> Joined:
-    """The linear layers as one, whose weights and biases theirs become views of."""
+    """Join linear layers into one; their weights and biases become views of its tensors."""
     with torch.inference_mode(False), _one_at_a_time:  # whose tensors no parameter may hold
         weight = _join([module.weight for module in modules])
         biases = [module.bias for module in modules]
@@ -165,7 +165,7 @@ def joined(modules: Sequence[Any]) -> Joined:
 
 
 def _join(parts: Sequence[Tensor]) -> Tensor:
-    """One tensor of all rows of the parameters, which become views of it."""
+    """Join the rows of the parameters in one tensor; the parameters become views of it."""
     rows = [len(part) for part in parts]
     if _are_joined(parts):
         first = parts[0]

@@ -1,8 +1,7 @@
-"""Drafting and judging as programs: one for a draft step, and one for a pass with its verdict.
-
-Settings are part of a program, and so is the number of its tokens. All random draws are made
-beforehand by the run's own generator, on the device, in the order of the other paths: a seed gives
-the same text.
+"""Draft and judge by captured programs: one for a draft step, and one for a target pass with its
+verdict. A program is made for certain settings and a certain number of tokens. All random draws are
+made beforehand by the run's own generator, on the device, in the order of the other paths: a seed
+gives the same text.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from ...core.verdicts import decide
 if TYPE_CHECKING:
     from .engine import StaticEngine
 
-AHEAD = 4096  # tokens for which there is room before a run begins
-MOST_GRAPHED = 32  # drafts of a captured pass: a graph holds its outputs, [drafts + 1, vocab]
+AHEAD = 4096  # least capacity in tokens at the start of a run
+MOST_GRAPHED = 32  # most drafts of a captured pass: a graph holds its outputs, [drafts + 1, vocab]
 FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that kept all drafts
 
 
 class GraphPath:
-    """A `DecodingPath` for the static engine. verdict_key: what a verdict's program depends on."""
+    """A `DecodingPath` for the static engine. verdict_key: the settings that a verdict's program
+    depends on."""
 
     def __init__(self, engine: StaticEngine, run: RunContext) -> None:
         self.engine = engine
@@ -39,7 +39,7 @@ class GraphPath:
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
-        """Make room and programs for a run from `length` to at most `most` tokens."""
+        """Reserve the cache and make programs for a run from `length` to at most `most` tokens."""
         gamma = self.run.settings.gamma
         longest = min(most, length + AHEAD) + gamma + 1
         widest = min(gamma, MOST_GRAPHED)
@@ -56,7 +56,7 @@ class GraphPath:
                 self._pass(ids, places, q, draws)
 
     def _blank_inputs(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids, places and draws of `count` tokens, past the places in use."""
+        """Dummy ids, positions and draws of `count` tokens, past the positions in use."""
         begin = self.engine.length
         ids, places = self._on_device([0] * count, range(begin, begin + count))
         draws = torch.zeros(count, dtype=torch.float64, device=self.engine.device)
@@ -126,7 +126,7 @@ class GraphPath:
         return decision, p, logits, u[:count]
 
     def _on_device(self, ids: Sequence[int], places: range) -> tuple[Tensor, Tensor]:
-        """Both as int64 tensors on the engine's device, which does not wait for them."""
+        """Upload both as int64 tensors to the engine's device, without a wait."""
         # Pinned memory is reused only after the copy has ended.
         numbers = torch.tensor([*ids, *places], pin_memory=self.engine.device.type == "cuda")
         numbers = numbers.to(self.engine.device, non_blocking=True)

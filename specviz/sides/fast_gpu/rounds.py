@@ -1,9 +1,9 @@
 """A round as one program: draft steps with their draws, target pass, verdict and the new length.
 
-Between its rounds a lane needs three numbers: how many tokens are committed, and the last two of
-them. They stay on the device, where a round leaves them for the next one. So the host need not have
-read a verdict to enqueue the next round, and the device does not wait for it. Two programs take
-turns: what one has written is read while the other one runs.
+Between its rounds a lane needs three numbers: the count of committed tokens, and the last two of
+them. They stay on the device, where each round leaves them for the next. So the host can enqueue
+the next round before it has read a verdict, and the device does not wait for the host. Two programs
+take turns: the outputs of one are read while the other runs.
 
 Times are the device's own, between marks in its order of work. The first mark of a round is set
 before the host prepares it: a device that waits for the host counts that time too.
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
 TURNS = 2  # programs that take turns
-FED = 2  # committed tokens that a draft model reads again: after a round it may lack one
+FED = 2  # committed tokens that a draft model reads again: after a round its cache may lack one
 
 _step_by_step: ContextVar[bool] = ContextVar("step_by_step", default=False)
 
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
-    """Within, the host takes part in each step of a round, for comparisons."""
+    """Let the host take part in each step of a round inside the block, for comparisons."""
     token = _step_by_step.set(True)
     try:
         yield
@@ -50,9 +50,8 @@ def step_by_step() -> Iterator[None]:
 
 
 class Mark:
-    """A moment in the order of a device's work, which the device notes when it comes there.
-
-    is_captured: whether it is part of a program.
+    """A mark in a device's stream of work, at which the device records its time. is_captured:
+    whether it is part of a program.
     """
 
     def __init__(self, device: torch.device, *, is_captured: bool = False) -> None:
@@ -62,23 +61,23 @@ class Mark:
             self._event = torch.cuda.Event(enable_timing=True, external=is_captured)
 
     def set(self) -> None:
-        """Set it behind all work that was enqueued so far."""
+        """Set it after all work enqueued so far."""
         if self._event is not None:
             self._event.record()
         else:
             self._seconds = time.perf_counter()
 
     def wait(self) -> None:
-        """Let the host wait until the device has come there."""
+        """Block the host until the device has reached it."""
         if self._event is not None:
             self._event.synchronize()
 
     def hold(self, stream: Any) -> None:
-        """Let a stream of CUDA wait for it."""
+        """Make a CUDA stream wait for it."""
         self._event.wait(stream)
 
     def seconds_until(self, later: Mark) -> float:
-        """Seconds of the device, which has come to both."""
+        """Device seconds between two marks, both of which must be reached."""
         if self._event is None:
             return later._seconds - self._seconds
         milliseconds: float = self._event.elapsed_time(later._event)
@@ -86,7 +85,7 @@ class Mark:
 
 
 class RoundFunction:
-    """What a round computes, as the function of a program.
+    """The computation of a round, as the function of a program.
 
     target, draft: their caches; draft is the target's own where its first `layers` draft, and None
     without drafts. drafted: set when all drafts are drawn.
@@ -173,19 +172,19 @@ class EnqueuedRound:
         self.done = Mark(program.outputs[0].device)
         self._begun = begun
         self._numbers: Tensor = program.outputs[1]
-        if self._numbers.device.type == "cuda":  # elsewhere to read them is a copy that waits
+        if self._numbers.device.type == "cuda":  # on other devices a read is a copy that waits
             on_host = torch.empty(self._numbers.shape, dtype=torch.int64, pin_memory=True)
             self._numbers = on_host.copy_(self._numbers, non_blocking=True)
         self.done.set()
 
     def numbers(self) -> list[int]:
-        """The drafted ids, how many are accepted and the next id: the round's one wait."""
+        """The drafted ids, the number accepted and the next id. This is the round's only wait."""
         self.done.wait()
         numbers: list[int] = self._numbers.tolist()
         return numbers
 
     def seconds(self) -> tuple[float, float]:
-        """Of its drafts, and of all that follows them, once it has been read."""
+        """Seconds of the drafts, and of the rest of the round, once it has been read."""
         function = self.program.function
         assert isinstance(function, RoundFunction)
         drafted = function.drafted
@@ -209,8 +208,8 @@ class DeviceRounds:
         self._last: EnqueuedRound | None = None
 
     def trial(self, ids: Sequence[int]) -> str | None:
-        """Make the programs for rounds after `ids` and run those that are new, so that no round has
-        to; why that fails, or None."""
+        """Make the programs for rounds after `ids`, and run the new ones, so that no round has to.
+        Returns the reason of a failure, or None."""
         draws = torch.zeros(2 * self._gamma + 1, dtype=torch.float64, device=self._run.device)
         state = self._uploaded(ids)
         for _ in range(TURNS):
@@ -279,12 +278,12 @@ class DeviceRounds:
 
     def _enqueue(self, ids: Sequence[int] | None, longest: int) -> EnqueuedRound:
         """The round after `ids`; None is after the round that was enqueued last. longest: the most
-        tokens that may be committed then."""
+        tokens that may be committed after it."""
         begun = Mark(self._run.device)
         begun.set()
         state = self._state
         if ids is not None and (state is None or self._committed != len(ids)):
-            state = self._uploaded(ids)  # the host has gone on alone
+            state = self._uploaded(ids)  # the host has decoded without this program
         assert state is not None
         # Drawn in the order of the other paths: for the drafts, their verdict, the next token.
         counts = [self._gamma, self._gamma, 1] if self._gamma else [1]
@@ -306,7 +305,7 @@ class DeviceRounds:
         return self._path.engine.program(key, function, (state, draws), is_vital=False)
 
     def _uploaded(self, ids: Sequence[int]) -> Tensor:
-        """The state of a lane that has committed `ids`, at least two."""
+        """Upload the state of a lane that has committed `ids`, at least two."""
         is_on_gpu = self._run.device.type == "cuda"
         state = torch.tensor([len(ids), *ids[-2:]], pin_memory=is_on_gpu)
         return state.to(self._run.device, non_blocking=True)
@@ -330,5 +329,5 @@ def whole_rounds(
 
 @cache
 def _reading_stream(device: torch.device) -> Any:
-    """Where the numbers of finished rounds are read while the next one runs."""
+    """The stream on which finished rounds are read while the next one runs."""
     return torch.cuda.Stream(device)

@@ -106,7 +106,7 @@ def _weights(
 
 @triton.jit
 def _inverse_rms(x, live, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr):
-    """By what RMS norm multiplies each row of `x` [16, WIDTH]: fp32 [16]."""
+    """The factor of RMS norm for each row of `x` [16, WIDTH]: fp32 [16]."""
     rows = tl.arange(0, ROWS)
     squares = tl.zeros((ROWS, BLOCK), tl.float32)
     for begin in range(0, WIDTH, BLOCK):
@@ -132,7 +132,7 @@ def _normed_product(
     KIND: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """RMS norm of `x` [16, WIDTH] times some rows of a matrix: fp32 [16, matrix_rows]."""
+    """Multiply the RMS norm of `x` [16, WIDTH] by some rows of a matrix: fp32 [16, matrix_rows]."""
     dtype: tl.constexpr = x.dtype.element_ty
     rows = tl.arange(0, ROWS)
     scale = _inverse_rms(x, live, WIDTH, BLOCK, EPS)
@@ -224,7 +224,7 @@ def queries_keys_values(
     angle = position[:, None] * PAIRS + columns[None, :]
     cosine = tl.load(cos + angle, mask=rotates, other=1.0).to(tl.float32)
     sine = tl.load(sin + angle, mask=rotates, other=0.0).to(tl.float32)
-    # Both products are rounded before they are added, as modules do it.
+    # Both products are rounded before they are added, as in transformers' modules.
     first_cosine = (first * cosine).to(dtype).to(tl.float32)
     first_sine = (first * sine).to(dtype).to(tl.float32)
     second_cosine = (second * cosine).to(dtype).to(tl.float32)
@@ -269,8 +269,8 @@ def attend(
     SCALE: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """Attention of some heads over one chunk of the cache. Of the programs of the same heads, the
-    one that ends last merges their chunks, in the order of the cache."""
+    """Compute attention of some heads over one chunk of the cache. The last program to end among
+    those of the same heads merges their chunks, in the order of the cache."""
     M: tl.constexpr = ROWS * TOGETHER
     PARTS: tl.constexpr = (SHARING + TOGETHER - 1) // TOGETHER
     program = tl.program_id(0)
@@ -292,7 +292,7 @@ def attend(
 
         seen = chunk * CHUNK + tl.arange(0, CHUNK)
         cached = (kv_head * capacity + seen) * HEAD
-        # A place that no row sees may hold anything, and 0 times NaN is NaN.
+        # A position that no row attends to may hold anything, and 0 times NaN is NaN.
         filled = (seen <= last)[:, None] & (number < HEAD)[None, :]
         key = tl.load(keys + cached[:, None] + number[None, :], mask=filled, other=0.0)
         scores = _dot(query, tl.trans(key), tl.zeros((M, CHUNK), tl.float32), EXACT) * SCALE
@@ -366,10 +366,8 @@ def add_product(
     KIND: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """Add a linear layer's outputs to the states.
-
-    Where outputs are few, SPLITS programs share their inputs, and the one that ends last adds their
-    sums in the order of the inputs.
+    """Add a linear layer's outputs to the states. If outputs are few, SPLITS programs share their
+    inputs, and the last one to end adds their sums in the order of the inputs.
     """
     PART: tl.constexpr = (WIDTH // BLOCK + SPLITS - 1) // SPLITS * BLOCK
     tile = tl.program_id(0)

@@ -34,7 +34,7 @@ OPTIONS = {"num_warps": 4, "num_stages": 4, "enable_fp_fusion": True}
 
 @dataclass(frozen=True)
 class Call:
-    """One launch of a kernel. sizes: what is known when it is compiled."""
+    """One launch of a kernel. sizes: its compile-time constants."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -70,8 +70,8 @@ class Layer:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What the kernels of a pass leave to each other. They are made anew for each pass: a graph
-    keeps those of its capture."""
+    """The buffers between the kernels of a pass. Each pass makes new ones; a graph keeps those of
+    its capture."""
 
     x: Tensor  # [16, width]
     positions: Tensor  # int64 [16], -1 for dead rows
@@ -114,7 +114,7 @@ class TritonPass:
         self._is_exact = self._dtype == torch.float32 or is_interpreted()
         for matrix in (self._head, *(m for layer in self._layers for m in _matrices(layer))):
             block_of(matrix, 16)
-        # Attention: query heads of a program, and programs of a head of keys.
+        # Attention: the query heads of a program, and the programs for a head of keys.
         is_fp32 = self._dtype == torch.float32
         self._chunk = min(CHUNK, FP32_CHUNK) if is_fp32 else CHUNK
         self._together = 1 if is_fp32 else min(TOGETHER, self._sharing)
@@ -172,7 +172,7 @@ class TritonPass:
         yield self._output_logits(buffers)
 
     def _initialize(self, cache_layers: Sequence[StaticLayer]) -> None:
-        """Give the cache its memory, if its first pass is this one."""
+        """Allocate the cache's memory before its first pass."""
         for layer in cache_layers:
             if not layer.is_initialized:
                 shape = (1, self._kv_heads, 0, self._head_dim)
@@ -408,7 +408,7 @@ def power_of_two(number: int) -> int:
 
 
 def columns_for(outputs: int) -> int:
-    """Outputs of a tile: as many as leave enough programs for all processors of a GPU."""
+    """The outputs of a tile: as many as leave enough programs for all processors of a GPU."""
     for columns in (64, 32):
         if outputs // columns >= PROGRAMS:
             return columns
@@ -416,7 +416,7 @@ def columns_for(outputs: int) -> int:
 
 
 def block_of(matrix: Matrix, columns: int) -> int:
-    """Inputs of a step of a product: all blocks of it have as many."""
+    """The inputs of a step of a product: all of its steps have the same number."""
     most = STEP_WEIGHTS // 4 if matrix.data.dtype == torch.float32 else STEP_WEIGHTS
     block = MAX_BLOCK
     while block > MIN_BLOCK and (matrix.inputs % block or block * columns > most):
@@ -427,7 +427,7 @@ def block_of(matrix: Matrix, columns: int) -> int:
 
 
 def splits_for(tiles: int, steps: int) -> int:
-    """Programs that share the inputs of a tile, at least two steps each."""
+    """The number of programs that share the inputs of a tile, with at least two steps each."""
     return max(1, min(PROGRAMS // tiles, steps // 2, MAX_SPLITS))
 
 
@@ -492,7 +492,7 @@ def _parts(matrix: Matrix) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _or(tensor: Tensor | None, instead: Tensor) -> Tensor:
-    """A tensor for an argument that its kernel does not read if there is none."""
+    """The tensor, or if there is none, another one for an argument that the kernel will not read."""
     return instead if tensor is None else tensor
 
 

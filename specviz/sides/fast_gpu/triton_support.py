@@ -1,7 +1,7 @@
-"""Which models Triton's kernels may serve, and their compilation beside the first runs.
+"""Decide which models may use Triton's kernels, and compile these during the first runs.
 
-Triton comes with torch's CUDA builds, and needs a C compiler and Python's headers. Where anything
-is missing, passes are computed by torch's kernels (`llama_pass.py`), and a sentence says why.
+Triton comes with torch's CUDA builds, and needs a C compiler and Python's headers. If anything is
+missing, torch's kernels compute the passes (`llama_pass.py`), and a sentence gives the reason.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OLDEST = (8, 0)  # compute capability of an A100: older GPUs have no asynchronous copies
-CAPACITY = 256  # of the cache that kernels are compiled for: they take any length
+CAPACITY = 256  # cache capacity for the compilation; kernels take any capacity
 
 COMPILING = "faster ones are being compiled"
 UNTRIED = "faster ones have not been tried yet"
 
 
 def kernels_refusal(model: Any) -> str | None:
-    """Why Triton's kernels cannot serve a model on its device; None if they may.
-
-    A trial run decides in the end.
+    """The reason why Triton's kernels cannot run a model on its device; None if they may. A trial
+    run decides in the end.
     """
     if KERNELS.read() != "triton":
         return f"{KERNELS.name} says so"
@@ -45,7 +44,7 @@ def kernels_refusal(model: Any) -> str | None:
 
 
 def device_refusal(device: torch.device) -> str | None:
-    """Why a device runs no kernels of Triton; None if it does."""
+    """The reason why a device cannot run Triton's kernels; None if it can."""
     if device.type != "cuda" or torch.version.hip is not None:
         return "others need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < OLDEST:
@@ -54,11 +53,9 @@ def device_refusal(device: torch.device) -> str | None:
 
 
 class KernelCompilation:
-    """Triton's kernels for one model, compiled in a thread of their own while the model runs
-    without them.
-
-    reason: why passes are computed without them; None once they are in use. It does not keep the
-    model alive once it is done, but its weights.
+    """The compilation of Triton's kernels for one model, in a thread of its own while the model
+    runs without them. reason: why passes do not use them; None once they do. After the compilation
+    it keeps the model's weights alive, but not the model.
     """
 
     def __init__(self, model: Any) -> None:
@@ -72,8 +69,8 @@ class KernelCompilation:
             self._thread.start()
 
     def take(self) -> TritonPass | None:
-        """The pass, once, as soon as its kernels are compiled. Whoever takes it tries it and says
-        in `reason` what came of that."""
+        """Return the compiled pass, once. The caller tries it out, and writes the result to
+        `reason`."""
         if self._thread is None or self._thread.is_alive():
             return None
         self._thread = None
@@ -96,7 +93,7 @@ class KernelCompilation:
 
 
 def compiled_pass(model: Any) -> TritonPass | None:
-    """A model's pass with its kernels compiled; None if the program ends meanwhile."""
+    """Compile the kernels of a model's pass; None if the program ends meanwhile."""
     from .triton_pass import TritonPass, is_interpreted, on_device
 
     made = TritonPass(model)
@@ -111,6 +108,6 @@ def compiled_pass(model: Any) -> TritonPass | None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, or its kind if it says nothing."""
+    """The first line of an error's message, or its type if it has none."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""Matrices in a GPU's memory as the kernels of `triton_kernels.py` read them."""
+"""Matrices in a GPU's memory, in the layout that the kernels of `triton_kernels.py` read."""
 
 from __future__ import annotations
 
