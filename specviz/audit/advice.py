@@ -64,7 +64,9 @@ class Findings:
 
     def answer(self, question: str) -> str | None:
         """The answer to a question; None if it was not asked."""
-        return next((one.answer for one in self.verdicts if one.question == question), None)
+        return next(
+            (verdict.answer for verdict in self.verdicts if verdict.question == question), None
+        )
 
 
 def advice(findings: Findings) -> Iterator[Advice]:
@@ -101,10 +103,10 @@ def _on_faults(findings: Findings) -> Iterator[Advice]:
         SGLANG: "--speculative-accept-threshold-single 1.0 --speculative-accept-threshold-acc 1.0",
         VLLM: '--speculative-config \'{..., "rejection_sample_method": "standard"}\'',
     }
-    what = "greedy" if any(check.faults for check in findings.greedy) else "sampled"
+    text_kind = "greedy" if any(check.faults for check in findings.greedy) else "sampled"
     sentence = (
-        f"Its {what} text is not the target's: switch speculation off until a version keeps it, "
-        "and report the figures to the engine's makers."
+        f"Its {text_kind} text is not the target's: switch speculation off until a version keeps "
+        "it, and report the figures to the engine's makers."
     )
     if findings.engine not in texts:
         yield Advice(sentence)
@@ -183,25 +185,27 @@ def _on_load(findings: Findings) -> Iterator[Advice]:
     if until is None or findings.answer("speculating") != "yes":
         return
     gamma = _present_gamma(findings)
-    said = f"With {until} requests at once and more, drafts do not pay."
+    reason = f"With {until} requests at once and more, drafts do not pay."
     if findings.engine == VLLM:
         ranges = [[1, until - 1, gamma], [until, MANY, 0]]
         setting = {"num_speculative_tokens_per_batch_size": ranges}
         yield Advice(
-            f"{said} Let the number of drafts depend on the batch.",
+            f"{reason} Let the number of drafts depend on the batch.",
             VLLM,
             f"--speculative-config '{{..., {json.dumps(setting)[1:]}'",
         )
     elif findings.engine == SGLANG:
-        yield Advice(f"{said} Let it adapt the number of drafts.", SGLANG, "--speculative-adaptive")
+        yield Advice(
+            f"{reason} Let it adapt the number of drafts.", SGLANG, "--speculative-adaptive"
+        )
     elif findings.engine == LLAMA_CPP:
         yield Advice(
-            f"{said} It has no setting for that: bound the number of requests that it works on.",
+            f"{reason} It has no setting for that: bound the number of requests that it works on.",
             LLAMA_CPP,
             f"--parallel {until - 1}",
         )
     else:
-        yield Advice(f"{said} Bound the number of requests that reach it.")
+        yield Advice(f"{reason} Bound the number of requests that reach it.")
 
 
 def _on_what_is_not_told(findings: Findings) -> Iterator[Advice]:

@@ -220,10 +220,10 @@ class AuditedModel:
 def _streamed(steps: Sequence[Step], chunks: int, reader: Any) -> Streamed:
     """The record of a stream's steps."""
     tokens = [token for step in steps for token in step.tokens]
-    told = [step for step in steps if step.drafted is not None]
+    reported_steps = [step for step in steps if step.drafted is not None]
     drafted: int | None = None
     accepted: int | None = None
-    if len(told) == len(steps):
+    if len(reported_steps) == len(steps):
         drafted = sum(step.drafted or 0 for step in steps)
         accepted = sum(step.accepted or 0 for step in steps)
     count = len(tokens)

@@ -295,8 +295,8 @@ class Audit:
         for turn in self._turns:
             if isinstance(turn.prompt, str) and turn.theirs is not None:
                 by_prompt[turn.prompt] = (turn.ours, turn.theirs)
-        ours = [GreedyText((), tuple(map(ord, one.text))) for one, _ in by_prompt.values()]
-        theirs = [GreedyText((), tuple(map(ord, one.text))) for _, one in by_prompt.values()]
+        ours = [GreedyText((), tuple(map(ord, stream.text))) for stream, _ in by_prompt.values()]
+        theirs = [GreedyText((), tuple(map(ord, stream.text))) for _, stream in by_prompt.values()]
         if ours:
             self._greedy.append(greedy.compare(ours, theirs, None, greedy.ROUNDING))
 

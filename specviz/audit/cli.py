@@ -80,8 +80,8 @@ def checked_paths(out: str) -> list[Path]:
     if path.suffix and path.suffix not in SUFFIXES:
         raise SettingsError(f"--out is {out}: name a file in .html or .json, or without a suffix.")
     paths = [path] if path.suffix else [path.with_suffix(suffix) for suffix in SUFFIXES]
-    for one in paths:
-        check_writable(one)
+    for file in paths:
+        check_writable(file)
     return paths
 
 

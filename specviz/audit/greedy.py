@@ -12,7 +12,7 @@ from typing import Literal
 
 from ..core.events import UNKNOWN_ID
 from .asking import AuditedModel, Ids
-from .report import Greedy, Place
+from .report import Greedy, Mismatch
 
 LISTED = 20  # log-probabilities requested at each position, as many as vLLM lists
 BLOCK = 16  # positions in a request
@@ -49,7 +49,7 @@ def requests_for(texts: int, tokens: int) -> int:
 def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float) -> Greedy:
     """Compare each token of greedy texts with the list at its position. Raises `ServerError`, and
     `PairError` if the server lists nothing."""
-    places: list[Place] = []
+    places: list[Mismatch] = []
     tokens = 0
     for number, text in enumerate(texts, 1):
         for begin in range(0, len(text.ids), BLOCK):
@@ -57,9 +57,9 @@ def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float)
             lists = model.listings([text.prefix(index) for index in indices], LISTED)
             for index, listed in zip(indices, lists, strict=True):
                 tokens += 1
-                place = _judged(model, number, index, text.ids[index], listed, rounding)
-                if place is not None:
-                    places.append(place)
+                mismatch = _judged(model, number, index, text.ids[index], listed, rounding)
+                if mismatch is not None:
+                    places.append(mismatch)
     return Greedy("its own log-probabilities", len(texts), tokens, rounding, tuple(places))
 
 
@@ -70,7 +70,7 @@ def _judged(
     token_id: int,
     listed: dict[int, float],
     rounding: float,
-) -> Place | None:
+) -> Mismatch | None:
     """The judged position if its token is not the first choice; None if it is."""
     best = max(listed, key=lambda other: listed[other])
     if token_id == best:
@@ -78,7 +78,7 @@ def _judged(
     # An unlisted token is further behind than the last listed one.
     behind = listed[best] - listed.get(token_id, min(listed.values()))
     judgement = judge(behind, rounding, is_listed=token_id in listed)
-    return Place(number, index, model.text_of(token_id), model.text_of(best), behind, judgement)
+    return Mismatch(number, index, model.text_of(token_id), model.text_of(best), behind, judgement)
 
 
 def judge(behind: float, rounding: float, *, is_listed: bool = True) -> Judgement:
@@ -108,7 +108,7 @@ def compare(
 ) -> Greedy:
     """Compare texts of both servers after the same prompts. judge_of: the server whose lists
     decide; None if no server has lists. Raises `ServerError`."""
-    places: list[Place] = []
+    places: list[Mismatch] = []
     tokens = 0
     for number, (our_text, their_text) in enumerate(zip(ours, theirs, strict=True), 1):
         index = parting(our_text.ids, their_text.ids)
@@ -119,14 +119,16 @@ def compare(
         our_id = our_text.ids[index]
         their_id = their_text.ids[index]
         if judge_of is None:
-            places.append(Place(number, index, str(our_id), str(their_id), None, "cannot be told"))
+            places.append(
+                Mismatch(number, index, str(our_id), str(their_id), None, "cannot be told")
+            )
             continue
         listed = judge_of.listings([our_text.prefix(index)], LISTED)[0]
         least = min(listed.values())
         apart = abs(listed.get(our_id, least) - listed.get(their_id, least))
         are_listed = our_id in listed and their_id in listed
         places.append(
-            Place(
+            Mismatch(
                 prompt=number,
                 index=index,
                 ours=judge_of.text_of(our_id),

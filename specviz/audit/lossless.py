@@ -59,8 +59,8 @@ def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> 
     """The reason why the answer cannot be yes, as the end of a sentence; empty if it can."""
     if not greedy:
         return note or "no greedy text could be judged"
-    places = [place for check in greedy for place in check.places]
-    open_places = sum(place.verdict == "cannot be told" for place in places)
+    places = [mismatch for check in greedy for mismatch in check.places]
+    open_places = sum(mismatch.verdict == "cannot be told" for mismatch in places)
     if open_places:
         return (
             f"{open_places} greedy tokens are further apart than rounding is known to move them, "
@@ -92,15 +92,15 @@ def _known(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
 
 
 def _of_greedy(check: Greedy) -> Evidence:
-    ties = sum(place.verdict == "tie" for place in check.places)
-    untold = sum(place.verdict == "cannot be told" for place in check.places)
+    ties = sum(mismatch.verdict == "tie" for mismatch in check.places)
+    untold = sum(mismatch.verdict == "cannot be told" for mismatch in check.places)
     parts = [f"{check.tokens} tokens after {check.prompts} prompts"]
     if not check.places:
         parts.append("all as they should be")
     if ties:
         parts.append(f"{ties} ties within rounding ({check.rounding:.2g} nats)")
     if check.faults:
-        worst = max(check.places, key=lambda place: place.behind or 0.0)
+        worst = max(check.places, key=lambda mismatch: mismatch.behind or 0.0)
         parts.append(
             f"{check.faults} faults, such as “{worst.ours}” in place of “{worst.expected}”, "
             f"{worst.behind:.2g} nats behind"

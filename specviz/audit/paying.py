@@ -207,16 +207,16 @@ def paying_verdict(
     if whole.turns < MIN_TURNS or whole.gain.low is None or whole.gain.high is None:
         because = note or f"{_in_words(whole.turns)} cannot tell: give it more --minutes"
         return _untold(f"It cannot be told, because {because}.", evidence)
-    said = (
+    measured = (
         f"{whole.gain.shown()} times the baseline's tokens per second in {_in_words(whole.turns)}"
     )
     if whole.gain.low > 1.0:
         until = crossover(rows)
         limit = "" if until is None else f", but not with {until} requests at once"
-        return Verdict("paying", "yes", f"Yes: {said}{limit}.", tuple(evidence), doubt)
+        return Verdict("paying", "yes", f"Yes: {measured}{limit}.", tuple(evidence), doubt)
     if whole.gain.high < 1.0 + NEAR:
-        return Verdict("paying", "no", f"No: {said}.", tuple(evidence), doubt)
-    sentence = f"It cannot be told, because the interval holds both gain and loss: {said}."
+        return Verdict("paying", "no", f"No: {measured}.", tuple(evidence), doubt)
+    sentence = f"It cannot be told, because the interval holds both gain and loss: {measured}."
     return _untold(sentence, evidence, doubt)
 
 

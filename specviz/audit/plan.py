@@ -184,15 +184,15 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
 def _of_samples(agenda: Agenda, options: AuditOptions) -> str:
     if not agenda.samples:
         return "No sampled texts: the server lists nothing to judge them by, and has no baseline."
-    said = f"{agenda.samples} sampled texts from each server"
+    sentence = f"{agenda.samples} sampled texts from each server"
     if agenda.needed is not None:
         colder = sampled.COLDER * options.temperature
-        said += (
+        sentence += (
             f", as many as show a temperature of {colder:.2g} in place of {options.temperature:.2g}"
         )
     if agenda.fitting < agenda.samples:
-        said += f"; about {agenda.fitting} of them fit the time"
-    return f"{said}."
+        sentence += f"; about {agenda.fitting} of them fit the time"
+    return f"{sentence}."
 
 
 def cut_to(ids: Sequence[int], length: int) -> tuple[int, ...]:

@@ -116,7 +116,7 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Mismatch:
     """A position where a greedy text is not the first choice of the log-probabilities, or where the
     texts of both servers part.
 
@@ -142,12 +142,12 @@ class Greedy:
     prompts: int
     tokens: int
     rounding: float
-    places: tuple[Place, ...]
+    places: tuple[Mismatch, ...]
 
     @property
     def faults(self) -> int:
         """Positions that rounding cannot explain."""
-        return sum(place.verdict == "fault" for place in self.places)
+        return sum(mismatch.verdict == "fault" for mismatch in self.places)
 
 
 @dataclass(frozen=True, slots=True)

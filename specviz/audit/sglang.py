@@ -91,8 +91,8 @@ class SglangTarget(TargetServer):
         answers = answer if isinstance(answer, list) else [answer]
         if len(answers) != count:
             raise ValueError
-        for one in answers:
-            top = one["meta_info"]["output_top_logprobs"][0]
+        for answer_part in answers:
+            top = answer_part["meta_info"]["output_top_logprobs"][0]
             yield [int(entry[1]) for entry in top], [float(entry[0]) for entry in top]
 
 

@@ -98,8 +98,10 @@ def speculating_verdict(
     if drafting.is_loaded is not None:
         has = "has a draft to speculate with" if drafting.is_loaded else "has no draft loaded"
         evidence.append(Evidence("/slots", f"The server says that it {has}."))
-    told = _conclusion(model, drafting, counters)
-    return Verdict("speculating", told.answer, told.sentence, tuple(evidence), told.doubt)
+    conclusion = _conclusion(model, drafting, counters)
+    return Verdict(
+        "speculating", conclusion.answer, conclusion.sentence, tuple(evidence), conclusion.doubt
+    )
 
 
 class Conclusion(NamedTuple):
@@ -200,8 +202,8 @@ def _of_the_streams(model: AuditedModel, drafting: Drafting) -> list[Evidence]:
             )
         )
     if model.tells_drafts:
-        told = f"{drafting.drafted or 0} drafted and {drafting.accepted or 0} accepted tokens"
-        facts.append(Evidence("timings", f"The answers tell of {told}."))
+        drafts = f"{drafting.drafted or 0} drafted and {drafting.accepted or 0} accepted tokens"
+        facts.append(Evidence("timings", f"The answers tell of {drafts}."))
     if drafting.by_position:
         shares = ", ".join(f"{share:.0%}" for share in drafting.by_position)
         facts.append(

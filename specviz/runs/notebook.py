@@ -60,15 +60,15 @@ def _notebook_display() -> Any:
 def _shown_in_cell(events: Iterable[Event], display: Any) -> Trace:
     picture = Picture()
     handle = display(picture, display_id=True)
-    told: list[Event] = []
+    events_so_far: list[Event] = []
     shown_at = 0.0
     for event in events:
-        told.append(event)
+        events_so_far.append(event)
         if time.monotonic() - shown_at >= PAUSE:
-            picture.trace = Trace.from_events(told)
+            picture.trace = Trace.from_events(events_so_far)
             handle.update(picture)
             shown_at = time.monotonic()
-    picture.trace = Trace.from_events(told)
+    picture.trace = Trace.from_events(events_so_far)
     handle.update(picture)
     return picture.trace
 

@@ -63,6 +63,6 @@ def _first(lanes: dict[str, Any]) -> Any:
     return next(iter(lanes.values()), None)
 
 
-def _check_same(dropped: object, kept: object, fault: str) -> None:
-    if dropped != kept:
+def _check_same(dropped: object, remaining: object, fault: str) -> None:
+    if dropped != remaining:
         raise TraceError(f"{fault}; {ADVICE}.")

@@ -133,9 +133,9 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows with columns of one width each: the first to the left, the others to the right."""
     first_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
+    for first, *other_cells in rows:
         cells = [first.ljust(first_width)]
-        cells += [cell.rjust(width) for cell, width in zip(others, widths, strict=True)]
+        cells += [cell.rjust(width) for cell, width in zip(other_cells, widths, strict=True)]
         yield "  " + "  ".join(cells).rstrip()
 
 

@@ -37,7 +37,7 @@ def legend(*, color: bool) -> str:
 def print_race(events: Iterable[Event], *, color: bool) -> Trace:
     """Print a race as it runs: the legend, a line for each round, the texts and the figures."""
     print(legend(color=color))
-    told: list[Event] = []
+    events_so_far: list[Event] = []
     width = 0  # letters of the longest name of a lane
 
     def show(event: Event) -> None:
@@ -49,10 +49,10 @@ def print_race(events: Iterable[Event], *, color: bool) -> Trace:
         if isinstance(event, Header):
             width = max(map(len, event.speculative))
         # A watched server may report its drafts at the end, by sending the same rounds again.
-        if event not in told and not (isinstance(event, Round) and event.untold):
+        if event not in events_so_far and not (isinstance(event, Round) and event.untold):
             show(event)
-        told.append(event)
-    trace = Trace.from_events(told)
+        events_so_far.append(event)
+    trace = Trace.from_events(events_so_far)
     for r in trace.rounds:
         if r.untold:
             show(r)

@@ -186,9 +186,9 @@ def undelayed_seconds(rounds: Sequence[Round]) -> float:
         usual[width] = least
     seconds = 0.0
     for r in rounds:
-        taken = seconds_of(r)
+        measured = seconds_of(r)
         expected = usual[len(r.drafted)]
-        seconds += expected if taken > DELAYED * expected else taken
+        seconds += expected if measured > DELAYED * expected else measured
     return seconds
 
 

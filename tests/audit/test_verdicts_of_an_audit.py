@@ -11,7 +11,7 @@ from specviz.audit.asking import Streamed
 from specviz.audit.greedy import judge
 from specviz.audit.lossless import lossless_verdict
 from specviz.audit.paying import Turn, crossover, paying_verdict, speeds_of
-from specviz.audit.report import Control, Drafting, Greedy, Length, Load, Place, Sampled, Verdict
+from specviz.audit.report import Control, Drafting, Greedy, Length, Load, Mismatch, Sampled, Verdict
 from specviz.audit.sampled import ListedLaw, cell_of, control_for, softmax
 from specviz.audit.speculating import kept_by_position
 from specviz.runs.uncertainty import Spread
@@ -78,7 +78,7 @@ def sampled(p_value: float | None, caught: float = 1.0, length: int = 3) -> Samp
 
 
 def greedy(*verdicts: Any) -> Greedy:
-    places = tuple(Place(1, 3, "a", "b", 2.0, verdict) for verdict in verdicts)
+    places = tuple(Mismatch(1, 3, "a", "b", 2.0, verdict) for verdict in verdicts)
     return Greedy("its own log-probabilities", 2, 64, 0.15, places)
 
 

@@ -337,7 +337,7 @@ MUTANTS = [
     Mutant("sweep", "busy_runs", "run.unit > SLOW * quietest[run.question]", "False", "sweep_under_load"),
     Mutant("sweep", "busy_runs", "run.step > SLOW_STEP * quietest_step[run.key]", "False", "sweep_under_load"),
     Mutant("sweep", "race_figures", "min(rate / alone_rate, metrics.tau)", "rate / alone_rate", "sweep_under_load"),
-    Mutant("sweep", "undelayed_seconds", "expected if taken > DELAYED * expected else taken", "taken", "sweep_under_load"),
+    Mutant("sweep", "undelayed_seconds", "expected if measured > DELAYED * expected else measured", "measured", "sweep_under_load"),
     Mutant("sweep", "known_text", "if not is_whole or len(written) < MIN_TOKENS:", "if not is_whole:", "sweep_under_load"),
     Mutant("sweep", "known_text", "if not is_whole or len(written) < MIN_TOKENS:", "if len(written) < MIN_TOKENS:", "sweep_under_load"),
     Mutant("sweep", "Costs.speedup", "np.interp(1 + counts.drafted,", "np.interp(counts.drafted,", "intervals"),
@@ -515,7 +515,7 @@ MUTANTS = [
     Mutant("audit", "SglangReader._steps", "if len(sent) == count else sent", "", "other_engines"),
     # Triton's kernels
     Mutant("triton", "attend", "seen[None, :] <= position[:, None]", "seen[None, :] < position[:, None]", "triton"),
-    Mutant("triton", "attend", "tl.exp(found - largest)", "tl.exp(largest - found)", "triton"),
+    Mutant("triton", "attend", "tl.exp(chunk_maxima - largest)", "tl.exp(largest - chunk_maxima)", "triton"),
     Mutant("triton", "attend", "filled = (seen <= last)[:, None]", "filled = (seen < capacity)[:, None]", "triton"),
     Mutant("triton", "queries_keys_values", "first_cosine - second_sine", "first_cosine + second_sine", "triton"),
     Mutant("triton", "add_product", "arrived == SPLITS - 1", "arrived == 0", "triton"),
