@@ -44,12 +44,12 @@ def kernel_cost(model: Any, form: str) -> int:
         leaves = sum(1 for part in parts if next(part.children(), None) is None)
         return MODULE_KERNELS * leaves * TORCH_KERNEL_BYTES
     if form.endswith(TRITON_FORM):
-        of_a_layer, others = TRITON_KERNELS
+        layer_kernels, other_kernels = TRITON_KERNELS
         kernel_bytes = TRITON_KERNEL_BYTES
     else:
-        of_a_layer, others = TORCH_KERNELS
+        layer_kernels, other_kernels = TORCH_KERNELS
         kernel_bytes = TORCH_KERNEL_BYTES
-    return (of_a_layer * len(model.model.layers) + others) * kernel_bytes
+    return (layer_kernels * len(model.model.layers) + other_kernels) * kernel_bytes
 
 
 STATIC = EngineKind(

@@ -43,11 +43,11 @@ def embed(
     """The embeddings of the tokens, the positions of all rows, and counters that begin at 0."""
     part = tl.program_id(0)
     rows = tl.arange(0, ROWS)
-    given = rows < count
-    position = tl.load(positions + rows, mask=given, other=-1)
-    token = tl.load(ids + rows, mask=given, other=0)
+    in_use = rows < count
+    position = tl.load(positions + rows, mask=in_use, other=-1)
+    token = tl.load(ids + rows, mask=in_use, other=0)
     columns = part * BLOCK + tl.arange(0, BLOCK)
-    inside = (columns < WIDTH)[None, :] & given[:, None]
+    inside = (columns < WIDTH)[None, :] & in_use[:, None]
     values = tl.load(table + token[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0)
     tl.store(x + rows[:, None] * WIDTH + columns[None, :], values, mask=inside)
     if part == 0:
@@ -315,14 +315,14 @@ def attend(
             largest = tl.full((M,), float("-inf"), tl.float32)
             for index in range(0, used):
                 line = (program * chunks + index) * M + row
-                found = tl.load(maxima + line, mask=live, other=0.0, cache_modifier=".cg")
-                largest = tl.maximum(largest, found)
+                chunk_maxima = tl.load(maxima + line, mask=live, other=0.0, cache_modifier=".cg")
+                largest = tl.maximum(largest, chunk_maxima)
             total = tl.zeros((M,), tl.float32)
             merged = tl.zeros((M, WIDE), tl.float32)
             for index in range(0, used):
                 line = (program * chunks + index) * M + row
-                found = tl.load(maxima + line, mask=live, other=0.0, cache_modifier=".cg")
-                share = tl.exp(found - largest)  # 0 for a chunk that the row does not see
+                chunk_maxima = tl.load(maxima + line, mask=live, other=0.0, cache_modifier=".cg")
+                share = tl.exp(chunk_maxima - largest)  # 0 for a chunk that the row does not see
                 total += share * tl.load(sums + line, mask=live, other=1.0, cache_modifier=".cg")
                 part = tl.load(
                     partial + line[:, None] * WIDE + number[None, :],

@@ -479,8 +479,8 @@ def _joined_matrix(linears: Sequence[Any]) -> tuple[Matrix, Tensor | None]:
     if any(kind != packed_as for kind in kinds):
         raise ValueError("layers of one input are packed in different kinds of blocks")
     if packed_as is None:
-        both = joined(linears)
-        return Matrix.dense(both.weight), both.bias
+        layer = joined(linears)
+        return Matrix.dense(layer.weight), layer.bias
     blocks = torch.cat([linear.weight.detach() for linear in linears])
     biases = [linear.bias for linear in linears]
     bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
@@ -492,7 +492,7 @@ def _parts(matrix: Matrix) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _or(tensor: Tensor | None, instead: Tensor) -> Tensor:
-    """The tensor, or if there is none, another one for an argument that the kernel will not read."""
+    """The tensor, or if there is none, another one: the kernel does not read this argument."""
     return instead if tensor is None else tensor
 
 
