@@ -18,7 +18,7 @@ from specviz.page.public import RECORDINGS
 from specviz.runs.recording import file_summary
 
 PAIRS = (BUILTIN, "smollm2-135m", "qwen2.5-coder-1.5b")
-MOST = 2**21  # bytes of all recordings together
+MAX_BYTES = 2**21  # bytes of all recordings together
 
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:
@@ -52,8 +52,8 @@ def main() -> None:
             print(f"{file_summary(path)}, {speedup:.2f} times the speed")
     total = sum(path.stat().st_size for path in options.out.glob("*.json.gz"))
     print(f"{total:,} bytes together")
-    if total > MOST:
-        raise SystemExit(f"the recordings hold {total:,} bytes, more than {MOST:,}.")
+    if total > MAX_BYTES:
+        raise SystemExit(f"the recordings hold {total:,} bytes, more than {MAX_BYTES:,}.")
 
 
 def _check_text(trace: Trace) -> None:

@@ -358,7 +358,7 @@ class Audit:
         texts = sampled.draws(model, prompt, temperature, self._agenda.samples, seed)
         for count, text in enumerate(texts, 1):
             yield text
-            if count >= sampled.FEWEST and time.monotonic() - begin > seconds:
+            if count >= sampled.MIN_TEXTS and time.monotonic() - begin > seconds:
                 break
 
     def _doubt_drafts(self, counters: Counters | None) -> None:

@@ -18,7 +18,7 @@ LISTED = 20  # log-probabilities requested at each position, as many as vLLM lis
 BLOCK = 16  # positions in a request
 ROUNDING = 0.15  # nats: passes of 16-bit weights over one and over many tokens differ by this
 FAULT = 1.0  # nats that no rounding explains
-LEAST_ROUNDING = 1e-3  # nats, in fp32
+MIN_ROUNDING = 1e-3  # nats, in fp32
 
 Judgement = Literal["tie", "fault", "cannot be told"]
 
@@ -97,7 +97,7 @@ def measured_rounding(ours: AuditedModel, theirs: AuditedModel, prefixes: Sequen
     for our_list, their_list in zip(our_lists, their_lists, strict=True):
         for token_id in our_list.keys() & their_list.keys():
             seen = max(seen, abs(our_list[token_id] - their_list[token_id]))
-    return min(max(2 * seen, LEAST_ROUNDING), ROUNDING)
+    return min(max(2 * seen, MIN_ROUNDING), ROUNDING)
 
 
 def compare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..inspect.equivalence import LUCK
+from ..inspect.equivalence import SIGNIFICANCE
 from .report import Evidence, Greedy, Sampled, Verdict
 from .sampled import ENOUGH
 
@@ -46,13 +46,13 @@ def lossless_verdict(
 
 
 def _is_refused(test: Sampled) -> bool:
-    return test.p_value is not None and test.p_value < LUCK
+    return test.p_value is not None and test.p_value < SIGNIFICANCE
 
 
 def _doubt_of_no(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
     if any(check.faults for check in greedy):
         return ""
-    return f"A server that keeps the distribution is refused once in {1 / LUCK:,.0f} tests."
+    return f"A server that keeps the distribution is refused once in {1 / SIGNIFICANCE:,.0f} tests."
 
 
 def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> str:

@@ -14,7 +14,7 @@ from .report import QUESTIONS, Plan, Question
 
 PREPARATION = 80
 """The most requests before the plan: the servers' identities, one short text each, and lists."""
-MOST_TURNS = 24
+MAX_TURNS = 24
 CHECKED_TEXTS = 4  # greedy texts whose every token is held against a list
 LENGTH_SHARES = (0.25, 0.5, 0.75)  # of the context
 SHARE_OF_TURNS = 0.3  # of the time
@@ -106,7 +106,7 @@ def agenda_of(
     servers = 1 if options.baseline is None else 2
     of_text = pace.seconds(options.tokens)
     turns = int(SHARE_OF_TURNS * seconds / of_text)
-    turns = max(MIN_TURNS, min(MOST_TURNS, turns))
+    turns = max(MIN_TURNS, min(MAX_TURNS, turns))
     levels: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
     if options.asks("paying"):
@@ -162,7 +162,7 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
         if agenda.lists:
             checks = greedy.requests_for(CHECKED_TEXTS, options.tokens)
             # And the lists and texts of tokens at faulty positions.
-            requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MOST_TURNS
+            requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MAX_TURNS
             sentences.append(f"The log-probabilities at each token of {CHECKED_TEXTS} texts.")
         parts = agenda.sampling_parts(servers)
         requests += parts * agenda.samples

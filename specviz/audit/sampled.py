@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..inspect.equivalence import (
-    LUCK,
+    SIGNIFICANCE,
     Comparison,
     Outcome,
     chi_square,
@@ -37,7 +37,7 @@ BLOCK = 16  # beginnings in a request
 COLDER = 0.8  # of the temperature: how wrong the control is
 TRIALS = 100
 ENOUGH = 0.95  # the least share of its trials in which the control must be caught
-FEWEST = 20  # texts that are drawn even after the time budget
+MIN_TEXTS = 20  # texts that are drawn even after the time budget
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
 SLACK = 1e-3  # the share of texts that may lie outside of the list, by ties at its end
@@ -164,7 +164,7 @@ def control_for(law: ListedLaw, temperature: float, samples: int, length: int) -
     counts = generator.multinomial(samples, _normed(wrong), size=TRIALS)
     caught = 0
     for row in counts.tolist():
-        caught += _p_of_fit(dict(zip(outcomes, row, strict=True)), right, samples) < LUCK
+        caught += _p_of_fit(dict(zip(outcomes, row, strict=True)), right, samples) < SIGNIFICANCE
     return Control(_colder(temperature), caught / TRIALS, TRIALS)
 
 
@@ -255,7 +255,7 @@ def _simulated(
 
 
 def _is_refused(comparison: Comparison) -> bool:
-    return comparison.p_value is not None and comparison.p_value < LUCK
+    return comparison.p_value is not None and comparison.p_value < SIGNIFICANCE
 
 
 def outcome_of(ids: Ids, text: str) -> Outcome:

@@ -14,7 +14,7 @@ from .report import Answer, Drafting, Evidence, Verdict
 
 MERGED = 1.2  # tokens a chunk from which on chunks hold more than one token
 CLAIMED = 0.2  # accepted drafts a token from which on chunks of one token contradict the counters
-MOST_POSITIONS = 16
+MAX_POSITIONS = 16
 
 
 class Counters(NamedTuple):
@@ -76,7 +76,7 @@ def kept_by_position(steps: Sequence[Step]) -> tuple[float, ...]:
     2, ..."""
     shares: list[float] = []
     longest = max((step.drafted or 0 for step in steps), default=0)
-    for position in range(1, min(longest, MOST_POSITIONS) + 1):
+    for position in range(1, min(longest, MAX_POSITIONS) + 1):
         drafted = [step for step in steps if (step.drafted or 0) >= position]
         kept = sum((step.accepted or 0) >= position for step in drafted)
         shares.append(kept / len(drafted))
@@ -86,7 +86,7 @@ def kept_by_position(steps: Sequence[Step]) -> tuple[float, ...]:
 def _shares(by_position: dict[int, int], steps: int) -> tuple[float, ...]:
     if not steps:
         return ()
-    positions = range(min(len(by_position), MOST_POSITIONS))
+    positions = range(min(len(by_position), MAX_POSITIONS))
     return tuple(by_position.get(position, 0) / steps for position in positions)
 
 

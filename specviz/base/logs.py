@@ -24,13 +24,13 @@ HIDDEN = "[secret]"
 _CONTROL = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-MOST_LOGGED = 500  # characters
+MAX_LOGGED = 500  # characters
 
 
 def brief(error: BaseException) -> str:
     """An error that a stranger caused, in one line of limited length for the log."""
     text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= MOST_LOGGED else text[:MOST_LOGGED] + " ..."
+    return text if len(text) <= MAX_LOGGED else text[:MAX_LOGGED] + " ..."
 
 
 class DiscreetFormatter(logging.Formatter):

@@ -154,14 +154,14 @@ MCP = _whether(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
 )
-MOST_SECONDS = _limit("SPECVIZ_MOST_SECONDS", 120.0, "The time limit of a run, in seconds.")
-MOST_WAITING = Variable(
+MAX_SECONDS = _limit("SPECVIZ_MOST_SECONDS", 120.0, "The time limit of a run, in seconds.")
+MAX_WAITING = Variable(
     "SPECVIZ_MOST_WAITING",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
     number(int, 0),
     16,
 )
-MOST_PER_CLIENT = Variable(
+MAX_PER_CLIENT = Variable(
     "SPECVIZ_MOST_PER_CLIENT",
     "The maximum number of runs and experiments of one address that wait in the queue.",
     number(int, 1),
@@ -219,9 +219,9 @@ VARIABLES: tuple[Variable[Any], ...] = (
     FETCH,
     LOCAL_MODELS,
     MCP,
-    MOST_SECONDS,
-    MOST_WAITING,
-    MOST_PER_CLIENT,
+    MAX_SECONDS,
+    MAX_WAITING,
+    MAX_PER_CLIENT,
     SWEEP,
     SWEEP_SECONDS,
     STOP_SECONDS,

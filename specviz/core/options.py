@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _STOP = r"end at this text (repeatable); \n is the end of a line, \t a tab, \\ a backslash"
-MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
+MAX_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(
-            f"{message.rstrip('.')[:MOST_SHOWN]}; {self.prog} --help lists what it takes."
+            f"{message.rstrip('.')[:MAX_SHOWN]}; {self.prog} --help lists what it takes."
         )
 
 

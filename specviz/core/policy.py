@@ -23,7 +23,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .cost import DraftCosts
 
-MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run drafted more
+MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run drafted more
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
@@ -34,8 +34,8 @@ PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the fir
 PRIOR_ROUNDS = 5.0  # the weight of that estimate
 EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # that a `Calibration` may have
 # Confidences beyond these count as they do: no draft is certain.
-LEAST_KNOWN = 1e-6
-MOST_KNOWN = 1 - 1e-4
+MIN_KNOWN = 1e-6
+MAX_KNOWN = 1 - 1e-4
 PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 
 
@@ -135,7 +135,7 @@ class Calibration:
 
     def observe(self, confidences: Sequence[float], accepted: int) -> None:
         """Take account of judged drafts: of the confidence of each, and how many were kept."""
-        logs = [math.log(min(max(LEAST_KNOWN, one), MOST_KNOWN)) for one in confidences]
+        logs = [math.log(min(max(MIN_KNOWN, one), MAX_KNOWN)) for one in confidences]
         for index, exponent in enumerate(EXPONENTS):
             kept = exponent * sum(logs[:accepted])
             rejected = sum(math.log1p(-math.exp(exponent * log)) for log in logs[accepted:])
@@ -237,7 +237,7 @@ def best_gamma(
     extra_token: float = 0.0,
     *,
     least: int = 0,
-    most: int = MOST_GAMMA,
+    most: int = MAX_GAMMA,
     reads_again: bool = False,
 ) -> tuple[int, float]:
     """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up.

@@ -12,7 +12,7 @@ from .lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane, Several
 from .registry import drafter_kind
 from .settings import Settings
 
-MOST_LANES = 8  # speculative lanes of a race, beside the baseline
+MAX_LANES = 8  # speculative lanes of a race, beside the baseline
 # It begins with a letter, so that JavaScript, too, keeps lanes in their order.
 LANE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9 ._,+-]{0,39}")
 NAMING = "1 to 40 letters, digits, spaces or ._,+-, with a letter first"
@@ -46,9 +46,9 @@ def checked_several(settings: Several) -> dict[Lane, Settings]:
     if not are_settings:
         raise SettingsError(NO_SETTINGS.format(shown(settings)))
     lanes = dict(settings) if isinstance(settings, Mapping) else named(list(settings))
-    if not 1 <= len(lanes) <= MOST_LANES:
+    if not 1 <= len(lanes) <= MAX_LANES:
         raise SettingsError(
-            f"the race has {len(lanes)} speculative lanes: use 1 to {MOST_LANES} of them."
+            f"the race has {len(lanes)} speculative lanes: use 1 to {MAX_LANES} of them."
         )
     for name in lanes:
         check_name(name)

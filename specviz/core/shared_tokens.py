@@ -19,7 +19,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from ..base.errors import PairError
 from .prompt_ids import special_ids
 
-FEWEST = 0.05
+MIN_SHARE = 0.05
 """Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
 
 BYTE_OF = {sign: byte for byte, sign in bytes_to_unicode().items()}
@@ -123,7 +123,7 @@ class SharedTokens:
 
     def check(self) -> None:
         """Raise `PairError` if it is too little to draft with."""
-        if self.share < FEWEST:
+        if self.share < MIN_SHARE:
             raise PairError(
                 f"target and draft use different tokenizers, with only {len(self.pairs):,} of the "
                 f"target's {self.target_size:,} tokens in common: choose two models of one family."

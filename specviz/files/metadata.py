@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .gguf.header import GgufHeader
     from .progress import Watcher
 
-MOST_LAYERS = 10_000  # more than any model has
+MAX_LAYERS = 10_000  # more than any model has
 
 PROBED = 2  # tokens of the probing pass: enough to see which caches grow with the text
 
@@ -137,11 +137,11 @@ def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
     try:
         config = AutoConfig.from_pretrained(source.name, **options)
         layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
-        if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
+        if isinstance(layers, int) and not 0 <= layers <= MAX_LAYERS:
             # transformers would accept a negative number, and try to make a billion layers
             raise PairError(
                 f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a "
-                f"number from 0 to {MOST_LAYERS}."
+                f"number from 0 to {MAX_LAYERS}."
             )
         model = meta_model(config)
         with contextlib.suppress(OSError):  # a few models have no such file

@@ -8,7 +8,7 @@ from pathlib import Path
 from .local_models import stored_model
 from .local_paths import local_path
 
-MOST_SHOWN = 100  # characters of a model's name in a sentence
+MAX_SHOWN = 100  # characters of a model's name in a sentence
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,4 @@ def shown_name(name: str) -> str:
     """A model's name without the folders above it, cut off if it is very long."""
     path = Path(name)
     shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
-    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
+    return shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "…"

@@ -37,7 +37,7 @@ REACH = 48  # tokens before the difference from which the control writes
 # model writes its logits in its dtype, and at most. In fp32 the sums themselves round.
 UNITS = {torch.float32: (4.0, 64.0)}
 HALF_UNITS = (4.0, 8.0)
-MOST_WIDTH = 16  # tokens of the pass over several
+MAX_WIDTH = 16  # tokens of the pass over several
 REPEATED = "the lane with drafts, repeated"
 ONE_PASS = "one pass"
 
@@ -48,7 +48,7 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     """
     _check_pair(pair, parting)
     length = len(parting.prompt) + parting.index
-    width = min(max(2, parting.gamma + 1), MOST_WIDTH, length)
+    width = min(max(2, parting.gamma + 1), MAX_WIDTH, length)
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."
         one_by_one = _fresh_logits(pair, parting, [1] * len(parting.theirs))
@@ -165,7 +165,7 @@ def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor
     prefill(engine, ids[:begin])
     rows: list[Tensor] = []
     for width in widths:
-        rows += _forward(engine, ids[begin : begin + width], min(width, MOST_WIDTH))
+        rows += _forward(engine, ids[begin : begin + width], min(width, MAX_WIDTH))
         begin += width
     return torch.stack(rows[-min(POSITIONS, len(parting.theirs)) :])
 
@@ -241,7 +241,7 @@ def _likeliest(logits: Tensor) -> Tensor:
 def _control(pair: Pair, parting: Parting) -> list[Token]:
     """Let the target draft for itself around the difference, and return its judged guesses."""
     text = [*parting.prompt, *parting.theirs]
-    gamma = max(1, min(parting.gamma, MOST_WIDTH - 1))
+    gamma = max(1, min(parting.gamma, MAX_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     self_drafting = replace(pair, draft=pair.target, draft_tokenizer=None)
     rounds = speculate(self_drafting, text[:-REACH] or text[:1], settings)

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 Outcome: TypeAlias = tuple[int, ...]
 
-FEWEST = 10  # least draws of both lanes together in a cell, so that 5 are expected in each
-LUCK = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
+MIN_DRAWS = 10  # least draws of both lanes together in a cell, so that 5 are expected in each
+SIGNIFICANCE = 1e-3  # a kept distribution gives a lower p-value once in a thousand times
 EXPECTED = 5.0  # the fewest expected draws of a cell
 SHARE_LISTED = 0.5  # the least share of draws whose outcomes have a cell of their own
 
@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Comparison:
     """Test whether two samples come from one distribution (Pearson's test of homogeneity).
 
-    Outcomes with fewer than `FEWEST` draws in both samples together share one cell. If that cell
+    Outcomes with fewer than `MIN_DRAWS` draws in both samples together share one cell. If that cell
     would hold most draws, fewer leading tokens are compared. Both choices use only the sum of the
     samples, not their difference, so they do not bias the test.
     """
@@ -88,13 +88,13 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
     ours = Counter(a)
     theirs = Counter(b)
     both = ours + theirs
-    common = [outcome for outcome, draws in both.items() if outcome and draws >= FEWEST]
+    common = [outcome for outcome, draws in both.items() if outcome and draws >= MIN_DRAWS]
     common.sort(key=lambda outcome: (-both[outcome], outcome))
     cells = [Cell(outcome, ours[outcome], theirs[outcome]) for outcome in common]
     listed_ours = sum(cell.ours for cell in cells)
     listed_theirs = sum(cell.theirs for cell in cells)
     rare = Cell((), len(a) - listed_ours, len(b) - listed_theirs)
-    if cells and 0 < rare.draws < FEWEST:
+    if cells and 0 < rare.draws < MIN_DRAWS:
         # Too few draws for a cell: they are added to the rarest cell.
         last = cells.pop()
         rare = Cell((), last.ours + rare.ours, last.theirs + rare.theirs)

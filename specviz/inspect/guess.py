@@ -47,7 +47,7 @@ UNITS = (
 )
 GAMMAS = (1, 2, 3, 5, 8, 16)
 FED = 32  # positions of the text per pass
-MOST_TOKENS = 2048  # of a text
+MAX_TOKENS = 2048  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
     """Compute the draft's first choice at each position of `text`.
 
     draft: a pair whose target is the model that guesses (see `draft_of`). The text is tokenized by
-    the draft's tokenizer, whatever model wrote it; tokens beyond `MOST_TOKENS` or the context are
+    the draft's tokenizer, whatever model wrote it; tokens beyond `MAX_TOKENS` or the context are
     left out.
     prompt: the prompt that the text answers, or, if it `continues`, the text directly before it.
     Raises `PromptError` if there is nothing to guess.
@@ -150,8 +150,8 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         unguessed = text_ids[:1]
         context_ids = unguessed
         text_ids = text_ids[1:]
-    limit = context_length(draft.target) or MOST_TOKENS
-    ids = text_ids[: max(0, min(MOST_TOKENS, limit - len(context_ids)))]
+    limit = context_length(draft.target) or MAX_TOKENS
+    ids = text_ids[: max(0, min(MAX_TOKENS, limit - len(context_ids)))]
     if not ids:
         raise PromptError(
             "there is nothing to guess: give a text of a few words, and a prompt that leaves room "

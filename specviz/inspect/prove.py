@@ -19,7 +19,7 @@ from ..core.registry import drafter_names, verdict_names
 from ..core.settings import RANGES, Settings
 from ..runs.result import baseline, speculate
 from ..sides.heads.untrained import new_head
-from .equivalence import LUCK, Continuation, Outcome, chi_square, tail
+from .equivalence import SIGNIFICANCE, Continuation, Outcome, chi_square, tail
 from .random_models import CPU, numbers, random_model
 from .shapes import Size
 
@@ -44,7 +44,7 @@ class Proof(NamedTuple):
     @property
     def kept(self) -> bool:
         """Whether the test does not reject the target's distribution."""
-        return self.p_value >= LUCK
+        return self.p_value >= SIGNIFICANCE
 
 
 def prove(name: str, runs: int = RUNS, device: torch.device = CPU) -> Proof:

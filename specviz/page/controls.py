@@ -13,7 +13,7 @@ from ..core.registry import drafters, verdicts
 from ..core.settings import Settings
 from ..core.several import beside, parsed_lane
 from ..pairs.matches import Match
-from ..pairs.spec import MOST_NAME
+from ..pairs.spec import MAX_NAME
 from ..pairs.table import named_pair
 from ..runs.vocabulary import COMPARED as COMPARED_WORDS
 from ..runs.vocabulary import POLICIES
@@ -21,7 +21,7 @@ from ..worker.tasks import Host
 from .choices import listed_drafters, pair_choices
 from .local_pairs import local_choices
 
-MOST_CHARACTERS = 8000  # of a prompt
+MAX_CHARACTERS = 8000  # of a prompt
 MAX_OTHERS = 2  # lanes with drafts beside the first
 
 START = Settings(temperature=0.7, seed=1)
@@ -171,8 +171,8 @@ def checked_prompt(prompt: object) -> str:
         raise PromptError("The prompt is no text: send a string.")
     if not prompt.strip():
         raise PromptError("The prompt is empty: write at least one word.")
-    if len(prompt) > MOST_CHARACTERS:
-        raise PromptError(f"The prompt has {len(prompt)} characters: use up to {MOST_CHARACTERS}.")
+    if len(prompt) > MAX_CHARACTERS:
+        raise PromptError(f"The prompt has {len(prompt)} characters: use up to {MAX_CHARACTERS}.")
     return prompt
 
 
@@ -236,7 +236,7 @@ def _model(name: str, label: str, placeholder: str) -> dict[str, Any]:
         "kind": "text",
         "label": label,
         "placeholder": placeholder,
-        "longest": MOST_NAME,
+        "longest": MAX_NAME,
     }
 
 

@@ -18,10 +18,10 @@ from .probes import about
 
 log = logging.getLogger(__name__)
 
-MOST_REMEMBERED = 50  # pairs
+MAX_REMEMBERED = 50  # pairs
 FIRST_READINGS = "readings.json"
 LOADS = "loads.json"
-LEAST = 3.0  # seconds; a shorter load needs no estimate
+MIN_SECONDS = 3.0  # seconds; a shorter load needs no estimate
 
 
 class Load:
@@ -71,7 +71,7 @@ class Load:
         """End it: the pair is in memory."""
         seconds = time.monotonic() - self._begun
         self.over = True
-        if seconds >= LEAST:
+        if seconds >= MIN_SECONDS:
             _remember(LOADS, self.pair, seconds)
 
     def fail(self, error: str) -> None:
@@ -134,7 +134,7 @@ def _remember(name: str, pair: str, seconds: float) -> None:
     durations = _remembered(name)
     durations.pop(pair, None)
     durations[pair] = round(seconds, 1)
-    newest = dict(list(durations.items())[-MOST_REMEMBERED:])
+    newest = dict(list(durations.items())[-MAX_REMEMBERED:])
     file = cache_folder() / name
     written = file.with_suffix(".part")
     try:

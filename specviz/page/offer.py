@@ -11,11 +11,11 @@ from typing import Any
 
 from ..base.environment import ASSETS, SERVED
 from ..core.events import SCHEMA
-from ..core.policy import MOST_GAMMA
+from ..core.policy import MAX_GAMMA
 from ..core.registry import drafter_names
 from ..pairs.table import own_folder
 from ..runs.charts import CHARTS
-from ..runs.recording import MOST_PACKED
+from ..runs.recording import MAX_PACKED
 from ..runs.vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
 from ..worker.tasks import Host
@@ -24,7 +24,7 @@ from .controls import (
     CHOICES,
     COMPARED,
     LIMITS,
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     controls_of,
     defaults_of,
     drafter_choices,
@@ -33,7 +33,7 @@ from .files import find_recordings
 from .local_pairs import listed_matches, local_drafters, local_models, local_titles
 from .names import shown_pair
 from .public import PLOTLY_NAME
-from .questions import MOST_DRAWS
+from .questions import MAX_DRAWS
 from .security.addresses import FILES, QUESTION_PATH
 from .sweeps import choose_config
 
@@ -151,9 +151,9 @@ def offer_of(
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,
-        "mostPrompt": MOST_CHARACTERS,
-        "mostPacked": MOST_PACKED,
-        "mostGamma": MOST_GAMMA,
-        "draws": MOST_DRAWS,
+        "mostPrompt": MAX_CHARACTERS,
+        "mostPacked": MAX_PACKED,
+        "mostGamma": MAX_GAMMA,
+        "draws": MAX_DRAWS,
         "choose": choose_config(page_pair, pairs),
     }

@@ -13,17 +13,17 @@ from ..base.errors import SettingsError, TraceError
 from ..core.settings import RANGES
 from ..inspect.equivalence import Cell
 from ..inspect.parting import Difference, parting_of
-from ..pairs.spec import MOST_NAME
+from ..pairs.spec import MAX_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
-from .controls import MAX_LENGTH, MAX_OTHERS, MOST_CHARACTERS, checked_settings
+from .controls import MAX_CHARACTERS, MAX_LENGTH, MAX_OTHERS, checked_settings
 from .delivery import begun, finished_run
 from .failures import PageQuestion
 from .jobs import RunQuestion
 from .queue import RunQueue
 
-MOST_DRAWS = 300  # in each lane
+MAX_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
 MAX_PROMPT = 64  # tokens: every draw reads the prompt anew
@@ -44,7 +44,7 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
         session, name = _visitor(runs, pair, request, "explain-difference")
         trace = read_run(request.get("trace"), "explain-difference")
         lane = request.get("lane")
-        parting = parting_of(trace, None if lane is None else str(lane)[:MOST_NAME])
+        parting = parting_of(trace, None if lane is None else str(lane)[:MAX_NAME])
         if parting is None:
             raise TraceError(NOT_PARTED)
         task = DifferenceTask(name, parting)
@@ -90,10 +90,10 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
         settings = (run.lanes or {}).get(str(request.get("lane")), run.settings)
     else:
         session = uuid4().hex
-        prompt = str(request["prompt"])[-MOST_CHARACTERS:]
+        prompt = str(request["prompt"])[-MAX_CHARACTERS:]
         settings = checked_settings({**request["settings"], "stop": (), "max_new_tokens": LENGTH})
     seed = (settings.seed + int(request.get("again", 0))) % int(RANGES["seed"][1])
-    draws = max(1, min(int(request.get("draws", MOST_DRAWS)), MOST_DRAWS))
+    draws = max(1, min(int(request.get("draws", MAX_DRAWS)), MAX_DRAWS))
     task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MAX_PROMPT)
     experiment = RunQuestion(session, task, _shown_draws, done=0, draws=draws)
     experiment.length = draws
@@ -144,6 +144,6 @@ def read_run(value: Any, instead: str) -> Trace:
     header = trace.header
     is_long = header.settings.max_new_tokens > MAX_LENGTH
     too_many = len(header.speculative) > 1 + MAX_OTHERS
-    if is_long or too_many or len(header.prompt_ids) > MOST_CHARACTERS:
+    if is_long or too_many or len(header.prompt_ids) > MAX_CHARACTERS:
         raise TraceError(TOO_LONG.format(instead))
     return trace

@@ -17,7 +17,7 @@ from ..worker.failures import FAILED
 from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Ending, Job, LoadJob, Run
-from .loads import LEAST, Load, first_reading, remember_first_reading
+from .loads import MIN_SECONDS, Load, first_reading, remember_first_reading
 from .probes import Durations, about, expected_whole, kind_of
 
 log = logging.getLogger(__name__)
@@ -343,7 +343,7 @@ class RunQueue:
         """Note the seconds until a run's first event, once it has come."""
         if isinstance(job, Run) and job.number == 1 and job.begun is not None:
             seconds = time.monotonic() - job.begun
-            if self._readings.expected(job.reading) is None and seconds >= LEAST:
+            if self._readings.expected(job.reading) is None and seconds >= MIN_SECONDS:
                 remember_first_reading(job.task.pair, seconds)
             self._readings.add(job.reading, seconds)
 

@@ -20,13 +20,13 @@ from ..core.settings import Settings
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
-from ..pairs.prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
+from ..pairs.prompts import MAX_KIND_LENGTH, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.palette import PALETTE
-from ..runs.recording import MOST
+from ..runs.recording import MAX_PROMPTS
 from ..runs.vocabulary import POLICIES
 from ..worker.tasks import SweepCheckpoint, SweepTask
 from .choices import chosen_pair
-from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt
+from .controls import MAX_CHARACTERS, MAX_LENGTH, checked_prompt
 from .delivery import begun
 from .failures import PageQuestion
 from .jobs import Job
@@ -58,7 +58,7 @@ class Bounds:
         limit = SWEEP_SECONDS.read()
         if os.environ.get("SPACE_ID"):
             return cls(rows=40, prompts=24, seconds=limit or 120.0)
-        return cls(rows=120, prompts=MOST, seconds=limit or 600)
+        return cls(rows=120, prompts=MAX_PROMPTS, seconds=limit or 600)
 
 
 def sweeps_allowed() -> bool:
@@ -127,7 +127,7 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     if asked not in (None, []):
         if not isinstance(asked, list):
             raise PromptError(f"the prompts are {shown(asked)}: use a list of texts.")
-        prompts = tuple(map(_visitor_prompt, asked[:MOST]))
+        prompts = tuple(map(_visitor_prompt, asked[:MAX_PROMPTS]))
     else:
         kinds = _names("kinds", fields.get("kinds") or [])
         suited = builtin_prompts(pair)
@@ -157,11 +157,11 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
 def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     """Return the summary of a visitor's file from the reading process's answer: the prompts that a
     sweep here uses, their number by kind, and the number left out. Raises `PromptError`."""
-    prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in contents["prompts"]]
+    prompts = [Question(kind[:MAX_KIND_LENGTH], text) for kind, text in contents["prompts"]]
     longest = max(len(prompt.text) for prompt in prompts)
-    if longest > MOST_CHARACTERS:
+    if longest > MAX_CHARACTERS:
         raise PromptError(
-            f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
+            f"a prompt has {longest} characters: use up to {MAX_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
     first = prompts[: Bounds.here().prompts]
@@ -180,7 +180,7 @@ def _visitor_prompt(value: Any) -> Question:
         text = value
     if not isinstance(kind, str) or not isinstance(text, str):
         raise PromptError(f"a prompt is {shown(value)}: use a text.")
-    return Question(kind[:LONGEST_KIND], checked_prompt(text))
+    return Question(kind[:MAX_KIND_LENGTH], checked_prompt(text))
 
 
 def _listed(name: str, value: object) -> list[Any]:

@@ -15,7 +15,7 @@ from ..core.kinds import PRODUCTS
 from ..core.options import real, whole
 from ..files.memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from . import table
-from .spec import MOST_SHOWN, address_of, parse_pair
+from .spec import MAX_SHOWN, address_of, parse_pair
 from .table import NamedPair, pairs_by_fit
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def fetch(options: argparse.Namespace) -> None:
     pair = table.named_pair(options.pair)
     if pair is None:
         raise PairError(
-            f"{options.pair[:MOST_SHOWN]!r} is no name of the table of pairs: 'python -m specviz "
+            f"{options.pair[:MAX_SHOWN]!r} is no name of the table of pairs: 'python -m specviz "
             "pairs' lists them."
         )
     watcher = terminal_watcher()

@@ -28,8 +28,8 @@ COMPLETION = ASSETS / "prompts" / "completion.json"
 # Name patterns of models for code, and of models tuned for chat.
 _CODER = re.compile(r"coder|codellama|codegemma|codestral|starcoder|codegen", re.IGNORECASE)
 _CHAT = re.compile(r"instruct|chat|assistant|(^|[-_.])it($|[-_.])", re.IGNORECASE)
-LONGEST = 100_000  # characters of a prompt
-LONGEST_KIND = 40  # characters; longer ones are cut
+MAX_CHARACTERS = 100_000  # characters of a prompt
+MAX_KIND_LENGTH = 40  # characters; longer ones are cut
 FORMS = (
     "use a file of text with one prompt in each line, a JSON list, JSONL with 'prompt', 'turns' or "
     "'messages', or CSV with a column 'prompt'"
@@ -47,8 +47,8 @@ SEPARATORS = ",;\t"
 class Question:
     """A prompt of a set.
 
-    kind: its category, such as "prose". text: at most `LONGEST` characters; the last turn of a
-    conversation. messages: all turns of a conversation; empty for a plain text.
+    kind: its category, such as "prose". text: at most `MAX_CHARACTERS`; the last turn of
+    a conversation. messages: all turns of a conversation; empty for a plain text.
     """
 
     kind: str
@@ -223,7 +223,7 @@ def _from_json(text: str, name: str) -> list[Entry]:
         if not value or not all(isinstance(group, list) for group in value.values()):
             raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
         entries = [
-            Entry(f"prompt {n} of {kind[:LONGEST_KIND]!r}", prompt, kind)
+            Entry(f"prompt {n} of {kind[:MAX_KIND_LENGTH]!r}", prompt, kind)
             for kind, group in value.items()
             for n, prompt in enumerate(group, 1)
         ]
@@ -300,9 +300,11 @@ def _question(entry: Entry, name: str) -> Question:
     if not isinstance(text, str) or not text.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
     size = sum(len(message.content) for message in messages) or len(text)
-    if size > LONGEST:
-        raise PromptError(f"{where} has {size:,} characters: use prompts of up to {LONGEST:,}.")
-    shown = escaped(kind or "").strip()[:LONGEST_KIND]
+    if size > MAX_CHARACTERS:
+        raise PromptError(
+            f"{where} has {size:,} characters: use prompts of up to {MAX_CHARACTERS:,}."
+        )
+    shown = escaped(kind or "").strip()[:MAX_KIND_LENGTH]
     # A single user turn becomes a text, which models without a chat template can read too.
     return Question(shown or "prompts", text, messages if len(messages) > 1 else ())
 

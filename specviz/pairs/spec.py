@@ -19,8 +19,8 @@ from ..files.local_paths import HUB_ID, local_path
 NO_DRAFT = "none"
 """The draft's name in a pair without a draft model: "TARGET+none"."""
 
-MOST_NAME = 300  # characters of a name that a visitor gives
-MOST_SHOWN = 100  # of a name in a sentence
+MAX_NAME = 300  # characters of a name that a visitor gives
+MAX_SHOWN = 100  # of a name in a sentence
 SHOWN = 4  # names of the table in a sentence
 ADDRESS = "http://HOST:PORT/v1#MODEL"
 NAMING = (
@@ -63,7 +63,7 @@ class ModelsSpec:
         for name in (self.target, self.draft or ""):
             if _ELSEWHERE.search(name):
                 raise PairError(
-                    f"{name[:MOST_SHOWN]!r} is no model of the hub, and no folder here: {NAMING}."
+                    f"{name[:MAX_SHOWN]!r} is no model of the hub, and no folder here: {NAMING}."
                 )
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ def parse_pair(name: str) -> PairSpec:
 
     examples = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
     raise PairError(
-        f"{name[:MOST_SHOWN]!r} is no pair: write 'builtin' or 'target-id+draft-id', "
+        f"{name[:MAX_SHOWN]!r} is no pair: write 'builtin' or 'target-id+draft-id', "
         "'target-id+none' for a target without a draft model, or one of the table, such as "
         f"{examples}."
     )
@@ -174,7 +174,7 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
     this visitor may name models that other programs keep on this machine. The caller checks whether
     a row of the table is offered. Raises `PairError`.
     """
-    if not isinstance(name, str) or len(name) > MOST_NAME:
+    if not isinstance(name, str) or len(name) > MAX_NAME:
         raise PairError(UNREADABLE)
     # An address is refused without saying whether it would be a valid one.
     if _ELSEWHERE.search(name):
@@ -195,7 +195,7 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
         for model in filter(None, (spec.target, spec.draft)):
             if not HUB_ID.fullmatch(model) and local_path(model) is None:
                 raise PairError(
-                    f"{model[:MOST_SHOWN]!r} is no model that can be named here: use one of the "
+                    f"{model[:MAX_SHOWN]!r} is no model that can be named here: use one of the "
                     "hub, such as owner/model, or a folder or GGUF file of the server's machine."
                 )
     return spec

@@ -17,7 +17,7 @@ LM_STUDIO = "LM Studio"
 OWNERS = {"sglang": SGLANG, "library": OLLAMA, "organization_owner": LM_STUDIO}
 """Engines by the owner that they name for a model."""
 ROUTER = "router"  # the role of a llama.cpp server that starts others, one for each model
-MOST_SHOWN = 40  # characters of a version
+MAX_SHOWN = 40  # characters of a version
 
 Counted: TypeAlias = dict[str, int]
 """A server's counters: verify steps, and drafted and accepted tokens in them."""
@@ -81,12 +81,12 @@ def identity_of(server: Server, model: str) -> Identity:
         defaults = props.get("default_generation_settings")
         if context is None and isinstance(defaults, dict):
             context = positive(defaults.get("n_ctx"))
-        software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MOST_SHOWN]}"
+        software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MAX_SHOWN]}"
     elif entry.get("owned_by") in OWNERS:
         engine = software = OWNERS[str(entry["owned_by"])]
     elif version := _object_at(server, "/version").get("version"):
         engine = VLLM
-        software = f"{VLLM} {str(version)[:MOST_SHOWN]}"
+        software = f"{VLLM} {str(version)[:MAX_SHOWN]}"
     else:
         engine = software = UNKNOWN
     return Identity(

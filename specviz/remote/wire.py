@@ -22,8 +22,8 @@ from .event_stream import BOM, event_data, lines_in
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
-MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and a whole vocabulary of 150,000 take 200 MB
-MOST_SHOWN = 200  # characters of a server's message in a sentence
+MAX_BYTES = 256 * 2**20  # of one answer: gamma 32 and a whole vocabulary of 150,000 take 200 MB
+MAX_SHOWN = 200  # characters of a server's message in a sentence
 
 DONE = b"[DONE]"
 VERSION = re.compile(r"/v\d+$")
@@ -205,19 +205,19 @@ class Server:
         raw = bytearray()
         for piece in response.iter_bytes():
             raw += piece
-            if len(raw) > MOST_BYTES:
+            if len(raw) > MAX_BYTES:
                 raise ServerError(self._too_long())
         return bytes(raw)
 
     def _lines(self, response: httpx.Response) -> Iterator[bytes]:
         try:
-            yield from lines_in(response.iter_bytes(), MOST_BYTES)
+            yield from lines_in(response.iter_bytes(), MAX_BYTES)
         except OverflowError as error:
             raise ServerError(self._too_long()) from error
 
     def _too_long(self) -> str:
         return (
-            f"{self.shown} sent more than {MOST_BYTES // 2**20} MiB for one answer: use a smaller "
+            f"{self.shown} sent more than {MAX_BYTES // 2**20} MiB for one answer: use a smaller "
             "gamma, or top_k."
         )
 
@@ -301,4 +301,4 @@ def _server_message(answer: Any, key: str | None) -> str:
     plain = " ".join(text.split())
     if key:
         plain = plain.replace(key, "[key]")
-    return f": {plain[:MOST_SHOWN].rstrip('.')}"
+    return f": {plain[:MAX_SHOWN].rstrip('.')}"

@@ -46,7 +46,7 @@ the grey dotted one."""
 PICTURE_FONT = "system-ui, sans-serif"
 """A saved picture of a chart cannot use the page's own font."""
 
-MOST_NUMBERED = 16
+MAX_NUMBERED = 16
 """Positions of a draft that are numbered one by one, each with its value over its bar."""
 
 ALL_LANES = ""
@@ -218,7 +218,7 @@ def _positions(
 ) -> None:
     """Bars of one lane with drafts; of several, a line each."""
     drafted = [lane for lane in lanes if lane != BASELINE]
-    is_wide = max((len(line["x"]) for line in points), default=0) > MOST_NUMBERED
+    is_wide = max((len(line["x"]) for line in points), default=0) > MAX_NUMBERED
     if len(drafted) == 1:
         figure.add_bar(
             **points[0],

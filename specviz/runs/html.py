@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from ..base.environment import ASSETS
 from ..core.events import SCHEMA
-from ..core.policy import MOST_GAMMA
+from ..core.policy import MAX_GAMMA
 from .charts import CHARTS, all_figures
 from .palette import PALETTE
 from .vocabulary import vocabulary
@@ -60,7 +60,7 @@ SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
 _SAFE = "!$&'()*+,-./:;=?@_~"
 """Signs that stand for themselves in an address of data."""
-MOST_TITLE = 80
+MAX_TITLE = 80
 """Characters of a prompt in the title of a page."""
 
 CONFIG: dict[str, Any] = {
@@ -82,7 +82,7 @@ CONFIG: dict[str, Any] = {
     "draws": 0,
     "titles": CHARTS,
     "schema": SCHEMA,
-    "mostGamma": MOST_GAMMA,
+    "mostGamma": MAX_GAMMA,
 }
 """The player's configuration: presets, recordings and limits exist only on the live page."""
 
@@ -157,7 +157,7 @@ _CELL_PAGE = """<!doctype html>
 
 CELL_HEIGHT = 480  # px
 ROW_HEIGHT = 210  # px, of each further row of two lanes
-MOST_IN_CELL = 10_000
+MAX_IN_CELL = 10_000
 """Tokens, drafted and emitted, of the longest run that a cell of a notebook plays."""
 
 
@@ -168,7 +168,7 @@ def cell_html(trace: Trace) -> str | None:
     stranger's run cannot access the notebook. None for a run that is too long.
     """
     tokens = sum(len(r.drafted) + len(r.emitted) for r in trace.rounds)
-    if tokens > MOST_IN_CELL:
+    if tokens > MAX_IN_CELL:
         return None
     page = standalone_html(trace, is_small=True, is_packed_later=True)
     loader = _CELL_PAGE.format(
@@ -251,10 +251,10 @@ def _page_title(trace: Trace) -> str:
 def _title(prompt: str) -> str:
     """The first words of a prompt in one line; a word that is longer than the line is cut."""
     line = " ".join(prompt.split())
-    if len(line) <= MOST_TITLE:
+    if len(line) <= MAX_TITLE:
         return line
-    words = line[: MOST_TITLE + 1].rsplit(" ", 1)
-    beginning = words[0] if len(words) > 1 else line[:MOST_TITLE]
+    words = line[: MAX_TITLE + 1].rsplit(" ", 1)
+    beginning = words[0] if len(words) > 1 else line[:MAX_TITLE]
     return beginning.rstrip(" .,;:") + "…"
 
 

@@ -12,7 +12,7 @@ from ..core.lanes import BASELINE, Lane
 from ..core.policy import predicted_tau
 from .trace import Trace
 
-FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
+MIN_COMPARED = 2  # tokens and rounds of a lane from which its speed is compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Metrics:
     speedup: baseline seconds per token / speculative seconds per token, without prefill.
     speedup_end_to_end: the same with prefill. speedup_wall: the same on the wall clock: with
         prefill, engines, texts and lists of likeliest tokens (see `Round.wall`). All three are
-        None if a lane has fewer than `FEWEST` rounds or tokens: too few to compare.
+        None if a lane has fewer than `MIN_COMPARED` rounds or tokens: too few to compare.
     speedup_predicted: from alpha, c and gamma.
     tokens, seconds, tokens_per_second: by lane, without prefill. wall_seconds: by lane, on the
         wall clock; None if the trace does not tell.
@@ -157,7 +157,7 @@ class _Totals:
     @property
     def can_compare(self) -> bool:
         """Whether the lane is long enough to compare its speed."""
-        return min(self.rounds, self.tokens) >= FEWEST
+        return min(self.rounds, self.tokens) >= MIN_COMPARED
 
     @property
     def pace(self) -> float | None:

@@ -19,7 +19,7 @@ from .trace import Trace
 from .vocabulary import OUTCOMES as WORDS
 
 PAUSE = 0.2  # seconds between two pictures of a race
-MOST_SHOWN = 400  # the last tokens of a lane, in a picture
+MAX_SHOWN = 400  # the last tokens of a lane, in a picture
 WRITING = "All lanes are writing."
 STYLES: dict[Outcome, str] = {
     "accepted": "border-bottom: 2px solid {accepted}",
@@ -116,9 +116,9 @@ def _lane(trace: Trace, lane: Lane) -> Iterator[str]:
     yield '<div style="flex: 1 1 20em; min-width: 0">'
     yield f"<p><b>{html.escape(label_of(lane))}</b> {_pace(trace, lane, rounds)}</p>"
     yield '<p style="white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.8">'
-    if len(tokens) > MOST_SHOWN:
+    if len(tokens) > MAX_SHOWN:
         yield "…"
-    for token in tokens[-MOST_SHOWN:]:
+    for token in tokens[-MAX_SHOWN:]:
         yield html.escape(token.text) if lane == BASELINE else _marked(token)
     yield "</p></div>"
 

@@ -31,13 +31,13 @@ from .tables import rounds_csv, tokens_csv
 from .trace import GZIP, Trace, digest_of
 
 UNVERIFIED = "Times are as the file states them; they cannot be verified."
-MOST_PACKED = 4 * 2**20  # bytes of a file
-MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
-MOST_VALUES = 2 * 2**20  # in its JSON; a real recording of that size has about half as many
+MAX_PACKED = 4 * 2**20  # bytes of a file
+MAX_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
+MAX_VALUES = 2 * 2**20  # in its JSON; a real recording of that size has about half as many
 
 
 def read_recording(
-    raw: bytes, *, most_packed: int = MOST_PACKED, most_unpacked: int = MOST_UNPACKED
+    raw: bytes, *, most_packed: int = MAX_PACKED, most_unpacked: int = MAX_UNPACKED
 ) -> Trace:
     """The trace in a file's bytes, which are JSON or gzipped JSON.
 
@@ -83,7 +83,7 @@ def file_summary(path: str | Path) -> str:
     trace, raw = read_file(path)
     tokens = sum(len(r.emitted) for r in trace.rounds)
     interrupted = "" if trace.end else " (interrupted)"
-    digest = digest_of(_parsed(_unpacked(raw, MOST_UNPACKED)))
+    digest = digest_of(_parsed(_unpacked(raw, MAX_UNPACKED)))
     return (
         f"{Path(path).name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens"
         f"{interrupted}, {trace.header.device}, {trace.header.date}, {digest}"
@@ -116,7 +116,7 @@ def _too_large(beginning: str, most: int) -> TraceError:
 
 def _parsed(raw: bytes) -> Any:
     # A value costs a parser far more time and memory than its bytes, so values are counted first.
-    if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise TraceError(f"this file has more values than any recording of its size; {ADVICE}.")
     try:
         # orjson rejects NaN, deep nesting, single surrogates and text that is not UTF-8.
@@ -149,8 +149,8 @@ PROMPT_FILES = {
     "prompts-csv": ".csv",
 }
 """The forms that request the prompts in a file, with the file's known suffix."""
-MOST = 100  # prompts that are answered
-MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
+MAX_PROMPTS = 100  # prompts that are answered
+MAX_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
 TOO_LARGE = "this file takes too much memory to read; use a smaller one."
 
 
@@ -162,8 +162,8 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
         if form in PROMPT_FILES:
             return _prompts_in(raw, PROMPT_FILES[form])
         if form == TRACE:
-            return {"trace": read_recording(raw, most_packed=MOST_PACKED).to_dict()}
-        trace = read_recording(raw, most_packed=MOST_UNPACKED)
+            return {"trace": read_recording(raw, most_packed=MAX_PACKED).to_dict()}
+        trace = read_recording(raw, most_packed=MAX_UNPACKED)
         return {"suffix": FORMS[form].suffix, "text": FORMS[form].write(trace)}
     except (PromptError, TraceError) as error:
         return {"error": str(error)}
@@ -179,7 +179,7 @@ def _prompts_in(raw: bytes, suffix: str) -> dict[str, Any]:
             "this file has only prompts of several turns: sweep them with "
             "`python -m specviz sweep --prompts FILE`."
         )
-    answered = in_turn(texts)[:MOST]
+    answered = in_turn(texts)[:MAX_PROMPTS]
     return {
         "prompts": [[prompt.kind, prompt.text] for prompt in answered],
         "left_out": len(prompts) - len(answered),
@@ -194,7 +194,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     for line in iter(requests.readline, b""):
         form, size = line.split()
         file = requests.read(int(size))

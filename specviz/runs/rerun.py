@@ -29,14 +29,14 @@ from .trace import TOPS, Trace
 EXACT = ("id", "text", "outcome", "seen")
 NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
 # Smaller deviations of probabilities mean nothing: processors round fp32 sums that differently.
-LEAST_ROUNDING = 1e-5
-MOST_ROUNDING = {"float32": 1e-3}  # deviation that rounding may cause between machines,
-MOST_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
+MIN_ROUNDING = 1e-5
+MAX_ROUNDING = {"float32": 1e-3}  # deviation that rounding may cause between machines,
+MAX_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # rounding's factor above a run's usual deviation
 NEAR = 0.1  # nats between two tokens that are as good as equally likely
 MODEL = ("name", "parameters", "revision", "context", "shared", "products")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
-MOST_LISTED = 5  # differences
+MAX_LISTED = 5  # differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +171,10 @@ def rerun_lines(comparison: Rerun) -> Iterator[str]:
     """The report for a terminal: the result, the differences, and the times of both runs."""
     changes = comparison.changes
     yield comparison.summary
-    for change in changes[1:MOST_LISTED]:
+    for change in changes[1:MAX_LISTED]:
         yield f"  then {change}"
-    if len(changes) > MOST_LISTED:
-        yield f"  and {len(changes) - MOST_LISTED} more"
+    if len(changes) > MAX_LISTED:
+        yield f"  and {len(changes) - MAX_LISTED} more"
     if comparison.same and comparison.elsewhere:
         yield f"  although {'; '.join(comparison.elsewhere)}"
     recorded = comparison.recorded
@@ -266,8 +266,8 @@ def _rounding(recorded: Trace, again: Trace) -> float:
             for token, other_token in zip(r.tokens, other.tokens, strict=False):
                 deviations += _deviations(token, other_token)
     usual = sorted(deviations)[len(deviations) * 9 // 10] if deviations else 0.0
-    most = MOST_ROUNDING.get(recorded.header.dtype, MOST_ROUNDING_HALF)
-    return max(LEAST_ROUNDING, min(TIMES_USUAL * usual, most))
+    most = MAX_ROUNDING.get(recorded.header.dtype, MAX_ROUNDING_HALF)
+    return max(MIN_ROUNDING, min(TIMES_USUAL * usual, most))
 
 
 def _deviations(token: Token, other: Token) -> Iterator[float]:

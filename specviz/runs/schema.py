@@ -31,11 +31,11 @@ from ..core.events import (
 from ..core.kinds import NAME as KIND_NAME
 from ..core.messages import Message, Role
 from ..core.settings import CHOICES, RANGES, Settings
-from ..core.several import LANE_NAME, MOST_LANES
+from ..core.several import LANE_NAME, MAX_LANES
 
 SLACK = 1e-4  # how far rounding in fp32 may lift a probability above 1
 MAX_PROMPT = 1_000_000  # characters or tokens
-MAX_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
+MAX_ROUNDS = (MAX_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MAX_VERSIONS = 40
 MAX_TURNS = 10_000
 MAX_FAULTS = 1000  # of which the first is reported: pydantic writes a report of each

@@ -113,13 +113,13 @@ DOUBTS: dict[Doubt, str] = {
 
 # The least price of a speculative round in baseline rounds: it has a whole target pass, and a tenth
 # less is as far as two means of undisturbed passes differ.
-LEAST_PRICE = 0.9
-MOST_DELAY = 0.25  # the share of its usual time that a lane may lose before its speed is doubted
-MOST_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the median
+MIN_PRICE = 0.9
+MAX_DELAY = 0.25  # the share of its usual time that a lane may lose before its speed is doubted
+MAX_SPREAD = 0.3  # how far the quartiles may be apart, as a share of the median
 WINDOW = 3  # rounds of each lane in a window, at least
-MOST_WINDOWS = 8
-FEWEST_WINDOWS = 3
-MIN_ROUNDS = WINDOW * FEWEST_WINDOWS
+MAX_WINDOWS = 8
+MIN_WINDOWS = 3
+MIN_ROUNDS = WINDOW * MIN_WINDOWS
 """The fewest rounds of a lane for a statement on its speed."""
 DELAYED = 1.5  # times its usual time: a round that took longer was delayed
 
@@ -162,7 +162,7 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
         undelayed * (1 + _delay(theirs, baseline_usual)) / (1 + _delay(ours, usual))
         for ours, theirs in _windows(rounds, baseline_rounds)
     ]
-    by_windows = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
+    by_windows = spread(ratios) if len(ratios) >= MIN_WINDOWS else None
     delays = {name: delay, BASELINE: baseline_delay}
     doubt = _doubt(speedup, price, delays, by_windows)
     return Uncertainty(price, delays, by_windows, doubt)
@@ -215,7 +215,7 @@ def _windows(
     """Cut both lanes into the same number of consecutive parts of nearly equal length. The cut
     ignores clocks: the slower lane runs alone at the end, and the measured ratio counts that too.
     """
-    count = min(MOST_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
+    count = min(MAX_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
 
     def window(rounds: Sequence[Round], i: int) -> Sequence[Round]:
         begin = len(rounds) * i // count
@@ -228,13 +228,13 @@ def _windows(
 def _doubt(
     speedup: float, price: float, delays: dict[Lane, float], by_windows: Spread | None
 ) -> Doubt | None:
-    if price < LEAST_PRICE:
+    if price < MIN_PRICE:
         return "price"
-    if max(delays.values()) > MOST_DELAY:
+    if max(delays.values()) > MAX_DELAY:
         return "delay"
     if by_windows is None:
         return "short"
-    if by_windows.high - by_windows.low > MOST_SPREAD * by_windows.median:
+    if by_windows.high - by_windows.low > MAX_SPREAD * by_windows.median:
         return "spread"
     if not by_windows.low <= speedup <= by_windows.high:
         return "outside"

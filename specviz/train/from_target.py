@@ -46,7 +46,7 @@ from .openings import Openings
 from .writing import Writing, WrittenRows, key_of, marked_rows, write_rows
 
 HELD_OUT = 50  # one in 50 rows is held out
-MOST_HELD_OUT = 64  # rows
+MAX_HELD_OUT = 64  # rows
 LABELS_AT = (0.0, 0.7)  # temperatures at which acceptance is shown
 EPOCHS = 4  # passes over the text, if no budget is given
 RESULT = "training.json"  # beside the saved head
@@ -123,7 +123,7 @@ class HeadTraining:
         """Write text, train, save and report."""
         args = self.args
         rows = self._rows()
-        is_held_out = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MOST_HELD_OUT)) == 0
+        is_held_out = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MAX_HELD_OUT)) == 0
         held_out = rows[is_held_out]
         learnt = rows[~is_held_out]
         head = self._new_head(rows)

@@ -19,7 +19,7 @@ from ..pairs.prompts import OF_A_TRAINING, prompts_file
 from .writing import Ids, Writing, write
 
 HELD_OUT = 10  # one in 10 prompts is held out, unless a file has others
-FEWEST = 2  # prompts of each kind
+MIN_PROMPTS = 2  # prompts of each kind
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def read_prompt_ids(
     left_out = sum(map(len, prompts_by_file)) - sum(map(len, ids_by_file))
     learn, held = ids_by_file if held_out else _split(ids_by_file[0], seed)
     for prompts, purpose in ((learn, "to learn from"), (held, "to measure alpha on")):
-        if len(prompts) < FEWEST:
+        if len(prompts) < MIN_PROMPTS:
             raise PromptError(
                 f"only {len(prompts)} prompts are left {purpose}, and {left_out} are too long "
                 f"beside {new_tokens} new tokens: add prompts, or lower --max-new-tokens."
@@ -85,7 +85,7 @@ def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[
 
 def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[list[int]]]:
     order = np.random.default_rng(seed).permutation(len(prompts))
-    count = max(FEWEST, len(prompts) // HELD_OUT)
+    count = max(MIN_PROMPTS, len(prompts) // HELD_OUT)
     return [prompts[i] for i in order[count:]], [prompts[i] for i in order[:count]]
 
 

@@ -24,9 +24,9 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 
 from ..base.errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from ..base.variables import (
-    MOST_PER_CLIENT,
-    MOST_SECONDS,
-    MOST_WAITING,
+    MAX_PER_CLIENT,
+    MAX_SECONDS,
+    MAX_WAITING,
     SILENT_SECONDS,
     STOP_SECONDS,
 )
@@ -58,9 +58,9 @@ class Limits:
     replaced. silent_seconds: how long it may give no result before it is replaced.
     """
 
-    seconds: float = MOST_SECONDS.default
-    waiting: int = MOST_WAITING.default
-    per_client: int = MOST_PER_CLIENT.default
+    seconds: float = MAX_SECONDS.default
+    waiting: int = MAX_WAITING.default
+    per_client: int = MAX_PER_CLIENT.default
     stop_seconds: float = STOP_SECONDS.default
     silent_seconds: float = SILENT_SECONDS.default
 
@@ -68,9 +68,9 @@ class Limits:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
         """The limits, with defaults where no variable is set. Raises `SettingsError`."""
         return cls(
-            seconds=MOST_SECONDS.read(environment),
-            waiting=MOST_WAITING.read(environment),
-            per_client=MOST_PER_CLIENT.read(environment),
+            seconds=MAX_SECONDS.read(environment),
+            waiting=MAX_WAITING.read(environment),
+            per_client=MAX_PER_CLIENT.read(environment),
             stop_seconds=STOP_SECONDS.read(environment),
             silent_seconds=SILENT_SECONDS.read(environment),
         )

@@ -48,7 +48,7 @@ BLOCK = 1.2e-3  # seconds per block of a model in an eager pass
 PASS = 3e-3  # seconds per pass for the rest: the head, the verdict, the copy to the host
 READ = 1e12  # bytes of weights read per second in a pass
 PROMPT = 2000.0  # tokens of the prompt read per second
-MOST = 120  # seconds; about what a visitor without an account has for a day
+MAX_CALL_SECONDS = 120  # seconds; about what a visitor without an account has for a day
 
 BEAT = 0.05  # seconds between two lists of results
 
@@ -87,7 +87,7 @@ class CostEstimate:
 
 
 def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
-    """The seconds of GPU time to ask for if every guess is refused, at most `MOST`.
+    """The seconds of GPU time to ask for if every guess is refused, at most `MAX_CALL_SECONDS`.
 
     prompt: tokens that each model reads before it writes.
 
@@ -112,7 +112,7 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
     # The target in all lanes, and a draft in all but one.
     reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
     turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
-    return min(cost.start + WARMUP + turns * turn, MOST)
+    return min(cost.start + WARMUP + turns * turn, MAX_CALL_SECONDS)
 
 
 def _pass_seconds(model: Any) -> float:

@@ -25,7 +25,7 @@ from specviz.audit.greedy import GreedyText, check_own
 from specviz.audit.html import audit_html
 from specviz.audit.report import STOPPED, AuditReport
 from specviz.base.errors import PairError, ServerError
-from specviz.inspect.equivalence import LUCK
+from specviz.inspect.equivalence import SIGNIFICANCE
 
 Start = Callable[..., LlamaServer]
 MINUTES = 0.015
@@ -67,7 +67,7 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
     }
     assert report.plan is not None
     assert len({test.samples for test in report.sampled}) == 1 and len(report.sampled) == 3
-    assert sampled.FEWEST <= report.sampled[0].samples <= report.plan.samples
+    assert sampled.MIN_TEXTS <= report.sampled[0].samples <= report.plan.samples
     assert report.requests <= 80 + report.plan.requests
     assert any("At most" in sentence and "minutes" in sentence for sentence in said)
     assert report.exit_status in (0, 1, 3)  # times of a busy test machine decide nothing
@@ -120,7 +120,7 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
             assert test.p_value is not None and test.cells > 2
             p_values.append(test.p_value)
     right, wrong = p_values
-    assert right > LUCK > wrong
+    assert right > SIGNIFICANCE > wrong
     # The control is a milder fault than this one, and so few texts do not always show it.
     assert test.control.caught < 1.0
 

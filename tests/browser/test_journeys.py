@@ -12,7 +12,7 @@ from visitor import PATIENCE, Visit, headline_of
 from scripts.firefox import firefox, firefox_path
 from specviz import Trace
 
-MOST_STOPS = 16  # of the Tab key before the text of the lanes
+MAX_STOPS = 16  # of the Tab key before the text of the lanes
 PLAYER = "document.querySelector('[data-player]')"
 FOCUSED = """() => {
   const at = document.activeElement;
@@ -80,7 +80,7 @@ def test_from_the_landing_to_a_saved_picture_by_keyboard(visit: Visit) -> None:
     while not page.evaluate(FOCUSED)[1]:
         page.keyboard.press("Tab")
         stops += 1
-    assert stops - 1 <= MOST_STOPS
+    assert stops - 1 <= MAX_STOPS
     tab_to("Share")
     page.keyboard.press("Enter")
     expect(page.locator("[data-take=picture]")).to_be_enabled()

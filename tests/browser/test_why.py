@@ -14,7 +14,7 @@ from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.core.events import margin_of
-from specviz.core.policy import MOST_GAMMA
+from specviz.core.policy import MAX_GAMMA
 
 IMPORT = """async ([name, call, ...values]) => {
   return (await import(`specviz/${name}`))[call](...values);
@@ -150,7 +150,7 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
     visitor.set("number input for Temperature", 1)
     data = visitor.run()
     trace = Trace.from_dict(data)
-    why = computed("facts/costs.js", "explain", data["rounds"], data["header"], MOST_GAMMA)
+    why = computed("facts/costs.js", "explain", data["rounds"], data["header"], MAX_GAMMA)
     page = visitor.page
     opener = page.get_by_role("button", name="Why this speed?")
     opener.focus()
@@ -176,7 +176,7 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
         expect(shown_figure).to_be_visible()
         expect(shown_figure).to_have_text(two_places(getattr(m, name)))
     bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
-    assert len(bars) == MOST_GAMMA
+    assert len(bars) == MAX_GAMMA
     if why["best_gamma"]:
         assert bars[why["best_gamma"] - 1] == two_places(why["best_speedup"])
     expect(drawer).to_contain_text(f"Measured in this run: {two_places(why['speedup'])}×.")

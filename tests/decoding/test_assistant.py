@@ -20,7 +20,7 @@ VOCAB = 24
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]  # longer than the sliding window
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=24, drafter="head")
 LONG = replace(SAMPLED, gamma=3, max_new_tokens=300)
-LUCK = 1e-4
+SIGNIFICANCE = 1e-4
 
 
 @pytest.mark.parametrize("shared", [0, 2])
@@ -65,7 +65,7 @@ def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytes
     with bare_rounds():
         rounds, _ = finish(pair, [2], LONG)
     assert outcome_counts(rounds)["accepted"] > 60
-    assert fit(target, emitted_ids(rounds)) > LUCK
+    assert fit(target, emitted_ids(rounds)) > SIGNIFICANCE
 
     def likeliest(rows: Any, place: int, logits: torch.Tensor, uniform: float) -> torch.Tensor:
         return draw(rows, place, logits, uniform).copy_(logits.argmax(-1))
@@ -74,7 +74,7 @@ def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytes
     monkeypatch.setattr(Distributions, "draw", likeliest)
     with bare_rounds():
         rounds, _ = finish(pair, [2], LONG)
-    assert fit(target, emitted_ids(rounds)) < LUCK
+    assert fit(target, emitted_ids(rounds)) < SIGNIFICANCE
 
 
 def test_transformers_own_sampling_with_an_assistant_follows_another_law():
@@ -89,4 +89,4 @@ def test_transformers_own_sampling_with_an_assistant_follows_another_law():
         ids = target.generate(
             prompt, attention_mask=torch.ones_like(prompt), assistant_model=helper, **sampled
         )
-    assert fit(target, ids[0, 1:].tolist()) < LUCK
+    assert fit(target, ids[0, 1:].tolist()) < SIGNIFICANCE

@@ -23,7 +23,7 @@ from specviz.measure.sweep.along import is_predictable
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 CONFIDENT = Settings(gamma=6, gamma_policy="confidence", temperature=1.0, seed=4, ignore_eos=True)
-LUCK = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
+SIGNIFICANCE = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
 COSTS = (0.2, 0.1)
 
 
@@ -160,7 +160,7 @@ def fit_of_a_chain(settings: Settings) -> float:
 @pytest.mark.usefixtures("cheap_drafts")
 @pytest.mark.parametrize("verdict", ["token", "block"])
 def test_a_long_text_follows_the_target(verdict: str):
-    assert fit_of_a_chain(replace(CONFIDENT, verdict=verdict)) > LUCK
+    assert fit_of_a_chain(replace(CONFIDENT, verdict=verdict)) > SIGNIFICANCE
 
 
 @pytest.mark.usefixtures("cheap_drafts")
@@ -179,7 +179,7 @@ def test_one_that_leaves_out_an_unlikely_token_does_not(
         return Draft(draft.ids[:count], draft.q[:count], draft.step_logits[:count])
 
     monkeypatch.setattr(NumpyPath, "draft", without_an_unlikely_end)
-    assert fit_of_a_chain(replace(CONFIDENT, verdict=verdict)) < LUCK
+    assert fit_of_a_chain(replace(CONFIDENT, verdict=verdict)) < SIGNIFICANCE
 
 
 def test_only_a_run_tells_how_sure_a_draft_is(pair: Pair):

@@ -211,7 +211,7 @@ def test_many_layers_are_sampled_evenly():
     for layers in (2, 3, 17, 18, 48, 80):
         depths = exits._depths(layers)
         assert depths[0] == 1 and depths[-1] == layers - 1
-        assert len(depths) == min(layers - 1, exits.MOST_DEPTHS) == len(set(depths))
+        assert len(depths) == min(layers - 1, exits.MAX_DEPTHS) == len(set(depths))
 
 
 @pytest.mark.parametrize(

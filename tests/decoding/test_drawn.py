@@ -15,7 +15,7 @@ from specviz.sides.served.drawn import decide_by_draws
 from specviz.sides.served.interface import Drawn
 
 SAMPLES = 2500
-LUCK = 1e-4
+SIGNIFICANCE = 1e-4
 Table = dict[Ids, Tensor]
 
 
@@ -53,14 +53,14 @@ def test_whole_texts_follow_the_target_and_a_wrong_rule_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target, draft = (tables(seed) for seed in UNLIKE)
-    assert p_value(texts_of(target, draft), law(target)) > LUCK
+    assert p_value(texts_of(target, draft), law(target)) > SIGNIFICANCE
     # If any draw were kept, a refused place would follow p, not what p has above q.
-    monkeypatch.setattr(drawn, "MOST_TRIES", 0)
-    assert p_value(texts_of(target, draft), law(target)) < LUCK
+    monkeypatch.setattr(drawn, "MAX_TRIES", 0)
+    assert p_value(texts_of(target, draft), law(target)) < SIGNIFICANCE
 
 
 def test_where_p_and_q_do_not_differ_it_ends() -> None:
     q = np.array([[0.5, 0.5]], np.float32)
-    told = (Drawn(1, 0.5, {}) for _ in range(drawn.MOST_TRIES + 1))
+    told = (Drawn(1, 0.5, {}) for _ in range(drawn.MAX_TRIES + 1))
     accepted, last = decide_by_draws([0.0], q, [0], [0.3], lambda _: told, lambda: 0.0)
     assert (accepted, last.id) == (0, 1)

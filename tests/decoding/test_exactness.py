@@ -40,7 +40,9 @@ RUN = 500  # tokens of the one long run of a chain
 TEXT = 1000  # tokens of the one long text that depends on all of itself
 ROOM = {"max_position_embeddings": 3500}  # for such runs
 PARTS = (200, 300, 400, 1000)  # samples, or tokens of the long run, when the fit is looked at
-LUCK = 1e-4  # how often a right sampler would fail at a look; seeds are fixed, so it never does
+SIGNIFICANCE = (
+    1e-4  # how often a right sampler would fail at a look; seeds are fixed, so it never does
+)
 
 Decode = Callable[..., Iterator[Any]]
 
@@ -105,7 +107,7 @@ def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> f
     seen: list[tuple[int, ...]] = []
     for seed in range(SAMPLES):
         seen.append(first_tokens(lane, pair, replace(longer, seed=seed)))
-        if len(seen) in PARTS and (fit := p_value(seen, law)) < LUCK:
+        if len(seen) in PARTS and (fit := p_value(seen, law)) < SIGNIFICANCE:
             return fit
     return p_value(seen, law)
 
@@ -129,7 +131,7 @@ def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) 
             ids += [token.id for token in r.emitted]
             if parts and len(ids) > parts[0]:
                 del parts[0]
-                if (fit := chain_p_value(pair.target, ids, settings)) < LUCK:
+                if (fit := chain_p_value(pair.target, ids, settings)) < SIGNIFICANCE:
                     return fit
     return chain_p_value(pair.target, ids, settings)
 
@@ -163,16 +165,16 @@ def test_bare_rounds_have_the_tokens_of_whole_ones():
 
 
 def test_whole_sequences_that_may_end_early_follow_the_target():
-    assert sequences_fit(ending_pair(), ENDING) > LUCK
+    assert sequences_fit(ending_pair(), ENDING) > SIGNIFICANCE
 
 
 def test_a_text_of_a_llama_follows_the_target():
-    assert text_fits(llama_pair(), sampling(3, 1.0)) > LUCK
+    assert text_fits(llama_pair(), sampling(3, 1.0)) > SIGNIFICANCE
 
 
 def test_a_text_of_the_baseline_follows_the_target():
     pair = history_pair(**ROOM)
-    assert text_fits(pair, sampling(5, 0.7, top_k=3, top_p=0.8), baseline) > LUCK
+    assert text_fits(pair, sampling(5, 0.7, top_k=3, top_p=0.8), baseline) > SIGNIFICANCE
 
 
 @pytest.mark.parametrize(
@@ -181,17 +183,17 @@ def test_a_text_of_the_baseline_follows_the_target():
     ids=str,
 )
 def test_every_two_settings_together_follow_the_target(mix: dict[str, Any]):
-    assert chain_fits(Settings(**mix)) > LUCK
+    assert chain_fits(Settings(**mix)) > SIGNIFICANCE
 
 
 def test_rounds_of_64_copies_follow_the_target():
     settings = replace(sampling(64, 1.0), drafter="ngram")
-    assert chain_fits(settings) > LUCK
+    assert chain_fits(settings) > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1.5])
 def test_the_baseline_follows_the_target(temperature: float):
-    assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK
+    assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > SIGNIFICANCE
 
 
 # With a fixed gamma the tests of wrong verifiers below run every drafter; test_confidence.py runs
@@ -224,7 +226,7 @@ def in_words(settings: Settings) -> str:
     ids=in_words,
 )
 def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: Settings):
-    assert chain_fits(settings, tokens=2 * RUN) > LUCK
+    assert chain_fits(settings, tokens=2 * RUN) > SIGNIFICANCE
 
 
 @pytest.mark.usefixtures("cheap_drafts")
@@ -235,7 +237,7 @@ def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: S
 )
 def test_a_text_with_every_drafter_and_policy_follows_the_target(settings: Settings):
     pair = deep_pair() if settings.drafter == "early-exit" else history_pair(**ROOM)
-    assert text_fits(pair, settings) > LUCK
+    assert text_fits(pair, settings) > SIGNIFICANCE
 
 
 # From here on: verifiers that are wrong on purpose.
@@ -274,13 +276,13 @@ WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 def test_a_wrong_verifier_fails_on_whole_sequences(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: lenient)
-    assert sequences_fit(ending_pair(), ENDING) < LUCK
+    assert sequences_fit(ending_pair(), ENDING) < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("pair_with", [llama_pair, lambda: history_pair(**ROOM)])
 def test_a_wrong_verifier_fails_on_a_text(pair_with: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
-    assert text_fits(pair_with(), sampling(3, 1.0)) < LUCK
+    assert text_fits(pair_with(), sampling(3, 1.0)) < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("verifier", [decide, *WRONG])
@@ -289,7 +291,7 @@ def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
 ):
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
     fit = chain_fits(sampling(3, 1.0), tokens=3 * RUN)
-    assert fit > LUCK if verifier is decide else fit < LUCK
+    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "early-exit"])
@@ -300,7 +302,7 @@ def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
     settings = replace(sampling(3, 1.0), drafter=drafter)
     fit = chain_fits(settings, tokens=4 * RUN)
-    assert fit > LUCK if verifier is decide else fit < LUCK
+    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
 
 
 def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
@@ -317,7 +319,7 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
         return Draft(ids[:kept], q[:kept], rows[:kept] if rows is not None else None)
 
     monkeypatch.setattr(NumpyPath, "draft", drops_unlikely)
-    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) < LUCK
+    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) < SIGNIFICANCE
 
 
 def test_a_q_from_before_truncation_fails(monkeypatch: pytest.MonkeyPatch):
@@ -334,4 +336,4 @@ def test_a_q_from_before_truncation_fails(monkeypatch: pytest.MonkeyPatch):
         return feed
 
     monkeypatch.setattr(Distributions, "draw", judged_by_the_whole)
-    assert chain_fits(settings) < LUCK
+    assert chain_fits(settings) < SIGNIFICANCE

@@ -32,7 +32,7 @@ from specviz.sides.heads.eagle_files import load_head
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="head")
-LUCK = 1e-4
+SIGNIFICANCE = 1e-4
 
 
 @pytest.fixture(params=["fastest", "eager"])
@@ -175,7 +175,7 @@ def test_a_text_tells_a_wrong_verifier_from_the_right_one(
     copied = sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)
     assert (copied > 30) == (drafter == "ngram-head")
     fit = text_p_value(target, prompt, text, settings)
-    assert fit > LUCK if verifier is decide else fit < LUCK
+    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
 
 
 def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: Path):

@@ -14,7 +14,7 @@ from specviz import Pair, Settings, Trace, compute_metrics, race
 from specviz.base.errors import ModelError, SettingsError, TraceError
 from specviz.core.events import Header, Round
 from specviz.core.lanes import BASELINE, LANES
-from specviz.core.several import MOST_LANES, beside, parsed_lane
+from specviz.core.several import MAX_LANES, beside, parsed_lane
 from specviz.runs.charts import LANE_LINES, figures
 from specviz.runs.recording import read_recording
 from specviz.runs.series import series
@@ -113,7 +113,7 @@ def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
 
 
 def test_no_two_lanes_look_alike(trace: Trace):
-    assert len(set(LANE_LINES)) == len(LANE_LINES) == MOST_LANES
+    assert len(set(LANE_LINES)) == len(LANE_LINES) == MAX_LANES
     drawn = figures(trace)["tokens"].data
     assert [line.name for line in drawn] == [*NAMES, "target alone"]
     assert len({(line.line.color, line.line.dash) for line in drawn}) == len(drawn)
@@ -129,7 +129,7 @@ def test_no_two_lanes_look_alike(trace: Trace):
         ({"a": GREEDY, BASELINE: GREEDY}, "named 'baseline': that is the target alone"),
         ({"<b>": GREEDY}, "a lane is named '<b>': use 1 to 40 letters"),
         ([], "the race has 0 speculative lanes: use 1 to 8"),
-        ([GREEDY] * (MOST_LANES + 1), "the race has 9 speculative lanes"),
+        ([GREEDY] * (MAX_LANES + 1), "the race has 9 speculative lanes"),
         ({"a": None}, "the settings are dict"),
     ],
 )

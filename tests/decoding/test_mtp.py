@@ -20,7 +20,7 @@ from specviz.sides.heads.mtp import MtpHead
 VOCAB = 24
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
 SAMPLED = Settings(gamma=5, temperature=1.0, max_new_tokens=24, drafter="head")
-LUCK = 1e-4
+SIGNIFICANCE = 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +79,7 @@ def test_a_long_run_follows_the_target():
     with bare_rounds():
         rounds, _ = finish(pair_of(target, head=MtpHead(layers, target)), [2], settings)
     assert outcome_counts(rounds)["accepted"] > 60
-    assert chain_p_value(target, [2, *emitted_ids(rounds)], settings) > LUCK
+    assert chain_p_value(target, [2, *emitted_ids(rounds)], settings) > SIGNIFICANCE
 
 
 def test_layers_of_another_target_are_refused():

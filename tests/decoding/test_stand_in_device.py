@@ -35,7 +35,7 @@ from specviz.core.engine_choice import make_engine
 from specviz.core.loop import start_lane
 from specviz.core.sampling import probabilities
 from specviz.core.views import copied
-from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS, LlamaPass
+from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
 
@@ -305,7 +305,7 @@ def test_a_device_without_memory_says_what_to_do(
     pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
 ):
     engine = make_engine(pair.target, VOCAB)
-    feed = torch.arange(MOST_TOKENS + 1, device=DEVICE)  # which the model's own modules read
+    feed = torch.arange(MAX_TOKENS + 1, device=DEVICE)  # which the model's own modules read
     assert engine.name == form
 
     def fails(error: Exception) -> Callable[..., None]:

@@ -19,10 +19,12 @@ from specviz import Pair, Settings, Trace, race, speculate
 from specviz.base.errors import PromptError, SettingsError
 from specviz.runs.identities import check_trace
 from specviz.sides.lookup import suffix
-from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter, SuffixIndex
+from specviz.sides.lookup.suffix import MIN_CHANCE, SuffixDrafter, SuffixIndex
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
-LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
+SIGNIFICANCE = (
+    1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
+)
 MEMORY = [[2, 0, 1, 3, 0], [2, 3, 2, 1]]
 
 
@@ -190,7 +192,7 @@ def chain_fits(patch: pytest.MonkeyPatch) -> float:
     """
     target = mini(4, seed=2, spread=2.0, decay=0.0, max_position_embeddings=4000)
     patch.setattr(suffix, "DEPTH", 3)
-    patch.setattr(suffix, "LEAST_CHANCE", 0.0)
+    patch.setattr(suffix, "MIN_CHANCE", 0.0)
     with bare_rounds():
         rounds = list(speculate(pair_of(target), [2, 0], replace(SAMPLED, max_new_tokens=2000)))
     assert sum(t.q < 1 for r in rounds for t in r.drafted) > 400
@@ -198,17 +200,17 @@ def chain_fits(patch: pytest.MonkeyPatch) -> float:
 
 
 def test_whole_sequences_follow_the_target():
-    assert sequences_fit(replace(SAMPLED, temperature=0.7, top_k=3)) > LUCK
+    assert sequences_fit(replace(SAMPLED, temperature=0.7, top_k=3)) > SIGNIFICANCE
 
 
 def test_a_long_run_follows_the_target(monkeypatch: pytest.MonkeyPatch):
-    assert chain_fits(monkeypatch) > LUCK
+    assert chain_fits(monkeypatch) > SIGNIFICANCE
 
 
 def test_a_q_that_is_not_what_was_drawn_from_fails(monkeypatch: pytest.MonkeyPatch):
     """The likeliest follower is taken where one should be drawn."""
     monkeypatch.setattr(suffix, "_drawn_index", lambda followers, u: followers.likeliest)
-    assert chain_fits(monkeypatch) < LUCK
+    assert chain_fits(monkeypatch) < SIGNIFICANCE
 
 
 def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
@@ -219,11 +221,11 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
         return draft if draft is not None and draft.q[0, draft.ids[0]] > 0.35 else None
 
     monkeypatch.setattr(SuffixDrafter, "draft", unless_unlikely)
-    assert chain_fits(monkeypatch) < LUCK
+    assert chain_fits(monkeypatch) < SIGNIFICANCE
 
 
 def test_no_draft_where_nothing_is_likely_and_all_of_gamma_in_a_circle():
-    assert 0 < LEAST_CHANCE < 0.5
+    assert 0 < MIN_CHANCE < 0.5
     pair = pair_of(llama(4, seed=3))
     settings = replace(SAMPLED, gamma=6, temperature=0.0, max_new_tokens=8)
     fresh = next(iter(speculate(pair, [0, 1, 2, 3], settings)))

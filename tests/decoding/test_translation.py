@@ -38,7 +38,9 @@ from specviz.pairs.doctor import examine
 from specviz.runs.identities import check_trace
 from specviz.sides.model.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
 
-LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
+SIGNIFICANCE = (
+    1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
+)
 ENDS = ("<|end|>",)
 TEXTS = [*CORPUS, "the mat\n\n  sat   on\tthe café 🙂🙃 日本", "<|end|> <s> don't"]
 
@@ -269,7 +271,7 @@ def test_sampled_sequences_follow_the_target():
             if len(ids) < 2:
                 ids += emitted_ids([next(rounds)])
         samples.append(tuple(ids[:2]))
-    assert p_value(samples, law) > LUCK
+    assert p_value(samples, law) > SIGNIFICANCE
 
 
 def chain_fits() -> float:
@@ -281,7 +283,7 @@ def chain_fits() -> float:
 
 
 def test_a_long_run_follows_the_target():
-    assert chain_fits() > LUCK
+    assert chain_fits() > SIGNIFICANCE
 
 
 def test_a_q_over_all_tokens_of_the_draft_fails(monkeypatch: pytest.MonkeyPatch):
@@ -293,7 +295,7 @@ def test_a_q_over_all_tokens_of_the_draft_fails(monkeypatch: pytest.MonkeyPatch)
         return replace(draft, q=draft.q * 0.6), proposed
 
     monkeypatch.setattr(SharedTokensDrafter, "_drafted", not_renormalised)
-    assert chain_fits() < LUCK
+    assert chain_fits() < SIGNIFICANCE
 
 
 def test_only_shared_tokens_are_drafted_and_the_draft_reads_what_was_written():

@@ -13,7 +13,7 @@ import pytest
 import torch
 from reference_distribution import Distribution, Ids, p_value
 from stand_in_device import host_waits, on_device, stand_in
-from test_exactness import LUCK, chain_fits, sampling
+from test_exactness import SIGNIFICANCE, chain_fits, sampling
 from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
@@ -100,7 +100,7 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
 def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
     fit = p_value(whole_texts(RULES[name], target, draft), law(target))
-    assert fit > LUCK if name in EXACT else fit < LUCK
+    assert fit > SIGNIFICANCE if name in EXACT else fit < SIGNIFICANCE
 
 
 def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pytest.MonkeyPatch):
@@ -113,7 +113,7 @@ def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pyte
 
     monkeypatch.setattr(block, "block_numbers", lenient)
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
-    assert p_value(whole_texts(block.decide_block, target, draft), law(target)) < LUCK
+    assert p_value(whole_texts(block.decide_block, target, draft), law(target)) < SIGNIFICANCE
 
 
 def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
@@ -180,7 +180,7 @@ def test_one_hot_rows_get_one_verdict(name: str):
 
 @pytest.mark.parametrize("name", EXACT[1:])
 def test_a_long_run_of_an_exact_verdict_follows_the_target(name: str):
-    assert chain_fits(replace(sampling(5, 0.7, top_k=3, top_p=0.8), verdict=name)) > LUCK
+    assert chain_fits(replace(sampling(5, 0.7, top_k=3, top_p=0.8), verdict=name)) > SIGNIFICANCE
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from specviz.files.packed import PackedLinear, TiledLinear, rounded_to_8_bits
 from specviz.sides.fast_cpu import integer_sums
 from specviz.sides.fast_cpu.integer_products import (
     FORM_NAMES,
-    MOST_TOGETHER,
+    MAX_TOGETHER,
     RECORD,
     TILED,
     code_bias,
@@ -161,7 +161,7 @@ def test_tiles_hold_the_bytes_of_the_rows(kind: str, outputs: int) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 def test_products_are_those_of_the_file_s_weights_with_rounded_inputs(kind: str) -> None:
     rows = random_rows(kind)
-    x = inputs_of(MOST_TOGETHER + 3)
+    x = inputs_of(MAX_TOGETHER + 3)
     rounded = rounded_to_8_bits(torch.from_numpy(x)).numpy().astype(np.float64)
     weights = numbers(kind, rows)
     most = 1e-6 * (np.abs(rounded) @ np.abs(weights).T)
@@ -199,9 +199,9 @@ def test_no_sum_overflows(kind: str, form: str) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_row_has_the_same_bits_whatever_is_beside_it(kind: str) -> None:
     rows = random_rows(kind)
-    x = inputs_of(2 * MOST_TOGETHER + 1)
+    x = inputs_of(2 * MAX_TOGETHER + 1)
     together = multiplied(kind, x, rows)
-    for count in range(1, MOST_TOGETHER + 1):
+    for count in range(1, MAX_TOGETHER + 1):
         part = x[count : 2 * count].copy()
         assert np.array_equal(multiplied(kind, part, rows), together[count : 2 * count])
 

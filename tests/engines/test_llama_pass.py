@@ -20,14 +20,14 @@ from transformers import LlamaForCausalLM
 
 from specviz.core.truncated import truncated_model
 from specviz.sides.fast_gpu.cache import InPlaceCache
-from specviz.sides.fast_gpu.llama_pass import MOST_TOKENS, LlamaPass, llama_pass
+from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass, llama_pass
 
 VOCAB = 40
 KINDS = [
     *("llama", "qwen 2", "qwen 3", "llama, scaled", "llama, biases", "llama, wide heads"),
     *("llama, llama 3 rope", "llama, yarn"),
 ]
-IDS = torch.arange(2 * MOST_TOKENS) * 7 % VOCAB
+IDS = torch.arange(2 * MAX_TOKENS) * 7 % VOCAB
 # Of torch's operations, those that compute nothing.
 VIEWS = {
     *("alias", "chunk", "reshape", "select", "slice", "split_with_sizes", "t", "transpose"),
@@ -56,7 +56,7 @@ def test_logits_are_those_of_the_modules(kind: str):
             torch.nn.init.normal_(parameter)
     short, modules = caches(model)
     # One pass over a prompt, rounds of several widths, one of which is taken back.
-    for begin, end in [(0, 40), (40, 41), (41, 47), (43, 44), (44, 44 + MOST_TOKENS - 24)]:
+    for begin, end in [(0, 40), (40, 41), (41, 47), (43, 44), (44, 44 + MAX_TOKENS - 24)]:
         torch.testing.assert_close(
             logits(short, begin, end), logits(modules, begin, end), atol=1e-4, rtol=1e-4
         )
@@ -84,9 +84,9 @@ def test_modules_run_long_passes_alone(monkeypatch: pytest.MonkeyPatch):
     short, _ = caches(model)
     with monkeypatch.context() as refusing:
         refusing.setattr(model, "forward", None)
-        logits(short, 0, MOST_TOKENS)
+        logits(short, 0, MAX_TOKENS)
     monkeypatch.setattr(LlamaPass, "logits", None)
-    logits(short, 0, MOST_TOKENS + 1)
+    logits(short, 0, MAX_TOKENS + 1)
 
 
 class Kernels(TorchDispatchMode):

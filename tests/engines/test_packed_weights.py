@@ -201,7 +201,7 @@ def test_logits_keep_their_bits_and_are_those_of_transformers(
 WORDS = 4
 PROMPT = [2, 0]
 TEXT = 1000  # tokens
-LUCK = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
+SIGNIFICANCE = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
 
 
 SMALL = {
@@ -237,7 +237,7 @@ def test_a_text_through_quantised_models_follows_the_target(
     draft = small_file(tmp_path, kinds[1], "draft", seed=1)
     pair = load_pair(f"{target.path}+{draft.path}")
     assert make_engine(pair.target, pair.vocab).name == "compiled"
-    assert fit_of(pair, target, draft) > LUCK
+    assert fit_of(pair, target, draft) > SIGNIFICANCE
 
 
 def corrects_from_p(
@@ -255,7 +255,7 @@ def test_a_wrong_sampler_fails_on_quantised_models(
     draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
     pair = load_pair(f"{target.path}+{draft.path}")
     monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
-    assert fit_of(pair, target, draft) < LUCK
+    assert fit_of(pair, target, draft) < SIGNIFICANCE
 
 
 def test_a_target_whose_minima_are_read_with_the_wrong_sign_fails(tmp_path: Path) -> None:
@@ -270,4 +270,4 @@ def test_a_target_whose_minima_are_read_with_the_wrong_sign_fails(tmp_path: Path
         data[high_byte] ^= 0x80
     target.path.write_bytes(data)
     pair = load_pair(f"{target.path}+{draft.path}")
-    assert fit_of(pair, target, draft, length=400) < LUCK
+    assert fit_of(pair, target, draft, length=400) < SIGNIFICANCE

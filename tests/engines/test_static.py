@@ -421,7 +421,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
     assert len(made) == first, "a second run finds all that it needs"
     list(speculate(pair, PROMPT, replace(settings, temperature=0.5)))
     assert len(made) > first, "settings are part of a program"
-    assert len(slots(pair.target)) <= engines.MOST_IDLE
+    assert len(slots(pair.target)) <= engines.MAX_IDLE
 
 
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
@@ -493,7 +493,7 @@ def test_replaced_weights_make_everything_anew():
 
 
 def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engines, "MOST_PROGRAMS", 6)
+    monkeypatch.setattr(engines, "MAX_PROGRAMS", 6)
     run = start_lane(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
     run.prefill()
     while run.ended is None:

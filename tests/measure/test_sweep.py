@@ -50,7 +50,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """A clock that only passes advance; repeats end as soon as all is measured."""
     clock = VirtualTime()
     monkeypatch.setattr("specviz.core.clock.time", clock)
-    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
     return clock
 
 
@@ -82,7 +82,7 @@ def good() -> list[SweepEvent]:
     with pytest.MonkeyPatch.context() as patch:
         clock = VirtualTime()
         patch.setattr("specviz.core.clock.time", clock)
-        patch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
+        patch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
         return list(sweep(scripted_pair(clock, cost=0.05, noise=0.02), REQUEST))
 
 
@@ -474,7 +474,7 @@ def test_no_two_drafters_have_one_colour(good: list[SweepEvent]):
 
 
 def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
     pair = pair_of(llama(VOCAB, num_hidden_layers=3))
     request = replace(REQUEST, drafters=("early-exit",), gammas=(1, 2), prompts=QUESTIONS[:3])
     result = result_of(list(sweep(pair, request)))

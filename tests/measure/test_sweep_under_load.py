@@ -35,7 +35,7 @@ REQUEST = SweepRequest(
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
     """Sweep a pair whose passes take what the test says."""
-    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
 
     def swept_pair(
         cost: float,

@@ -30,7 +30,7 @@ from mutants import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
 # Of the tests of one mutant, which may also go on for ever: seconds of processor time, and of all.
-MOST_WORK, MOST_SECONDS = 240, 900
+MAX_WORK, MAX_SECONDS = 240, 900
 COPIED = (
     *("specviz", "tests", "assets", "scripts", "docs"),
     *("app.py", "setup.py", "pyproject.toml", "README.md"),
@@ -142,8 +142,8 @@ def begun(mutant: Mutant, copy: Path, log: Path | None) -> int:
     if process := os.fork():
         return process
     # The process then dies, which counts as killed.
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_WORK, MOST_WORK + 10))
-    signal.alarm(MOST_SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_WORK, MAX_WORK + 10))
+    signal.alarm(MAX_SECONDS)
     try:
         os._exit(fate_of(mutant, copy, log))
     except BaseException:

@@ -7,7 +7,7 @@ import { draftedLanes, lanesOf } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { asRound, interrupt } from "specviz/facts/trace.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { adapts, detail, doubt, FEWEST_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
+import { adapts, detail, doubt, MIN_ROUNDS, headlineOf, isFinished, verdict } from "specviz/words/verdict.js";
 import { helper } from "specviz/words/words.js";
 
 import { cutOff, runOf, slowed } from "./runs.js";
@@ -39,7 +39,7 @@ test("a finished run's own ratio, verdict and doubt stay while it is played agai
 
 test("a replay's running ratio is small, and told from ten rounds on", () => {
   const ours = easy.rounds.filter(({ lane }) => lane === "speculative");
-  const until = easy.rounds.indexOf(ours[FEWEST_ROUNDS - 1]) + 1;
+  const until = easy.rounds.indexOf(ours[MIN_ROUNDS - 1]) + 1;
   assert.equal(said(easy.rounds.slice(0, until - 1), easy).beside, "replay");
   const { speedup } = measure(easy.rounds.slice(0, until), easy.header);
   assert.equal(said(easy.rounds.slice(0, until), easy).beside, `replay: ${speedup.toFixed(2)}× so far`);
@@ -53,7 +53,7 @@ test("a run that is not over has no verdict and no advice, and no ratio before t
     assert.doesNotMatch(sentence + cause, JUDGES);
     assert.doesNotMatch(sentence + cause, ADVISES);
     const ours = run.rounds.filter(({ lane }) => lane === "speculative").length;
-    if (ours < FEWEST_ROUNDS) assert.equal(ratio, "?");
+    if (ours < MIN_ROUNDS) assert.equal(ratio, "?");
   }
   assert.match(said(slow.rounds, slow).verdict, /here speculation is slower/);
 });
@@ -64,7 +64,7 @@ test("a run that was stopped, or that has few rounds, is not judged either", () 
   assert.match(said(stopped.rounds, stopped).verdict, /so far/);
   assert.match(said([], { ...stopped, rounds: [] }).verdict, /^Stopped too early/);
   const m = measure(loses.rounds.slice(0, 12), loses.header);
-  assert.ok(m.rounds < FEWEST_ROUNDS);
+  assert.ok(m.rounds < MIN_ROUNDS);
   assert.doesNotMatch(verdict(m, loses, null, true), JUDGES);
   assert.doesNotMatch(detail(m, true), ADVISES);
 });
@@ -78,12 +78,12 @@ const upTo = (run, count) =>
   run.rounds.indexOf(run.rounds.filter(({ lane }) => lane === "speculative")[count - 1]) + 1;
 
 test("a ratio that the running page did not tell is not told after a stop either", () => {
-  for (const count of [1, 2, 5, FEWEST_ROUNDS - 1]) {
+  for (const count of [1, 2, 5, MIN_ROUNDS - 1]) {
     const stopped = stoppedAt(easy, upTo(easy, count));
     const { ratio, verdict: sentence, doubt: why } = said(stopped.rounds, stopped);
     assert.deepEqual([ratio, sentence, why], ["?", "Stopped too early to compare.", ""]);
   }
-  const later = stoppedAt(easy, upTo(easy, FEWEST_ROUNDS));
+  const later = stoppedAt(easy, upTo(easy, MIN_ROUNDS));
   assert.match(said(later.rounds, later).ratio, /^\d/);
 });
 

@@ -12,7 +12,7 @@ import { spreadOf, uncertainty } from "specviz/facts/uncertainty.js";
 
 import { close, runOf } from "./runs.js";
 
-const MOST_GAMMA = 16; // as the page is told
+const MAX_GAMMA = 16; // as the page is told
 const OUTCOMES = { a: "accepted", r: "rejected", i: "ignored" };
 const table = JSON.parse(readFileSync(new URL("../figures.json", import.meta.url), "utf8"), (_, value) => {
   const [, part, whole] = /^(\d+)\/(\d+)$/.exec(value) ?? [];
@@ -56,7 +56,7 @@ for (const { name, figures, series: points, ...described } of table.runs) {
         const found = uncertainty(twoRounds(rounds, lane));
         close(found, wanted.uncertainty && { ...rest, delays }, "uncertainty");
       }
-      if ("why" in wanted) close(explain(rounds, header, MOST_GAMMA), wanted.why, "why");
+      if ("why" in wanted) close(explain(rounds, header, MAX_GAMMA), wanted.why, "why");
     }
     close(series(rounds, lanesOf(header)), points ?? {}, "series");
   });
@@ -69,7 +69,7 @@ test("a spread is the median and the quartiles", () => {
 test("what would pay, for given prices and an alpha of 0.8", () => {
   for (const { gamma, c, judging, break_even: even, best_gamma: best, best_speedup: speedup } of table.prices) {
     close(breakEvenOf(new Map([[gamma, 1]]), gamma * c + judging), even);
-    close(bestGamma(0.8, c, judging, gamma, MOST_GAMMA), { gamma: best, speedup });
+    close(bestGamma(0.8, c, judging, gamma, MAX_GAMMA), { gamma: best, speedup });
   }
 });
 

@@ -30,7 +30,7 @@ from specviz.base.errors import SpecvizError
 from specviz.core.events import Round
 from specviz.core.race import race
 from specviz.page.api import ENDED_EARLY, _run_of, collected, signature_of, streamed
-from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
+from specviz.page.controls import MAX_CHARACTERS, MAX_LENGTH
 from specviz.page.sweeps import asked_request
 from specviz.runs.recording import read_recording
 from specviz.runs.trace import SCHEMA
@@ -313,7 +313,7 @@ BAD = [
     ({"stop": ["", "x"]}, "stop is"),
     ({"prompt": ""}, "prompt is empty"),
     ({"prompt": 7}, "The prompt is no text"),
-    ({"prompt": "x" * (MOST_CHARACTERS + 1)}, f"use up to {MOST_CHARACTERS}"),
+    ({"prompt": "x" * (MAX_CHARACTERS + 1)}, f"use up to {MAX_CHARACTERS}"),
     ({"pair": "/etc+/tmp"}, "not offered here"),
     ({"pair": "evil/target+evil/draft"}, "not offered here"),
     ({"pair": None}, "has no name"),

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from toy_recordings import SAMPLED, recorded, saved
 
-from scripts.record_presets import MOST, PAIRS, recorded_of
+from scripts.record_presets import MAX_BYTES, PAIRS, recorded_of
 from specviz import Trace
 from specviz.page import files as reading
 from specviz.page.files import FileReader, find_recordings
 from specviz.page.offer import QUESTIONS, folder_of, presets_of
 from specviz.page.public import RECORDINGS
-from specviz.runs.recording import MOST_PACKED, read_recording
+from specviz.runs.recording import MAX_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
 
@@ -57,8 +57,8 @@ def test_a_file_that_is_a_recording_becomes_its_trace(reader: FileReader, tmp_pa
     ("raw", "sentence"),
     [
         (b"junk", "no valid JSON"),
-        (bytes(MOST_PACKED + 1), "holds more than 4 MiB"),
-        (bytes(2 * MOST_PACKED), "holds more than 4 MiB"),
+        (bytes(MAX_PACKED + 1), "holds more than 4 MiB"),
+        (bytes(2 * MAX_PACKED), "holds more than 4 MiB"),
         (gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]"), "more values than any"),
     ],
 )
@@ -99,7 +99,7 @@ def test_only_a_few_files_wait(reader: FileReader) -> None:
 
 @pytest.mark.skipif(not PRESENT, reason="no recordings are here")
 def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions() -> None:
-    assert sum(path.stat().st_size for path in PRESENT) <= MOST
+    assert sum(path.stat().st_size for path in PRESENT) <= MAX_BYTES
     wanted = [one for pair in PAIRS for one in (*presets_of(pair), *recorded_of(pair))]
     presets = {preset.name: preset for preset in wanted}
     files = [(folder_of(pair) / QUESTIONS).read_text("utf-8") for pair in PAIRS]

@@ -48,7 +48,7 @@ from specviz.page.security.requests import (
     check,
 )
 from specviz.runs.html import PAGE, PLOTLY
-from specviz.runs.recording import MOST, MOST_UNPACKED
+from specviz.runs.recording import MAX_PROMPTS, MAX_UNPACKED
 from specviz.worker.client import LocalWorker
 
 T = TypeVar("T")
@@ -382,7 +382,7 @@ def test_a_few_large_bodies_at_a_time() -> None:
 
         async def one(client: str) -> Any:
             parts = [b"x" * SMALL, b"x", b"x"]
-            async with together.read(_feed(parts, 0.01), MOST_UNPACKED, None, client) as raw:
+            async with together.read(_feed(parts, 0.01), MAX_UNPACKED, None, client) as raw:
                 return len(raw)
 
         clients = ["one"] * 5 + ["two", "three", "four"]
@@ -438,7 +438,7 @@ def test_what_would_cost_a_parser_dear_is_seen_without_parsing(data: bytes) -> N
 
 
 def test_as_many_prompts_as_a_sweep_takes_get_through() -> None:
-    prompts = [["kind", 'say "no"\n' * 500] for _ in range(MOST)]
+    prompts = [["kind", 'say "no"\n' * 500] for _ in range(MAX_PROMPTS)]
     asked = {"prompts": prompts, "gammas": list(range(1, 17)), "kinds": ["prose"]}
     check(ASKED.replace(b"%s", json.dumps(asked).encode()), QUESTIONS)
 

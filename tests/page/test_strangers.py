@@ -18,11 +18,11 @@ from page_server import Site, served
 from waiting import until
 
 from specviz import race
-from specviz.base.variables import MOST_PER_CLIENT
+from specviz.base.variables import MAX_PER_CLIENT
 from specviz.page.security import answers, sessions
 from specviz.page.security.answers import LOST, Answer
 from specviz.page.security.requests import with_id
-from specviz.runs.recording import MOST_UNPACKED
+from specviz.runs.recording import MAX_UNPACKED
 
 BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 # As many values as a recording may have.
@@ -82,7 +82,7 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
     return threads
 
 
-LONGEST_TURN = 0.15  # seconds of the processor; a visitor is promised an answer after 0.5
+MAX_TURN = 0.15  # seconds of the processor; a visitor is promised an answer after 0.5
 
 
 def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:
@@ -91,7 +91,7 @@ def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:
         while any(thread.is_alive() for thread in threads):
             assert site.get("/gradio_api/app_id").status == 200
             time.sleep(0.01)
-    assert max(turns) < LONGEST_TURN
+    assert max(turns) < MAX_TURN
 
 
 def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
@@ -113,7 +113,7 @@ LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside of JSON
 @pytest.mark.parametrize("path", ["/ask/missed", "/files/html"])
 def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> None:
     kind = "application/json" if "ask" in path else "application/octet-stream"
-    body = LARGEST[: MOST_UNPACKED if kind != "application/json" else None]
+    body = LARGEST[: MAX_UNPACKED if kind != "application/json" else None]
     site.file("html", b"{}")  # the reading process is there
 
     def send(number: int) -> None:
@@ -163,7 +163,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
 def test_one_client_has_a_share_of_the_events(site: Site) -> None:
     begun = [begin(site, "10.1.0.1") for _ in range(40)]
     refused = [one for one in begun if one.status != 200]
-    assert len(refused) == 40 - 4 * MOST_PER_CLIENT.default
+    assert len(refused) == 40 - 4 * MAX_PER_CLIENT.default
     for answer in refused:
         assert answer.status == 429 and "your network" in answer.json["detail"]
         assert int(answer.headers["retry-after"]) > 0

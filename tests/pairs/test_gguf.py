@@ -30,7 +30,7 @@ from specviz.core.model_facts import weights_form
 from specviz.files import unpack
 from specviz.files.gguf.header import read_gguf
 from specviz.files.model_files import digest_of
-from specviz.inspect.equivalence import LUCK
+from specviz.inspect.equivalence import SIGNIFICANCE
 from specviz.pairs.doctor import examine
 from specviz.pairs.table import named_pair, wheel_file
 from specviz.runs.cli import pair_named
@@ -426,8 +426,8 @@ def test_a_text_through_the_head_follows_the_real_model(wheel: Path) -> None:
     text = [one.id for each in rounds for one in each.emitted]
     assert len(text) == 150 > len(rounds)
     model, own_ids = only_likeliest(plain, ids, text, 8)
-    assert text_p_value(model, ids, own_ids, settings) > LUCK
-    assert text_p_value(model, ids, own_ids, replace(settings, temperature=0.7)) < LUCK
+    assert text_p_value(model, ids, own_ids, settings) > SIGNIFICANCE
+    assert text_p_value(model, ids, own_ids, replace(settings, temperature=0.7)) < SIGNIFICANCE
 
 
 def test_the_doctor_knows_the_real_model(wheel: Path) -> None:

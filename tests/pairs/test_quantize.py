@@ -28,7 +28,7 @@ from specviz.files.few_bits.unpacking import packed
 from specviz.files.memory import DRAFT_KINDS, KINDS
 from specviz.files.packed import PackedLinear
 from specviz.files.weights import LoadOptions
-from specviz.inspect.equivalence import LUCK, chi_square, tail
+from specviz.inspect.equivalence import SIGNIFICANCE, chi_square, tail
 from specviz.pairs.models import with_draft_bits
 from specviz.pairs.quantize import quantize_on_processor
 from specviz.pairs.table import named_pair
@@ -123,9 +123,9 @@ def test_texts_through_both_models_of_few_bits_follow_the_target() -> None:
     }
     statistic, degrees = chi_square(seen, law, runs)
     assert degrees >= 4
-    assert (tail(statistic, degrees) or 0.0) > LUCK
+    assert (tail(statistic, degrees) or 0.0) > SIGNIFICANCE
     colder = Counter(drawn_anew(pair, ids, replace(settings, temperature=0.7), runs // 2))
-    assert (tail(*chi_square(colder, law, runs // 2)) or 0.0) < LUCK, "another law is told"
+    assert (tail(*chi_square(colder, law, runs // 2)) or 0.0) < SIGNIFICANCE, "another law is told"
 
 
 def test_a_model_that_passes_do_not_read_gets_a_sentence() -> None:

@@ -102,7 +102,7 @@ def test_a_line_is_told_as_soon_as_it_has_ended():
 
 
 def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "MOST_BYTES", 1000)
+    monkeypatch.setattr(wire, "MAX_BYTES", 1000)
     with pytest.raises(ServerError, match="for one answer"):
         streamed(b"data: " + b"x" * 2000)
 

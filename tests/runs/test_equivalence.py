@@ -15,7 +15,7 @@ from specviz import Pair, Settings
 from specviz.base.errors import SettingsError
 from specviz.core import verdicts
 from specviz.core.lanes import BASELINE, LANES, SPECULATIVE, Lane
-from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
+from specviz.inspect.equivalence import MIN_DRAWS, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions
@@ -98,7 +98,7 @@ def test_rare_outcomes_share_a_cell_and_every_draw_is_counted() -> None:
     ]
     few = two_sample_chi_square([(1,)] * 50 + [(2,)] * 40 + [(3,)], [(1,)] * 51 + [(2,)] * 40)
     assert [(c.ours, c.theirs) for c in few.cells] == [(50, 51), (41, 40)]
-    assert all(c.ours + c.theirs >= FEWEST for c in (*compared.cells, *few.cells))
+    assert all(c.ours + c.theirs >= MIN_DRAWS for c in (*compared.cells, *few.cells))
 
 
 def test_fewer_tokens_are_compared_where_no_continuation_repeats() -> None:

@@ -18,7 +18,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
 
 from specviz import Trace, compute_metrics
 from specviz.base.errors import TraceError
-from specviz.runs.recording import MOST_PACKED, MOST_VALUES, read_recording
+from specviz.runs.recording import MAX_PACKED, MAX_VALUES, read_recording
 from specviz.runs.tables import rounds_csv, tokens_csv
 
 
@@ -70,7 +70,7 @@ def test_a_sentence_says_where():
 
 
 def test_a_file_may_be_no_larger_than_the_limit():
-    assert "holds more than 4 MiB" in sentence(bytes(MOST_PACKED + 1))
+    assert "holds more than 4 MiB" in sentence(bytes(MAX_PACKED + 1))
 
 
 def test_a_zip_bomb_is_never_unpacked():
@@ -169,7 +169,7 @@ def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, data: 
 
 def test_values_are_counted_before_they_are_read():
     """Two bytes of a file make a value of a hundred bytes in memory."""
-    assert "more values" in sentence(gzip.compress(b"[" + b"1," * MOST_VALUES + b"1,1]"))
+    assert "more values" in sentence(gzip.compress(b"[" + b"1," * MAX_VALUES + b"1,1]"))
 
 
 def test_a_great_many_faults_are_one_sentence() -> None:

@@ -19,7 +19,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded
 
 from specviz import Pair, Settings, Trace, generate, race, watch
 from specviz.page.public import RECORDINGS
-from specviz.runs.html import MOST_IN_CELL
+from specviz.runs.html import MAX_IN_CELL
 from specviz.runs.terminal import metric_lines
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "notebook.ipynb"
@@ -87,7 +87,7 @@ def test_what_a_model_wrote_cannot_leave_its_frame() -> None:
 
 def test_a_long_run_is_a_line_at_once() -> None:
     trace = recorded(GREEDY)
-    count = MOST_IN_CELL // max(1, sum(len(r.emitted) for r in trace.rounds)) + 1
+    count = MAX_IN_CELL // max(1, sum(len(r.emitted) for r in trace.rounds)) + 1
     long = Trace(trace.header, count * trace.rounds, trace.end)
     assert long._repr_html_() is None
     assert len(repr(long)) < 200 and f"{len(long.rounds)} rounds" in repr(long)

@@ -8,7 +8,7 @@ import { defined } from "specviz/race/definitions.js";
 import { lastTwo } from "specviz/run/session.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { FEWEST_ROUNDS, isImpossible, isRatioTold, range } from "specviz/words/verdict.js";
+import { MIN_ROUNDS, isImpossible, isRatioTold, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/times.js";
 import { read, START } from "specviz/words/markdown.js";
 import { begunBy, fixed, perSecond, plural, provenance } from "specviz/words/words.js";
@@ -38,7 +38,7 @@ const ONLY_ONE = "There is only one run yet. Make another one, choose a preset o
   + "then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
 const NO_RATIO = "One of these runs has no ratio to compare: that needs two rounds and two tokens in each "
-  + `lane, and of a run that was stopped ${FEWEST_ROUNDS} rounds with drafts.`;
+  + `lane, and of a run that was stopped ${MIN_ROUNDS} rounds with drafts.`;
 const FAR = 60; // px above the first difference
 const HEIGHT = 230; // px
 const MARGIN = { left: 44, right: 14, top: 8, bottom: 38 }; // px

@@ -7,7 +7,7 @@ import { element, find, findAll } from "specviz/dom/dom.js";
 const FEW_PRESETS = 3; // that stand beside the prompt
 const MODELS = ["target", "draft"]; // the names of another pair
 const OTHER = "other"; // the pair whose models a visitor names
-const LONGEST = 8000; // characters of a prompt, where the server says nothing else
+const MAX_CHARACTERS = 8000; // characters of a prompt, where the server says nothing else
 
 /**
  * What a visitor does with them.
@@ -32,7 +32,7 @@ export class Controls {
     this.#names = Object.keys(config.defaults);
     this.#prompt = new PromptBox();
     const area = find(document, "#prompt textarea", HTMLTextAreaElement);
-    area.maxLength = config.mostPrompt || LONGEST;
+    area.maxLength = config.mostPrompt || MAX_CHARACTERS;
     area.addEventListener("input", () => on.changed("prompt"));
     area.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

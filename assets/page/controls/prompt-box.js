@@ -3,7 +3,7 @@
 import { element, find } from "specviz/dom/dom.js";
 import { plural } from "specviz/words/words.js";
 
-const MOST_LINES = 5; // that are seen at once
+const MAX_LINES = 5; // that are seen at once
 
 export class PromptBox {
   #area;
@@ -81,7 +81,7 @@ export class PromptBox {
     const padding = parseFloat(paddingTop) + parseFloat(paddingBottom);
     area.style.height = "0"; // so that its content alone says how high it would be
     const lines = Math.round((area.scrollHeight - padding) / parseFloat(lineHeight));
-    const shown = Math.max(1, Math.min(lines, MOST_LINES));
+    const shown = Math.max(1, Math.min(lines, MAX_LINES));
     area.style.height = `${shown * parseFloat(lineHeight) + padding}px`;
   }
 }

@@ -14,7 +14,7 @@ import { tellingRound } from "specviz/run/timeline.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
 const READING = 60; // ms for a character of a step that is shown by itself
-const LEAST = 3500; // ms for such a step
+const MIN_STEP = 3500; // ms for such a step
 
 const FRAME = `
   <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
@@ -266,7 +266,7 @@ export class Explain {
       return;
     }
     const { sentence } = this.#steps[this.#place];
-    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(LEAST, READING * sentence.length));
+    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(MIN_STEP, READING * sentence.length));
   }
 }
 

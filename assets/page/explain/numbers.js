@@ -7,8 +7,8 @@ import { secondsOf } from "specviz/facts/uncertainty.js";
 import { fixed, plural, visible } from "specviz/words/words.js";
 
 const LISTED = 5; // entries of a recorded list; a shorter one holds every token that has a chance
-const MOST_ROWS = 6;
-const MOST_STEPS = 16; // of a draft that are told apart: more would be narrower than their borders
+const MAX_ROWS = 6;
+const MAX_STEPS = 16; // of a draft that are told apart: more would be narrower than their borders
 const FINEST = 1e-9; // less than the rounding of a listed chance
 
 /**
@@ -77,7 +77,7 @@ function derived(other, gap) {
 /** @type {(rows: Share[], needed: number[]) => Share[]} */
 function largest(rows, needed) {
   const height = (/** @type {Share} */ { p, q, id }) => Math.max(p, q) + Number(needed.includes(id));
-  const kept = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MOST_ROWS);
+  const kept = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MAX_ROWS);
   return kept.sort((a, b) => Math.max(b.p, b.q) - Math.max(a.p, a.q));
 }
 
@@ -140,7 +140,7 @@ export function milliseconds(seconds) {
  */
 export function times({ drafted, draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead },
   whole, until = "overhead") {
-  const steps = drafted.length > MOST_STEPS ? 1 : drafted.length;
+  const steps = drafted.length > MAX_STEPS ? 1 : drafted.length;
   const step = /** @type {[string, number]} */ (["draft", draft / steps]);
   /** @type {[string, number][]} */
   const parts = [...Array.from({ length: steps }, () => step), ["verify", verify], ["overhead", overhead]];

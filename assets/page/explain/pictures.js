@@ -9,7 +9,7 @@ import { visible } from "specviz/words/words.js";
 const TAIL = 64; // characters of the text before the round
 const SHORT_TAIL = 40; // where there is little room
 const CODE_LINES = 3; // before the round, with the one that it goes on from
-const MOST_COLUMNS = 200; // of a line of code
+const MAX_COLUMNS = 200; // of a line of code
 const FINEST = 0.001; // a bar that is shorter than this share of its track could not be seen
 
 /**
@@ -65,7 +65,7 @@ function lastWords(text) {
 /** The line of code in which a text ends, and a few before it. @param {string} text */
 function lastLines(text) {
   const lines = text.split("\n").filter((line, i, all) => line.trim() !== "" || i === all.length - 1);
-  return lines.slice(-CODE_LINES).map((line) => line.slice(0, MOST_COLUMNS)).join("\n");
+  return lines.slice(-CODE_LINES).map((line) => line.slice(0, MAX_COLUMNS)).join("\n");
 }
 
 /**

@@ -13,8 +13,8 @@ import { begunBy, plural, visible } from "specviz/words/words.js";
 const EDGE = 36;
 const LABELS = 118;
 const GAP = 26;
-const LEAST_COLUMN = 96;
-const LEAST_WIDTH = 760; // px
+const MIN_COLUMN = 96;
+const MIN_WIDTH = 760; // px
 const TOKENS = 196;
 const BOX = 42;
 const ROW = 28; // px: where the tokens stand, their height, and that of a line below
@@ -35,7 +35,7 @@ const VERDICTS = {
   bonus: "bonus ★",
 };
 
-const MOST_COLUMNS = 16; // tokens that all stand in the figure
+const MAX_COLUMNS = 16; // tokens that all stand in the figure
 const FIRST = 4; // tokens that stand in the figure of a longer round, from its begin
 const AROUND = 2; // and from its last verdict, to both sides
 
@@ -63,7 +63,7 @@ export function figureOfRound(round, trace) {
   const columns = columnsOf([...shortened(round.drafted), ...last.map(single)], last.length, face);
   const end = columns[columns.length - 1];
   const rows = rowsOf(trace.header.settings);
-  const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE);
+  const width = Math.max(MIN_WIDTH, end.left + end.width + EDGE);
   const foot = TOKENS + BOX + 22 + rows.length * ROW;
   const small = ruler(`${SMALL_SIZE}px ${SANS}`);
   const about = inLines(runLine(trace.header), (line) => small(line) <= width - 2 * EDGE);
@@ -106,7 +106,7 @@ const single = (token) => ({ token, omitted: 0 });
  * @returns {Pick<Column, "token" | "omitted">[]}
  */
 function shortened(drafted) {
-  if (drafted.length <= MOST_COLUMNS) return drafted.map(single);
+  if (drafted.length <= MAX_COLUMNS) return drafted.map(single);
   const ignored = drafted.findIndex(({ outcome }) => outcome === "ignored");
   const judged = ignored < 0 ? drafted.length : ignored;
   const around = Math.max(FIRST, judged - AROUND);
@@ -133,7 +133,7 @@ function columnsOf(tokens, own, face) {
   let left = EDGE + LABELS;
   return tokens.map(({ token, omitted }, i) => {
     if (own && i === tokens.length - 1) left += GAP;
-    const width = Math.max(LEAST_COLUMN, Math.ceil(widthOf(visible(token.text))) + 26);
+    const width = Math.max(MIN_COLUMN, Math.ceil(widthOf(visible(token.text))) + 26);
     const column = { token, omitted, left, width };
     left += column.width + 8;
     return column;

@@ -147,7 +147,7 @@ function check({ round, trace }) {
   };
 }
 
-const MOST_SINGLE = 12; // verdicts of a round that each have a step
+const MAX_SINGLE = 12; // verdicts of a round that each have a step
 const FIRST = 3; // verdicts that have one in a round of more
 const LAST = 2;
 
@@ -169,7 +169,7 @@ function judge(facts) {
     until: /** @type {const} */ ("verify"),
     picture: () => judgementDrawn(facts, token),
   }));
-  if (judged.length <= MOST_SINGLE) return steps;
+  if (judged.length <= MAX_SINGLE) return steps;
   const between = judgeBetween(facts, guesses, judged.length);
   return [...steps.slice(0, FIRST), between, ...steps.slice(-LAST)];
 }

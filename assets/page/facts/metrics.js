@@ -40,7 +40,7 @@ const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
 export const areTold = (rounds) =>
   !rounds.some(({ last }) => last?.outcome === "untold");
 
-const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
+const MIN_COMPARED = 2; // tokens and rounds of a lane from which its speed is compared
 
 /**
  * The figures of some rounds of a lane with drafts, beside the baseline; null where nothing has
@@ -67,7 +67,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     [ALONE]: clock(alone) + prefillOf(ALONE, alone, header),
   };
   const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
-  const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
+  const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= MIN_COMPARED;
   return {
     counts, drafted, emitted, rounds: ours.length, alpha,
     efficiency: isTold ? ratio(counts.accepted, drafted) : null,

@@ -14,12 +14,12 @@ import { measure, readsPrompt } from "specviz/facts/metrics.js";
  * @property {Doubt | null} doubt
  */
 
-const LEAST_PRICE = 0.9;
-const MOST_DELAY = 0.25;
-const MOST_SPREAD = 0.3;
+const MIN_PRICE = 0.9;
+const MAX_DELAY = 0.25;
+const MAX_SPREAD = 0.3;
 const WINDOW = 3; // rounds of each lane, at least
-const MOST_WINDOWS = 8;
-const FEWEST_WINDOWS = 3;
+const MAX_WINDOWS = 8;
+const MIN_WINDOWS = 3;
 
 /** Null where there is no speed-up. @type {(rounds: Round[]) => Uncertainty | null} */
 export function uncertainty(rounds) {
@@ -34,7 +34,7 @@ export function uncertainty(rounds) {
   const undelayed = (speedup * (1 + delays.speculative)) / (1 + delays.baseline);
   const ratios = windows(ours, theirs).map(([mine, beside]) =>
     (undelayed * (1 + delay(beside, usual.baseline))) / (1 + delay(mine, usual.speculative)));
-  const spread = ratios.length >= FEWEST_WINDOWS ? spreadOf(ratios) : null;
+  const spread = ratios.length >= MIN_WINDOWS ? spreadOf(ratios) : null;
   return { price, delays, spread, doubt: doubtOf(speedup, price, delays, spread) };
 }
 
@@ -75,7 +75,7 @@ function delay(rounds, usual) {
 // Both lanes in as many consecutive parts.
 /** @type {(ours: Round[], theirs: Round[]) => Round[][][]} */
 function windows(ours, theirs) {
-  const count = Math.min(MOST_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
+  const count = Math.min(MAX_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
   const part = (/** @type {Round[]} */ rounds, /** @type {number} */ i) =>
     rounds.slice(Math.floor((rounds.length * i) / count), Math.floor((rounds.length * (i + 1)) / count));
   return Array.from({ length: count }, (_, i) => [part(ours, i), part(theirs, i)]);
@@ -89,9 +89,9 @@ function windows(ours, theirs) {
  * @returns {Doubt | null}
  */
 function doubtOf(speedup, price, delays, spread) {
-  if (price < LEAST_PRICE) return "price";
-  if (Math.max(...Object.values(delays)) > MOST_DELAY) return "delay";
+  if (price < MIN_PRICE) return "price";
+  if (Math.max(...Object.values(delays)) > MAX_DELAY) return "delay";
   if (spread === null) return "short";
-  if (spread.high - spread.low > MOST_SPREAD * spread.median) return "spread";
+  if (spread.high - spread.low > MAX_SPREAD * spread.median) return "spread";
   return speedup < spread.low || speedup > spread.high ? "outside" : null;
 }

@@ -3,11 +3,11 @@
 import { element, table, titled } from "specviz/dom/dom.js";
 import { milliseconds, timeBars, timesKey } from "specviz/panels/times.js";
 import { chance } from "specviz/words/reasons.js";
-import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
+import { adapts, MIN_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
 const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";
-const NO_VERDICT = `A run that is not finished, or has fewer than ${FEWEST_ROUNDS} rounds with drafts, has `
+const NO_VERDICT = `A run that is not finished, or has fewer than ${MIN_ROUNDS} rounds with drafts, has `
   + "no verdict: these are its figures so far.";
 const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to "
   + "lose.";
@@ -25,7 +25,7 @@ export function showWhy(body, why, trace, greek) {
     return;
   }
   const { settings } = trace.header;
-  const isSettled = isFinished(trace) && why.m.rounds >= FEWEST_ROUNDS;
+  const isSettled = isFinished(trace) && why.m.rounds >= MIN_ROUNDS;
   const verdict = isSettled ? verdictOf(why, settings) : NO_VERDICT;
   const lead = element("div", "", element("p", "sv-lead", verdict));
   if (!why.m.drafted) {

@@ -9,7 +9,7 @@ import { duration, fixed, perSecond, plural, visible } from "specviz/words/words
 
 const GAP = 14; // px between the pointer and what is said
 const EDGE = 8; // px between that and the window
-const MOST_TOKENS = 12; // of a round that are named
+const MAX_TOKENS = 12; // of a round that are named
 
 /** A place in the window, in px. @typedef {{ x: number, y: number }} Point */
 
@@ -183,8 +183,8 @@ export function underWay(rounds, moment) {
 /** The tokens of a round with their marks. @param {Round} round */
 function tokensLine(round) {
   const tokens = tokensOf(round);
-  const nodes = tokens.slice(0, MOST_TOKENS).map(({ text, outcome }) =>
+  const nodes = tokens.slice(0, MAX_TOKENS).map(({ text, outcome }) =>
     element("span", `t ${outcome}`, element("span", "w", visible(text))));
-  const rest = tokens.length > MOST_TOKENS ? ["…"] : [];
+  const rest = tokens.length > MAX_TOKENS ? ["…"] : [];
   return element("span", "sv-moment-tokens", ...nodes, ...rest);
 }

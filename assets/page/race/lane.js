@@ -8,11 +8,11 @@ import { START } from "specviz/words/markdown.js";
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
-const LEAST_LINE = 0.94; // of its usual height: a line leaves room for the signs above it
-const MOST_LINE = 1.25;
+const MIN_LINE = 0.94; // of its usual height: a line leaves room for the signs above it
+const MAX_LINE = 1.25;
 const FRESH = 2; // newest rounds, whose marks are full
 const FLASH = 160; // ms for which a round of a fast run keeps them
-const MOST_FRESH = 12; // rounds that have them at once
+const MAX_FRESH = 12; // rounds that have them at once
 const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
@@ -195,7 +195,7 @@ export class Lane {
     const now = performance.now();
     const newest = this.#drawn.length - 1;
     const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>
-      this.name !== ALONE && (age < FRESH || (isRunning && age < MOST_FRESH && now - at < FLASH));
+      this.name !== ALONE && (age < FRESH || (isRunning && age < MAX_FRESH && now - at < FLASH));
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
       const round = this.#drawn[i];
@@ -323,7 +323,7 @@ export class Lane {
 export function sharedLine(room, usual) {
   const few = Math.max(1, Math.floor(room / usual));
   const heights = [few + 1, few].map((count) => Math.floor(room / count));
-  const height = heights.find((one) => one >= usual * LEAST_LINE && one <= usual * MOST_LINE) ?? usual;
+  const height = heights.find((one) => one >= usual * MIN_LINE && one <= usual * MAX_LINE) ?? usual;
   return { height, spare: Math.max(0, room % height) || 0 };
 }
 
@@ -343,10 +343,10 @@ function isSame(one, other) {
 // it leaves the view: to learn that it may be left out, and that it may not, would be a second layout of
 // all of it.
 const BLOCK = 40;
-const LONGEST_BLOCK = 1024; // tokens, after which a block ends although no line does
+const MAX_BLOCK = 1024; // tokens, after which a block ends although no line does
 const TAB = 4; // columns, as the style sheet has it
 const FURTHER = 2; // columns by which a wrapped line of code goes on further in
-const MOST_HANG = 16; // columns from the edge: a narrow lane needs the rest
+const MAX_HANG = 16; // columns from the edge: a narrow lane needs the rest
 
 /**
  * Where a round stands.
@@ -387,7 +387,7 @@ class Rows {
 
   /** Whether the last block has gone on for so long that a row must begin. */
   get isTooLong() {
-    return countIn(this.lastBlock) >= LONGEST_BLOCK;
+    return countIn(this.lastBlock) >= MAX_BLOCK;
   }
 
   /**
@@ -500,7 +500,7 @@ function setHang(row) {
     column + (blank === "\t" ? TAB - (column % TAB) : 1);
   const columns = [...blanks].reduce(after, 0);
   const further = blanks.includes("\t") ? TAB : FURTHER; // tabs reach to multiples of what a line hangs by
-  if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MOST_HANG)));
+  if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MAX_HANG)));
   else row.removeAttribute("style");
 }
 

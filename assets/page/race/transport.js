@@ -9,7 +9,7 @@ const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
 const PLAY = "M6 3.2v13.6L17 10z";
 const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
 const BARS = 30; // px that they are high, at most
-const MOST_BARS = 20; // drawings while a run doubles in length
+const MAX_BARS = 20; // drawings while a run doubles in length
 const THUMB = 8; // px: half of the range's thumb, which its ends are away from the edges
 
 export class Transport {
@@ -111,7 +111,7 @@ export class Transport {
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
     // A live run has more in each frame than can be seen.
-    const least = this.#timeline.live ? events.length / MOST_BARS : 1;
+    const least = this.#timeline.live ? events.length / MAX_BARS : 1;
     const isDrawn = before === trace && events.length - count < least && old === width;
     if (!this.#bars || !width || isDrawn) return;
     this.#drawn = { trace, count: events.length, width };

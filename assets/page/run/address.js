@@ -1,8 +1,8 @@
 // The page's address: what it asks for, and how the state of the page becomes one.
 
-const LONGEST_WRITTEN = 1500; // characters of a prompt that still make an address to pass on
+const MAX_WRITTEN = 1500; // characters of a prompt that still make an address to pass on
 const WRITTEN_AFTER = 300; // ms without another change
-const LONGEST_NAME = 300; // characters of a model's name
+const MAX_NAME = 300; // characters of a model's name
 const OTHER = "other"; // the pair whose models a visitor names
 const CHOOSE = "choose";
 const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage", "reading"]; // all else are settings
@@ -61,7 +61,7 @@ function nameModels(query, { choices }) {
 function isSetting(setting, text, config) {
   const { choices, limits, whole } = config;
   if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
-  if (isText(setting, config)) return text.length <= LONGEST_NAME && choices.pair.includes(OTHER);
+  if (isText(setting, config)) return text.length <= MAX_NAME && choices.pair.includes(OTHER);
   if (!/^\d{1,16}(\.\d{1,16})?$/.test(text)) return false;
   const value = Number(text);
   const [least, most] = limits[setting];
@@ -118,7 +118,7 @@ export function queryOf({ values, recording, theme, stage, view, reading }, conf
   const prompt = String(first);
   const preset = config.presets.find((one) => one.prompt === prompt);
   if (preset) query.set("preset", preset.name);
-  else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
+  else if (prompt.length <= MAX_WRITTEN) query.set("prompt", prompt);
   const lanes = chosen[settings.indexOf("lanes")];
   /** @type {Record<string, Value>} */
   const usual = {

@@ -5,8 +5,8 @@ import { ALONE } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 
 const FRAME = 16; // ms
-const LONGEST_FRAME = 500; // ms
-const LONGEST_WAIT = 100; // ms without a frame: what a visitor does meanwhile begins with the next one
+const MAX_FRAME = 500; // ms
+const MAX_WAIT = 100; // ms without a frame: what a visitor does meanwhile begins with the next one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
@@ -213,7 +213,7 @@ export class Timeline {
     const event = this.#story ? undefined : this.events[this.position];
     const left = event ? (1000 * (event.time - this.#time)) / this.speed : 0;
     const soon = () => { if (document.hidden) next(); else this.#advance(performance.now()); };
-    if (left > FRAME) setTimeout(soon, Math.min(left, LONGEST_WAIT)); else next();
+    if (left > FRAME) setTimeout(soon, Math.min(left, MAX_WAIT)); else next();
   }
 
   /** @param {number} now ms */
@@ -221,7 +221,7 @@ export class Timeline {
     this.#waiting = false;
     if (!this.playing) return;
     // A tab that was hidden goes on where it was.
-    const passed = Math.max(0, Math.min(now - this.#last, LONGEST_FRAME));
+    const passed = Math.max(0, Math.min(now - this.#last, MAX_FRAME));
     this.#last = now;
     if (this.#story) {
       this.#advanceStory(this.#story, passed);

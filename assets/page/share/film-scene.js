@@ -4,7 +4,7 @@ import { measure } from "specviz/facts/metrics.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { FONT, layOut, LINE } from "specviz/share/film-text.js";
 import { runLine, SANS } from "specviz/share/paint.js";
-import { doubt, FEWEST_ROUNDS, isFinished, isImpossible } from "specviz/words/verdict.js";
+import { doubt, MIN_ROUNDS, isFinished, isImpossible } from "specviz/words/verdict.js";
 import { fixed, perSecond, plural } from "specviz/words/words.js";
 
 /** @typedef {import("specviz/share/paint.js").Painting} Painting */
@@ -81,7 +81,7 @@ export function paint(scene, share) {
 function paintRatio({ sheet, trace }, done, isOver) {
   const m = measure(done, trace.header);
   const measured = uncertainty(done);
-  const isTold = (isOver && isFinished(trace)) || m.rounds >= FEWEST_ROUNDS;
+  const isTold = (isOver && isFinished(trace)) || m.rounds >= MIN_ROUNDS;
   if (m.speedup === null || !isTold) return;
   const isUnfair = isImpossible(measured);
   const isDoubted = isOver && doubt(m, measured, true) !== "";

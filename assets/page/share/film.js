@@ -9,7 +9,7 @@ const SCALE = 0.75; // px of the film for one of the scene's: a slow machine mus
 const RACE = 10; // seconds that the race takes
 const HOLD = 2; // seconds that its end stays
 const RATE = 15; // pictures per second
-const LONGEST_STEP = 0.2; // seconds: a page that was held up does not jump
+const MAX_STEP = 0.2; // seconds: a page that was held up does not jump
 const DRAIN = 300; // ms between looks whether all is encoded
 const DRAINS = 60; // how many looks at most
 const LITTLE = 1000; // bytes: less than a picture that differs from the one before
@@ -115,7 +115,7 @@ function play(recorder, signal, show) {
     let last = performance.now();
     const timer = setInterval(() => {
       const now = performance.now();
-      const passed = Math.min(LONGEST_STEP, (now - last) / 1000);
+      const passed = Math.min(MAX_STEP, (now - last) / 1000);
       last = now;
       if (document.hidden && recorder.state === "recording") recorder.pause();
       else if (!document.hidden && recorder.state === "paused") recorder.resume();

@@ -37,7 +37,7 @@ export const START = Object.freeze({
 });
 
 const FENCE = 3; // backticks that begin and end a block of code
-const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are code
+const MAX_INDENT = 3; // blanks before a fence or a heading; more of them are code
 
 /**
  * A token's text in pieces of one kind each; every line break is a piece of its own.
@@ -100,7 +100,7 @@ function kindOf(letter, next, previous, state) {
 }
 
 /** Whether a line may still become a fence or a heading. @param {string} line */
-const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MOST_INDENT;
+const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MAX_INDENT;
 
 // A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
 // count as those of code in the line.

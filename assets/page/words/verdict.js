@@ -12,8 +12,8 @@ import { watchedDetail, watchedVerdict } from "specviz/words/watched.js";
 import { comparison, fixed, percent, plural } from "specviz/words/words.js";
 
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
-export const FEWEST_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
-const UNSETTLED = `Fewer than ${FEWEST_ROUNDS} rounds with drafts decide little.`;
+export const MIN_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
+const UNSETTLED = `Fewer than ${MIN_ROUNDS} rounds with drafts decide little.`;
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
@@ -31,7 +31,7 @@ export const isFinished = ({ end }) => end !== null && !Object.values(end.reason
  * written or was stopped, from some rounds on.
  * @type {(trace: Pick<Trace, "end">, m: Pick<Metrics, "rounds">) => boolean}
  */
-export const isRatioTold = (trace, m) => isFinished(trace) || m.rounds >= FEWEST_ROUNDS;
+export const isRatioTold = (trace, m) => isFinished(trace) || m.rounds >= MIN_ROUNDS;
 
 /**
  * The rounds that a run is judged by: all of them once it is over, also while it is played again.
@@ -62,7 +62,7 @@ export function verdict(m, trace, differAt, isFinal = false) {
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   const rule = ruleOf(trace.header.settings);
   if (!verdictKind(rule).exact) return `${speed}, but with another text: ${changes(rule)}`;
-  if (m.rounds < FEWEST_ROUNDS) return `${speed}.`;
+  if (m.rounds < MIN_ROUNDS) return `${speed}.`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
   const same = trace.header.settings.temperature === 0 && differAt === null;
@@ -77,7 +77,7 @@ export function verdict(m, trace, differAt, isFinal = false) {
 export function detail(m, isFinal = false) {
   if (!m.tau || m.speedup === null) return isFinal ? TOO_SHORT : UNSETTLED;
   const figures = figuresIn(m);
-  if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
+  if (m.drafted === 0 || !isFinal || m.rounds < MIN_ROUNDS || m.speedup >= 1 - NEAR) return figures;
   return `${figures} ${causeOfLoss(m)}`;
 }
 
@@ -188,7 +188,7 @@ function replayOf(shown, race, chosen) {
   if (!isOver(race) || shown.length === race.rounds.length) return "";
   const rounds = twoRounds(shown, chosen);
   const m = measure(rounds);
-  const isTold = m.rounds >= FEWEST_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
+  const isTold = m.rounds >= MIN_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
   return isTold ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
 }
 
@@ -203,7 +203,7 @@ function remainder(race) {
   return `about ${Math.max(1, step * Math.ceil(found.left / step))} s left`;
 }
 
-const FEWEST_OF_LANE = 3; // of a lane, from which its pace is known
+const MIN_OF_LANE = 3; // of a lane, from which its pace is known
 const BEHIND = 4; // rounds that a lane's clock may be behind another's: one that is further behind has ended
 
 /**
@@ -218,7 +218,7 @@ export function remaining({ header, rounds }) {
   let taken = 0;
   let left = 0;
   const lanes = lanesOf(header).map((name) => ({ name, own: rounds.filter(({ lane }) => lane === name) }));
-  if (lanes.some(({ own }) => own.length < FEWEST_OF_LANE)) return null;
+  if (lanes.some(({ own }) => own.length < MIN_OF_LANE)) return null;
   const newest = Math.max(...lanes.map(({ own }) => own[own.length - 1].clock));
   for (const { name, own } of lanes) {
     const { clock } = own[own.length - 1];

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, LAYOUTS, PACKED, Q5_0, Q8_0
 from .ir import LANES, inside
 from .vector import (
-    MOST_ROWS,
-    MOST_UNPACKED_ROWS,
+    MAX_ROWS,
+    MAX_UNPACKED_ROWS,
     accumulate,
     accumulate_unpacked,
     fold_sums,
@@ -30,7 +30,7 @@ from .vector import (
 CHUNK = 512
 LINES = 8
 
-MOST_GROUPED_ROWS = 4
+MAX_GROUPED_ROWS = 4
 """Rows that are multiplied together with weights whose scales are packed too. For more rows it
 pays to unpack the weights once and write them to memory."""
 
@@ -66,7 +66,7 @@ def product_code(kind: int) -> int:
             # Packed weights are unpacked once for many rows. So are those of fewer than `LINES`
             # outputs: the sums of the missing lines are ignored.
             unpacks = (packed and rows > together) or count < LINES
-            most = MOST_UNPACKED_ROWS if unpacks else together
+            most = MAX_UNPACKED_ROWS if unpacks else together
             each = -(-rows // -(-rows // most))  # rows that are summed together
             sums[:] = 0
             for begin in range(0, inputs, CHUNK):
@@ -103,8 +103,8 @@ def product_code(kind: int) -> int:
 def _rows_together(kind: int) -> int:
     """The number of rows that are multiplied together with weights unpacked on the way."""
     if kind not in PACKED:
-        return MOST_UNPACKED_ROWS
-    return MOST_ROWS if LAYOUTS[kind].scales is None else MOST_GROUPED_ROWS
+        return MAX_UNPACKED_ROWS
+    return MAX_ROWS if LAYOUTS[kind].scales is None else MAX_GROUPED_ROWS
 
 
 def unpack(kind: str, blocks: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:

@@ -55,7 +55,7 @@ LINE = 64  # bytes of a cache line
 AHEAD = 8192  # prefetch distance in bytes: more than arrive during one memory access
 
 
-MOST_COMBINED = 6
+MAX_COMBINED = 6
 """Rows that `combine` takes."""
 
 
@@ -174,10 +174,10 @@ def _registers() -> tuple[int, int]:
     return 4, 32
 
 
-MOST_ROWS = 6
+MAX_ROWS = 6
 """Rows that `accumulate` takes: more rows would leave no registers for weights."""
 
-MOST_UNPACKED_ROWS = 6 if _registers()[1] == 32 else 3
+MAX_UNPACKED_ROWS = 6 if _registers()[1] == 32 else 3
 """Rows for which it can sum two outputs side by side, if weights need no unpacking."""
 
 
@@ -208,7 +208,7 @@ def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
         loop.end([b.add(loop.carried[0], b.mul(w_step, i64(width)))])
 
 
-@operation(kind=tuple(KINDS.values()), rows=range(1, MOST_ROWS + 1))
+@operation(kind=tuple(KINDS.values()), rows=range(1, MAX_ROWS + 1))
 def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """Add the products of rows with all outputs to their running sums, as `multiply` sums them.
 
@@ -220,7 +220,7 @@ def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_
     _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead)
 
 
-@operation(rows=range(1, MOST_UNPACKED_ROWS + 1))
+@operation(rows=range(1, MAX_UNPACKED_ROWS + 1))
 def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """`accumulate` for weights in fp32 that are in the processor's cache already."""
     _accumulate(b, FLOAT32, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead=0)
@@ -315,11 +315,11 @@ def prefetch(b: ir.IRBuilder, address: Any) -> None:
     b.call(prefetch, [b.inttoptr(address, I8.as_pointer()), *hints])
 
 
-@operation(rows=range(1, MOST_COMBINED + 1))
+@operation(rows=range(1, MAX_COMBINED + 1))
 def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
     """y[r] = sum over i of a[r, i] * m[i], over the first `count` lines of m; all fp32.
 
-    rows: 1 to `MOST_COMBINED`. width: columns of m, a multiple of `LANES`.
+    rows: 1 to `MAX_COMBINED`. width: columns of m, a multiple of `LANES`.
     """
     for vectors in (4, 1):
         size = vectors * LANES

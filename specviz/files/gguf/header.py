@@ -18,8 +18,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from ...base.errors import PairError
 from ..local_models import blob_name
 
-MOST_HEADER = 64_000_000  # bytes, whatever counts it holds; known headers take 20 MB
-MOST_DIMENSIONS = 4
+MAX_HEADER = 64_000_000  # bytes, whatever counts it holds; known headers take 20 MB
+MAX_DIMENSIONS = 4
 LONG = 10_000  # from so many strings on, parsing a list takes long
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
@@ -179,12 +179,12 @@ tenth of a second."""
 
 
 class HeaderReader:
-    """Reads a header from the current position of a file, with a budget of `MOST_HEADER` bytes."""
+    """Reads a header from the current position of a file, with a budget of `MAX_HEADER` bytes."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.file = file
         self.path = path
-        self.budget = MOST_HEADER  # bytes that may still be read
+        self.budget = MAX_HEADER  # bytes that may still be read
 
     def header(self) -> GgufHeader:
         if self.bytes(4) != b"GGUF":
@@ -227,7 +227,7 @@ class HeaderReader:
         """Read the name and the description of a tensor."""
         name = self.string()
         dimensions = self.number("I")
-        if not 1 <= dimensions <= MOST_DIMENSIONS:
+        if not 1 <= dimensions <= MAX_DIMENSIONS:
             raise EOFError
         shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
         if 0 in shape:

@@ -25,8 +25,8 @@ from .table import ENOUGH, KEEP, best_promise
 from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
-MOST_ROWS = 200
-MOST_REPEATS = 12
+MAX_ROWS = 200
+MAX_REPEATS = 12
 RETRIES = 2  # of a race that was delayed
 SETTLED_REPEATS = 2  # repeats once each temperature has one row left
 
@@ -69,8 +69,8 @@ def checked(request: SweepRequest) -> SweepRequest:
         temperatures=_once(map(float, request.temperatures)),
     )
     count = len(request.configurations())
-    if count > MOST_ROWS:
-        raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
+    if count > MAX_ROWS:
+        raise SettingsError(f"these are {count} rows: sweep {MAX_ROWS} or fewer at once.")
     return request
 
 
@@ -223,7 +223,7 @@ def _next_turn(now: Standing) -> list[Piece]:
     groups = racing(now)
     keys = [key for group in groups for key in group]
     is_settled = all(len(group) <= 1 for group in groups)
-    repeats = min(SETTLED_REPEATS, MOST_REPEATS) if is_settled else MOST_REPEATS
+    repeats = min(SETTLED_REPEATS, MAX_REPEATS) if is_settled else MAX_REPEATS
     for repeat in range(repeats):
         for is_wanted in (now.is_new, now.is_due):
             for question in range(now.questions):

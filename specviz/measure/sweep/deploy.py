@@ -22,8 +22,8 @@ from .types import (
     SweepRequest,
 )
 
-FEWEST_PROMPTS = 3  # with fewer nothing is recommended
-FEWEST_RUNS = 3  # without delays; with fewer nothing is recommended
+MIN_PROMPTS = 3  # with fewer nothing is recommended
+MIN_RUNS = 3  # without delays; with fewer nothing is recommended
 BUSY_SHARE = 0.25  # of the runs that were delayed, from which on a doubt says so
 
 
@@ -116,13 +116,13 @@ def _pays(row: Row) -> bool:
     measured = row.measured
     if measured is None or measured.speedup is None or row.mark in ("best", "open"):
         return False
-    has_prompts = measured.prompts >= FEWEST_PROMPTS
+    has_prompts = measured.prompts >= MIN_PROMPTS
     return has_prompts and not _is_too_busy(measured) and _is_faster(measured.speedup)
 
 
 def _is_too_busy(m: Measured) -> bool:
     """Whether too few runs of a row were without delays."""
-    return m.doubts > 0 and m.runs - m.doubts < FEWEST_RUNS
+    return m.doubts > 0 and m.runs - m.doubts < MIN_RUNS
 
 
 def _is_faster(speedup: Estimate) -> bool:
@@ -144,7 +144,7 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
     if _is_too_busy(m):
         busy = f"the machine was busy in {m.doubts} of {_runs(m.runs)}"
         return "cannot tell", f"No firm answer: {busy}, in which {name} was {fast}."
-    is_short = m.prompts < FEWEST_PROMPTS or m.runs < FEWEST_RUNS
+    is_short = m.prompts < MIN_PROMPTS or m.runs < MIN_RUNS
     if is_short or speedup.low is None or speedup.high is None:
         title = best.configuration.title
         few = f"{title} was {fast} on {_prompts(m.prompts)}, which is too few to tell"
@@ -220,7 +220,7 @@ def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str
     if unmeasured:
         were = "1 row was" if unmeasured == 1 else f"{unmeasured} rows were"
         yield f"{were} neither measured nor predicted: the sweep was too short."
-    elif FEWEST_PROMPTS <= m.prompts < 2 * FEWEST_PROMPTS:
+    elif MIN_PROMPTS <= m.prompts < 2 * MIN_PROMPTS:
         yield f"It was measured on {_prompts(m.prompts)} only."
 
 

@@ -60,7 +60,7 @@ times milliseconds per round; "low" and "high" of the speed-up are the ends of i
 
 STATES = {"eliminated": "slower", "measured": "behind"}
 MARKS = {"best": "best", "tied": "as good", "open": "may be better"}
-MOST_POSITIONS = 4  # that the table shows
+MAX_POSITIONS = 4  # that the table shows
 
 
 def value_at(row: Row, path: str) -> Any:
@@ -80,8 +80,8 @@ def _state(row: Row) -> str:
 
 
 def _by_position(alphas: Sequence[float | None]) -> str:
-    shown = [shown_number(alpha, 2) for alpha in alphas[:MOST_POSITIONS]]
-    if len(alphas) > MOST_POSITIONS:
+    shown = [shown_number(alpha, 2) for alpha in alphas[:MAX_POSITIONS]]
+    if len(alphas) > MAX_POSITIONS:
         shown.append("…")
     return " ".join(shown) or "–"
 

@@ -26,7 +26,7 @@ from .along import Rounds, figures
 from .costs import Costs
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
-FEWEST = 4  # shared prompts before a row is given up
+MIN_SHARED_PROMPTS = 4  # shared prompts before a row is given up
 ENOUGH = 3  # shared prompts before a row is called better or as good
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
@@ -344,13 +344,13 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:
-    """The rows that are slower than the best one beyond noise, on at least `FEWEST` prompts."""
+    """The rows that are slower than the best one beyond noise, on `MIN_SHARED_PROMPTS` or more."""
     best = best_row(rows)
     if best is None:
         return set()
     behind: set[str] = set()
     for key, values in rows.items():
-        interval = difference(values, rows[best], FEWEST)
+        interval = difference(values, rows[best], MIN_SHARED_PROMPTS)
         if key != best and interval is not None and interval[1] < 0:
             behind.add(key)
     return behind

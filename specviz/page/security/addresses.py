@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from ...base.variables import ORIGINS
 from ...pairs.prompts import OF_A_SWEEP
-from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPT_FILES, TRACE
+from ...runs.recording import FORMS, MAX_PACKED, MAX_UNPACKED, PROMPT_FILES, TRACE
 from .requests import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"
@@ -33,8 +33,8 @@ QUESTION_PATH = "/ask/"
 """The prefix for the page's questions, followed by a question's name."""
 
 MAX_BYTES = {
-    TRACE: MOST_PACKED,
-    **dict.fromkeys(FORMS, MOST_UNPACKED),
+    TRACE: MAX_PACKED,
+    **dict.fromkeys(FORMS, MAX_UNPACKED),
     **dict.fromkeys(PROMPT_FILES, OF_A_SWEEP.bytes),
 }
 """Limits of files in bytes, by the kind to read them as."""

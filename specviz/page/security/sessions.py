@@ -22,7 +22,7 @@ import orjson
 from anyio import move_on_after
 from starlette.types import Message, Receive, Send
 
-from ...base.variables import MOST_PER_CLIENT
+from ...base.variables import MAX_PER_CLIENT
 from .requests import Refused
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
@@ -83,7 +83,7 @@ class Sessions:
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
         self._waiters: dict[str, set[Waiter]] = {}  # by session
         self._read_whole: deque[str] = deque(maxlen=MAX_REMEMBERED)
-        self._max_of_client = 4 * MOST_PER_CLIENT.read()
+        self._max_of_client = 4 * MAX_PER_CLIENT.read()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

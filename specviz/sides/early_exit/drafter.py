@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
-MOST_DEPTHS = 16  # measured depths, evenly spread over the layers
+MAX_DEPTHS = 16  # measured depths, evenly spread over the layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
 
 
 def _depths(layers: int) -> list[int]:
-    """Every depth from 1 to layers - 1, or at most `MOST_DEPTHS`, evenly spread."""
-    count = min(layers - 1, MOST_DEPTHS)
+    """Every depth from 1 to layers - 1, or at most `MAX_DEPTHS`, evenly spread."""
+    count = min(layers - 1, MAX_DEPTHS)
     return sorted({1 + round(i * (layers - 2) / max(1, count - 1)) for i in range(count)})
 
 

@@ -23,7 +23,7 @@ from ...files.few_bits.ir import (
 from ...files.few_bits.vector import softmax
 from .forward import plan_at
 
-MOST_THREADS = 256  # the most that share a pass
+MAX_THREADS = 256  # the most that share a pass
 
 # A thread that waits for its next pass spins at first, then lets others run, then sleeps: waking
 # it takes some fifty microseconds, and a draft run between two passes of a target often more.
@@ -164,7 +164,7 @@ def _work(index: int, box: Integers, held: threading.Event) -> None:
 
 
 meeting = np.zeros(BOX, np.int64)  # counts arrivals of all passes
-_boxes = np.zeros((MOST_THREADS, BOX), np.int64)
+_boxes = np.zeros((MAX_THREADS, BOX), np.int64)
 _workers: list[tuple[Integers, threading.Event]] = []  # more are started when a pass needs them
 _one_at_a_time = threading.Lock()
 

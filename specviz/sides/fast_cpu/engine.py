@@ -31,7 +31,7 @@ from ...files.few_bits.stale_code import forget_stale_code
 from ...files.few_bits.tiles import TILES_IN_STEP, tile_bytes
 from ...files.few_bits.unpacking import DTYPE_KINDS
 from ...files.few_bits.vector import LINE
-from .crew import MOST_THREADS, Integers, gathered, lead, meeting, run_draft
+from .crew import MAX_THREADS, Integers, gathered, lead, meeting, run_draft
 from .forward import compiled_pass
 from .integer_products import integer_product_code
 from .rows import Layer, Plan, Weight
@@ -249,7 +249,7 @@ def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
 
 def threads_for(weight_bytes: int, most: int) -> int:
     """The number of threads that share a pass: at most `most`, and none with too little work."""
-    return max(1, min(most, weight_bytes // BYTES_PER_THREAD, MOST_THREADS))
+    return max(1, min(most, weight_bytes // BYTES_PER_THREAD, MAX_THREADS))
 
 
 class CompiledEngine(OwnEngine):

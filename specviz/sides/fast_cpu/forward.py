@@ -14,7 +14,7 @@ from numba import carray, cfunc, types
 
 from ...files.few_bits.blocks import STEP
 from ...files.few_bits.ir import LANES, in_place, inside, pointer
-from ...files.few_bits.vector import MOST_COMBINED, combine, gate_by_silu, softmax
+from ...files.few_bits.vector import MAX_COMBINED, combine, gate_by_silu, softmax
 from .rows import (
     LAYER,
     PLAN,
@@ -59,7 +59,7 @@ def attend(plan, q, keys, values, thread, seen):
     capacity = keys.shape[2]
     group = plan.heads // kv_heads  # heads of queries that share one of keys
     longest = -(-(start + n) // LANES) * LANES
-    scores = np.empty((min(group, MOST_COMBINED), longest), np.float32)
+    scores = np.empty((min(group, MAX_COMBINED), longest), np.float32)
     item = 0
     for r in range(n):
         length = start + r + 1
@@ -68,8 +68,8 @@ def attend(plan, q, keys, values, thread, seen):
             item += 1
             if item % threads != thread:
                 continue
-            for first in range(0, group, MOST_COMBINED):
-                rows = min(MOST_COMBINED, group - first)
+            for first in range(0, group, MAX_COMBINED):
+                rows = min(MAX_COMBINED, group - first)
                 offset = r * q.strides[0] + 4 * head_dim * (g * group + first)
                 combine(
                     rows,

@@ -63,7 +63,7 @@ from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastes
 
 BLOCK = 32  # inputs that share a scale
 WORDS = 8  # of a block, four inputs each
-MOST_TOGETHER = 8
+MAX_TOGETHER = 8
 """Rows of inputs that are multiplied together."""
 
 AHEAD = 8192  # prefetch distance in bytes
@@ -325,7 +325,7 @@ def _larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
 @operation(
     kind=tuple(TILED),
     form=range(len(FORM_NAMES)),
-    rows=range(1, MOST_TOGETHER + 1),
+    rows=range(1, MAX_TOGETHER + 1),
 )
 def multiply_tiles(b, kind, form, rows, records, tiles, blocks, count, y, y_step):
     """Write the products of these rows with `count` tiles, one or more.
@@ -420,7 +420,7 @@ def integer_product_code(kind: int) -> int:
     block_bytes = OUTPUTS * BLOCK_BYTES[kind]
 
     def multiply_rows(rows, x, x_step, w, width, outputs, y, y_step):
-        groups = -(-rows // MOST_TOGETHER)
+        groups = -(-rows // MAX_TOGETHER)
         together = -(-rows // groups)
         records = np.empty((groups, width // BLOCK * together * RECORD), np.uint8)
         for row in range(rows):

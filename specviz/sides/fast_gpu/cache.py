@@ -29,7 +29,7 @@ from transformers.cache_utils import StaticLayer
 from ...base.environment import collector_paused
 from ...core.model_facts import cache_argument, context_length
 from ...core.truncated import truncated_model
-from .llama_pass import MOST_TOKENS, LlamaPass
+from .llama_pass import MAX_TOKENS, LlamaPass
 
 if TYPE_CHECKING:
     from .triton_pass import TritonPass
@@ -226,7 +226,7 @@ class InPlaceCache:
         # The positions of a capture may lie past the table of learned positions.
         positions = places.clamp(max=self._last_place)
         visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
-        if self._short is not None and len(ids) <= MOST_TOKENS:
+        if self._short is not None and len(ids) <= MAX_TOKENS:
             logits = self._short.logits(ids, positions, visible, keep, self.layers, layers)
         else:
             logits = self._logits_of_modules(ids, positions, visible, keep, layers)

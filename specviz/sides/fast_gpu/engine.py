@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, WholeRounds
     from .triton_pass import TritonPass
 
-MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
-MOST_PROGRAMS = 96  # most programs captured for one cache
+MAX_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
+MAX_PROGRAMS = 96  # most programs captured for one cache
 TIMED_PASSES = 20
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
@@ -119,7 +119,7 @@ class CachePool:
             if self.reason:
                 self._idle = []
             elif cache.shortest is self.kernels:  # the programs of another one run other kernels
-                self._idle = [*self._idle, cache][-MOST_IDLE:]
+                self._idle = [*self._idle, cache][-MAX_IDLE:]
 
     def close(self) -> None:
         """Free all that is idle."""
@@ -213,7 +213,7 @@ class StaticEngine(OwnEngine):
             self._pool.seconds += program.seconds
             if is_vital and self.device.type == "cuda" and not program.graphed:
                 self._pool.reason = "its passes could not be captured"
-            if len(programs) > MOST_PROGRAMS:
+            if len(programs) > MAX_PROGRAMS:
                 programs.popitem(last=False)
         programs.move_to_end(key)
         return programs[key]

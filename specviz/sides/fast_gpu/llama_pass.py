@@ -19,7 +19,7 @@ from transformers.cache_utils import StaticLayer
 
 from ...core.llama_family import is_llama_family
 
-MOST_TOKENS = 32  # tokens of a short pass; in longer ones, kernels have enough to compute
+MAX_TOKENS = 32  # tokens of a short pass; in longer ones, kernels have enough to compute
 
 _one_at_a_time = Lock()  # joins weights
 

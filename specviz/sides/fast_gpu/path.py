@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .engine import StaticEngine
 
 AHEAD = 4096  # least capacity in tokens at the start of a run
-MOST_GRAPHED = 32  # most drafts of a captured pass: a graph holds its outputs, [drafts + 1, vocab]
+MAX_GRAPHED = 32  # most drafts of a captured pass: a graph holds its outputs, [drafts + 1, vocab]
 FEEDS = (1, 2)  # tokens that a draft run begins with: two after a round that kept all drafts
 
 
@@ -42,7 +42,7 @@ class GraphPath:
         """Reserve the cache and make programs for a run from `length` to at most `most` tokens."""
         gamma = self.run.settings.gamma
         longest = min(most, length + AHEAD) + gamma + 1
-        widest = min(gamma, MOST_GRAPHED)
+        widest = min(gamma, MAX_GRAPHED)
         if task == "draft":
             self.engine.reserve(longest, [self._draft_key(fed, layers) for fed in FEEDS])
             for fed in FEEDS:
@@ -170,7 +170,7 @@ class GraphPath:
             return torch.cat([drafted, decision]), p, logits
 
         inputs = (feed, places, q, u)
-        if len(q) > MOST_GRAPHED:
+        if len(q) > MAX_GRAPHED:
             return judged(*inputs)
         program = self.engine.program(self._judge_key(len(q)), judged, inputs)
         return program(*inputs)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHARE = 3  # beside copies, a head drafts a third of the wanted tokens: its steps cost time
 # The expected number of accepted tokens of a copy at the start, by the length of its match.
 EXPECTED = {4: 2.0, 3: 1.2, 2: 0.5}
-LEAST = 0.35  # below this expectation the head drafts, to the end of the run
+MIN_EXPECTATION = 0.35  # below this expectation the head drafts, to the end of the run
 MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
 
 
@@ -97,7 +97,7 @@ class NgramHeadDrafter(HeadDrafter):
         self._index.extend(ids)
         size, start = self._index.match()
         expected = self._expected.get(size, 0.0)
-        if expected < LEAST:
+        if expected < MIN_EXPECTATION:
             return super().draft(ids, math.ceil(count / SHARE))
         self._size = size
         self._begin = len(ids)

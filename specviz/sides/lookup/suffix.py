@@ -28,7 +28,7 @@ from ...core.types import Draft, RunContext
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
-LEAST_CHANCE = 0.2
+MIN_CHANCE = 0.2
 """A draft ends where its likeliest continuation has a lower chance: about the cost of a further
 token in a target pass, in passes."""
 
@@ -200,7 +200,7 @@ class SuffixDrafter(Drafter):
         while context and len(confident) < limit:
             followers = self._index.followers(context)
             chance *= chance_of_likeliest(len(context), followers)
-            if chance < LEAST_CHANCE:
+            if chance < MIN_CHANCE:
                 break
             confident.append(followers)
             context = self._index.after(context, followers.ids[followers.likeliest])

@@ -34,7 +34,7 @@ PLAIN = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-LEAST_TEMPERATURE = 0.01  # vLLM raises lower temperatures to it
+MIN_TEMPERATURE = 0.01  # vLLM raises lower temperatures to it
 
 
 class Completions(TargetServer):
@@ -55,9 +55,9 @@ class Completions(TargetServer):
         raise PairError(str(refused))
 
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
-        if wanted.settings.temperature < LEAST_TEMPERATURE:
+        if wanted.settings.temperature < MIN_TEMPERATURE:
             raise PairError(
-                f"this server draws at a temperature of {LEAST_TEMPERATURE:g} or more: set "
+                f"this server draws at a temperature of {MIN_TEMPERATURE:g} or more: set "
                 "temperature to 0 for a greedy run."
             )
         answer = self._posted(self._draw_question(prefixes, wanted))

@@ -21,7 +21,7 @@ from .interface import Drawn, Wanted
 if TYPE_CHECKING:
     from .target import RemoteEngine
 
-MOST_TRIES = 2**16
+MAX_TRIES = 2**16
 """The limit of refused proposals: beyond it, p and q count as equal but for rounding."""
 
 MORE = (4, 16, 64)  # further draws per request: the expected number is below 1 for each position
@@ -47,7 +47,7 @@ def decide_by_draws(
     rejection with p as the proposal, since p times this probability is max(0, p - q)). With all
     drafts kept, the next token is y. The text follows p exactly (Leviathan et al. 2022, arXiv
     2211.17192, theorem 1). A position needs one draw in expectation: a refusal has probability 1 -
-    beta, and then 1 / (1 - beta) are needed. After `MOST_TRIES` refusals rounding has left nothing
+    beta, and then 1 / (1 - beta) are needed. After `MAX_TRIES` refusals rounding has left nothing
     of p above q; then y follows p, as in `views.residual`.
     """
     accepted = 0
@@ -58,7 +58,7 @@ def decide_by_draws(
     proposals = draws(accepted)
     if accepted == len(drafted):
         return accepted, next(proposals)
-    for y in islice(proposals, MOST_TRIES):
+    for y in islice(proposals, MAX_TRIES):
         if uniform() * y.p < y.p - q.item(accepted, y.id):
             return accepted, y
     return accepted, next(proposals)

@@ -33,7 +33,7 @@ class Rendered(NamedTuple):
 
 MARK = "␞"  # no ordinary token holds it: a separator of tokens' texts
 BLOCK = 4096  # ids per request for their texts
-MOST_BLOCKS = 128
+MAX_BLOCKS = 128
 BROKEN = "\ufffd"
 RANDOM_SEED = 2**32 - 1  # llama.cpp then chooses its own seed
 
@@ -252,7 +252,7 @@ class VllmEngine(WatchedEngine):
         if not mark:
             return {}
         vocabulary: dict[int, str] = {}
-        for block in range(MOST_BLOCKS):
+        for block in range(MAX_BLOCKS):
             ids = range(block * BLOCK, (block + 1) * BLOCK)
             texts = self._texts_of(ids, mark)
             if not any(texts):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from playwright.sync_api import Browser
 from visitor import Visitor
 
-MOST_RESPONSES = 50
-MOST_BYTES = 450_000  # as they are sent: compressed, with their heads
+MAX_RESPONSES = 50
+MAX_BYTES = 450_000  # as they are sent: compressed, with their heads
 
 FETCHED = """() => ["navigation", "resource"].flatMap((type) =>
     performance.getEntriesByType(type).map((entry) => [entry.name, entry.transferSize]))"""
@@ -20,6 +20,6 @@ def test_a_first_visit_fetches_little_and_nothing_twice(browser: Browser, url: s
     fetched = visitor.page.evaluate(FETCHED)
     context.close()
     addresses = [address for address, _ in fetched]
-    assert len(addresses) == len(set(addresses)) <= MOST_RESPONSES
-    assert 100_000 < sum(size for _, size in fetched) <= MOST_BYTES
+    assert len(addresses) == len(set(addresses)) <= MAX_RESPONSES
+    assert 100_000 < sum(size for _, size in fetched) <= MAX_BYTES
     assert visitor.problems == []

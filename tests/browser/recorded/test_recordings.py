@@ -22,7 +22,7 @@ from visitor import Visit, Visitor, two_places, wait_for
 from specviz import Trace, compute_metrics
 from specviz.core.lanes import LANES
 from specviz.page.public import RECORDINGS
-from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
+from specviz.runs.recording import MAX_PACKED, UNVERIFIED, read_recording
 
 # Whether a lane has scrolled, and how many words its upper edge cuts through.
 CUT = """() => {
@@ -258,11 +258,11 @@ def test_a_bad_file_gets_its_sentence_and_changes_nothing(visitor: Visitor, tmp_
         data = values(SAMPLED)
         edit(data)
         files[name] = orjson.dumps(data)
-    files["vast"] = bytes(MOST_PACKED + 1000)
+    files["vast"] = bytes(MAX_PACKED + 1000)
     assert len(files) > 10
     notice = visitor.page.locator("[data-notice]")
     for name, raw in files.items():
-        expected = sentence(raw[: MOST_PACKED + 1])
+        expected = sentence(raw[: MAX_PACKED + 1])
         opened(visitor, raw)
         expect(notice).to_have_text(expected), name
         expect(notice).to_have_class("sv-notice is-error")

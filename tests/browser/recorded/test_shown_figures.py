@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from visitor import Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
-from specviz.core.policy import MOST_GAMMA
+from specviz.core.policy import MAX_GAMMA
 
 PAYING = Path(__file__).resolve().parents[2] / "runs" / "recorded" / "easy.json.gz"
 """A run of the built-in pair, whose draft is cheap."""
@@ -118,7 +118,7 @@ def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor
     for alpha in ("0.3", "0.6", "0.9"):
         page.get_by_role("slider", name="α, accepted of judged").fill(alpha)
         seen = page.evaluate(BARS)
-        assert len(seen["bars"]) == MOST_GAMMA
+        assert len(seen["bars"]) == MAX_GAMMA
         for value, top in seen["bars"]:
             if abs(value - 1) > 0.1:  # nearer ones end within the line's own width
                 assert (top < seen["line"]) == (value > 1), (alpha, value, top, seen["line"])
