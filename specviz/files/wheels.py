@@ -13,6 +13,7 @@ import sys
 import zipfile
 import zlib
 from contextlib import suppress
+from fnmatch import filter as fnmatch_filter
 from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -43,11 +44,12 @@ def wheels_folder(path: Path) -> Path:
 
 def wheel_bytes(path: Path) -> int:
     """Bytes of a file's wheels on this machine, complete or in part."""
-    folder = wheels_folder(path)
     total = 0
-    for wheel in [*folder.glob("*.whl"), *folder.glob(f"{DOWNLOADING}*/**/*.whl")]:
-        with suppress(OSError):  # pip moved it meanwhile
-            total += wheel.stat().st_size
+    # pip moves wheels and removes folders meanwhile, which `os.walk` passes over.
+    for folder, _, names in os.walk(wheels_folder(path)):
+        for name in fnmatch_filter(names, "*.whl"):
+            with suppress(OSError):
+                total += Path(folder, name).stat().st_size
     return total
 
 

@@ -275,13 +275,13 @@ WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 
 def test_a_wrong_verifier_fails_on_whole_sequences(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: lenient)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: lenient)
     assert sequences_fit(ending_pair(), ENDING) < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("pair_with", [llama_pair, lambda: history_pair(**ROOM)])
 def test_a_wrong_verifier_fails_on_a_text(pair_with: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: corrects_from_p)
     assert text_fits(pair_with(), sampling(3, 1.0)) < SIGNIFICANCE
 
 
@@ -289,7 +289,7 @@ def test_a_wrong_verifier_fails_on_a_text(pair_with: Any, monkeypatch: pytest.Mo
 def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
     verifier: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
     fit = chain_fits(sampling(3, 1.0), tokens=3 * RUN)
     assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
 
@@ -299,7 +299,7 @@ def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
 def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
     verifier: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
     settings = replace(sampling(3, 1.0), drafter=drafter)
     fit = chain_fits(settings, tokens=4 * RUN)
     assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE

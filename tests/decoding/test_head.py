@@ -162,7 +162,7 @@ def test_a_text_tells_a_wrong_verifier_from_the_right_one(
 ):
     """Its head cannot draft every token, so some are only ever drawn from the residual. The prompt
     repeats itself, so some drafts are copies if there are any."""
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
     target = deep(4, 3, max_position_embeddings=1500)
     head = ToyHead(target, (1, 2, 3), (0, 2, 3))
     pair = with_head(head, head.save_speculators(tmp_path / "head"))

@@ -213,7 +213,10 @@ FORGED = {
         lambda d: d["header"]["prefill_seconds"].pop("n-gram"),
         "header, prefill_seconds: the lanes are not",
     ),
-    "no lanes": (with_other("lanes", {}), "lanes and drafts are not of the same lanes"),
+    "no lanes": (
+        with_other("lanes", {}),
+        "header: lanes is an object, but it should have at least 1 item",
+    ),
     "a gamma that a lane exceeds": (
         lambda d: d["header"]["lanes"]["early exit"].update(gamma=1),
         "of the early exit lane: it has 4 drafted tokens where 1 may be",

@@ -276,7 +276,7 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
     """Here it comes from a verifier that accepts everything; it must not be hidden."""
     with torch.no_grad():
         pair.target.head.weight *= sharpness
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: accept_all)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: accept_all)
     _, rounds, end = raced(pair, Settings(max_new_tokens=30))
     assert end.identical is False and end.divergence is not None
     ours, theirs = (emitted_ids(of(lane, rounds)) for lane in LANES)

@@ -254,7 +254,7 @@ def test_a_wrong_sampler_fails_on_quantised_models(
     target = small_file(tmp_path, "Q4_K", "target", seed=0)
     draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
     pair = load_pair(f"{target.path}+{draft.path}")
-    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: corrects_from_p)
+    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: corrects_from_p)
     assert fit_of(pair, target, draft) < SIGNIFICANCE
 
 

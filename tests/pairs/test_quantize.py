@@ -99,6 +99,7 @@ def drawn_anew(
                 lane.round()
             yield tuple(lane.ids[len(prompt) :])
             del lane.ids[len(prompt) :]
+            lane.ended = None
             lane.target.rollback(len(prompt) - 1)
             lane.drafter.rollback(len(prompt) - 1)
 

@@ -62,7 +62,7 @@ def test_a_sampler_that_accepts_too_often_is_detected(
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
         return verdicts.decide(p, q, drafted, u**3, generator)
 
-    monkeypatch.setattr("specviz.core.loop.rule", lambda _: lenient)
+    monkeypatch.setattr("specviz.core.loop.decide_of", lambda _: lenient)
     compared = two_sample_chi_square(drawn(pair, SPECULATIVE, 300), of_the_target)
     assert compared.p_value is not None and compared.p_value < 0.001
 

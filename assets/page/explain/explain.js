@@ -266,7 +266,8 @@ export class Explain {
       return;
     }
     const { sentence } = this.#steps[this.#place];
-    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(MIN_STEP, READING * sentence.length));
+    const patience = Math.max(MIN_STEP, READING * sentence.length);
+    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), patience);
   }
 }
 
