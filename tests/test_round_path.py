@@ -28,10 +28,10 @@ from transformers.generation import GenerationMixin
 ran = set()
 
 def called(frame, event, argument):
-    ran.add(frame.f_code.co_filename)
+    ran.add(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
 
 sys.setprofile(called)
-for event in race(load_pair("builtin"), "Once upon a time", max_new_tokens=8):
+for event in race(load_pair("builtin"), "Once upon a time", temperature=0.7, max_new_tokens=8):
     pass
 modules = sorted(m for m in set(sys.modules) - records if m.split(".")[0] == "specviz")
 print(json.dumps([modules, sorted(ran)]))
@@ -41,7 +41,7 @@ print(json.dumps([modules, sorted(ran)]))
 @pytest.fixture(scope="module")
 def run() -> tuple[list[str], list[str]]:
     """The modules that a run has loaded beside those of records, which every process has; and the
-    files of which something was called in it."""
+    functions that were called in it, each with its file."""
     done = run_forked([sys.executable, "-c", RUN])
     assert done.returncode == 0, done.stderr
     modules, files = json.loads(done.stdout.splitlines()[-1])
@@ -68,4 +68,7 @@ def test_the_files_that_explain_a_round_are_those_that_run(run: tuple[list[str],
     part = text.partition("## How a round flows")[2].partition("\n\nAround them")[0]
     named = re.findall(r"^\d\. `((?:core|sides)/[\w/]+\.py)`", part, re.MULTILINE)
     assert named
-    assert all(str(ROOT / "specviz" / path) in run[1] for path in named)
+    called = {tuple(place.rsplit(":", 1)) for place in run[1]}
+    files = {file for file, _ in called}
+    assert all(str(ROOT / "specviz" / path) in files for path in named)
+    assert (str(ROOT / "specviz/core/verdict.py"), "decide") in called

@@ -1,13 +1,14 @@
 """The decoding loop of one lane: prefill, then rounds of draft, verify, emit.
 
-One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}; the baseline is the
-same with gamma = 0, so that nothing is drafted:
+One round, with committed ids x_1 .. x_n. The target's cache holds x_1 .. x_{n-1}, and the draft's
+holds at most as many: it has not read its own last draft. The baseline is the same with gamma = 0,
+so that nothing is drafted:
 
 1. the drafter proposes d_1 .. d_g, each with the q that it was drawn from; whether one is proposed
    is settled before it is drawn;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
 3. the verdict (`verdict.decide`) keeps the first k drafts and draws one more token;
-4. both caches are rolled back to the n + k tokens that are now committed and fed.
+4. both caches are rolled back to committed tokens, of which the target's holds n + k.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class NumpyPath:
         drafted = [] if draft is None else draft.ids.tolist()
         feed = host_ids([ids[-1], *drafted])
         logits = self.engine.forward(feed, keep=len(feed), temperature=self._judged.temperature)
-        p, p_array = self._judged.write(logits)
+        p, p_array = self._judged.write(logits)  # perhaps in the memory of the logits
         q = draft.q if draft else p[:0]
         u = self._source.numbers(len(drafted))
         if self._run.decide is not None:  # other verdicts take tensors, as a benchmark's own does

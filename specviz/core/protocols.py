@@ -1,4 +1,4 @@
-"""What the parts of a run promise each other: types alone, which no run imports."""
+"""What the parts of a run promise each other: types alone, which no race imports."""
 
 from __future__ import annotations
 
