@@ -1,4 +1,4 @@
-"""A tokenizer's chat template, which takes what is said in a turn as a text, as a list of parts, or
+"""A tokenizer's chat template, which takes the content of a turn as a text, as a list of parts, or
 as either."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .messages import Message, Role
 TEXT = "text"
 PARTS = "parts"
 FORMS = (TEXT, PARTS)
-"""How the content of a turn is given, the usual form first."""
+"""The forms in which templates take a turn's content, the usual one first."""
 
 
 def turn(role: Role, content: str, form: str = TEXT) -> dict[str, Any]:
-    """A turn as a template takes it."""
+    """Return a turn in the form that a template takes."""
     if form == TEXT:
         return {"role": role, "content": content}
     return {"role": role, "content": [{"type": "text", "text": content}]}
@@ -25,8 +25,10 @@ def turn(role: Role, content: str, form: str = TEXT) -> dict[str, Any]:
 def template_text(
     tokenizer: Any, turns: Sequence[dict[str, Any]], *, opens_reply: bool = False
 ) -> str | None:
-    """The turns in the tokenizer's template; None if it refuses them. opens_reply: up to where the
-    assistant's next turn begins."""
+    """Return the turns in the tokenizer's template; None if it refuses them.
+
+    opens_reply: whether the text goes on to the beginning of the assistant's next turn.
+    """
     try:
         text = tokenizer.apply_chat_template(
             list(turns), tokenize=False, add_generation_prompt=opens_reply
@@ -109,12 +111,12 @@ def _name_of(message: Message, messages: Sequence[Message]) -> str:
 
 
 def _way_out(messages: Sequence[Message]) -> str:
-    """What to do about a template that does not do."""
+    """Advice on a template that cannot be used, for the end of an error sentence."""
     return "set chat to 'off'" if len(messages) == 1 else "give the prompt as one text"
 
 
 def text_after_reply(tokenizer: Any, reply: str) -> str | None:
-    """What the template puts behind a turn of the assistant; None if it does not show `reply`."""
+    """Return the text after an assistant's turn; None if the template does not show `reply`."""
     for user_form in FORMS:
         for reply_form in FORMS:
             turns = [turn("user", "?", user_form), turn("assistant", reply, reply_form)]

@@ -8,7 +8,7 @@ import torch
 
 
 def now(device: torch.device) -> float:
-    """Seconds of a monotonic clock, read after all work that this thread queued on `device`."""
+    """Seconds of a monotonic clock, read once this thread's queued work on `device` is done."""
     if device.type == "cuda":
         # Not the whole device: that is an error while another thread captures a graph.
         torch.cuda.current_stream(device).synchronize()

@@ -31,17 +31,17 @@ EAGER = "eager"  # the name of the engine that runs transformers' own modules
 # that waits for its memory processes several tokens in the same time. Measured on an H100.
 EXTRA_TOKEN_ELSEWHERE = 0.02
 
-# Bytes that could be read of a large model while a packed weight is unpacked and multiplied with,
-# whatever its bits are, in compiled passes on two cores of an AMD EPYC.
+# The time to unpack and multiply one packed weight, whatever its bits are, in bytes of a large
+# model that could be read in that time, in compiled passes on two cores of an AMD EPYC.
 UNPACKING = 1.15
-LARGE = 200_000_000  # bytes of a model that no cache of a processor holds
+LARGE = 200_000_000  # bytes of a model too large for any processor's cache
 
 
 def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> float:
-    """The cost in bytes of a one-token pass, through the first `layers` only if given.
+    """The cost of a one-token pass, in bytes; with `layers`, of a pass through the first ones only.
 
     engine: the name of the one that runs it. Raises `PairError` where the layers cannot be found,
-    or if nobody knows the cost of a model elsewhere.
+    or if the cost of a model elsewhere is unknown.
     """
     if isinstance(model, ModelElsewhere):
         return model.pass_cost()
@@ -56,10 +56,10 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
 
 
 class DraftCosts(NamedTuple):
-    """What drafting costs, in one-token passes of the target.
+    """The costs of drafting, in one-token passes of the target.
 
-    c: a draft step. extra_token: one more token in a target pass. reads_again: whether the tokens
-    that a round keeps are in the next target pass again if the round rejected a draft.
+    c: a draft step. extra_token: one more token in a target pass. reads_again: whether the next
+    target pass reads a round's kept tokens again if the round rejected a draft.
     """
 
     c: float
@@ -68,7 +68,7 @@ class DraftCosts(NamedTuple):
 
 
 def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> DraftCosts:
-    """What this drafter costs beside this target."""
+    """The costs of drafting with this drafter for this target."""
     return DraftCosts(
         c=drafter.step_cost() / pass_cost(pair.target, target.name),
         extra_token=extra_token_cost(pair.target, target.name),
@@ -83,7 +83,7 @@ def reads_again(target: LanguageModel, engine: str) -> bool:
 
 
 def _states(model: LanguageModel, engine: str) -> RunningStates | None:
-    """How the model's running states are dealt with: only its plainest form may have some."""
+    """The model's `RunningStates`, if any; only the engine `EAGER` runs models that have some."""
     if engine != EAGER or isinstance(model, ModelElsewhere):
         return None
     from .running_states import running_states  # which needs transformers
@@ -107,7 +107,7 @@ def _call_cost(modules: Sequence[Any], device: torch.device, engine: str) -> flo
 
 
 def extra_token_cost(target: LanguageModel, engine: str) -> float:
-    """What one more token adds to a target pass, in passes of one token.
+    """The cost of one more token in a target pass, in passes of one token.
 
     engine: the name of the one that runs it.
     """

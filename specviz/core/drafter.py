@@ -13,12 +13,12 @@ UNLIMITED = 1_000_000  # tokens, more than any run drafts
 
 
 class Drafter:
-    """A source of drafts for one run. A subclass drafts; most need nothing else of this.
+    """A source of drafts for one run. Subclasses implement `draft`; most need nothing else.
 
     engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
-    first layers draft, if they do. path: whose draft runs are all that this drafter does, if a
-    model drafts in the target's own tokens. least_chance: of the policy, for the next round; see
-    `policy.Policy`. A drafter that estimates no such probability does not look at it.
+    first layers draft, if they do. path: the `DecodingPath` that drafts, if a model drafts in the
+    target's own tokens and the drafter does nothing more. least_chance: the policy's confidence
+    threshold for the next round; see `policy.Policy`. Drafters without confidences ignore it.
     """
 
     engine_name: str | None = None
@@ -27,18 +27,17 @@ class Drafter:
     least_chance: float = 0.0
 
     def prefill(self, ids: Sequence[int]) -> float:
-        """Read the prompt but for its last token; returns synchronised seconds."""
+        """Read the prompt but for its last token; return synchronised seconds."""
         return 0.0
 
     def room(self, length: int) -> int:
-        """How many tokens could be drafted after `length` committed ones."""
+        """The most tokens that can be drafted after `length` committed ones."""
         return UNLIMITED
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        """Up to `count` tokens (at least 1) to follow the committed `ids`; None if there are none.
+        """Draft up to `count` tokens (at least 1) after the committed `ids`; None for no draft.
 
-        Whether a token is drafted may depend on the tokens before it, but not on what is drawn for
-        it.
+        The decision to draft a token may depend on the tokens before it, but not on its own draw.
         """
         raise NotImplementedError
 
@@ -51,10 +50,10 @@ class Drafter:
 
 
 class NoDrafter(Drafter):
-    """Has no room for any draft, so that none is ever asked for: the baseline."""
+    """The baseline's drafter: it has no room for drafts, so none is ever asked for."""
 
     def __init__(self, *_: object) -> None:
-        """It takes what every drafter is made from, and needs none of it."""
+        """Take every drafter's arguments, and use none of them."""
 
     def room(self, length: int) -> int:
         return 0

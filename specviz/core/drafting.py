@@ -1,5 +1,4 @@
-"""Where drafts come from: the drafter that the settings name, and the earlier texts that some
-draft from."""
+"""Make the drafter that the settings name, and read the earlier texts that some drafters use."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
-    """The drafter that the settings name; none if gamma is 0.
+    """Make the drafter that the settings name, or a `NoDrafter` if gamma is 0.
 
     target: the path that judges the drafts, whose first layers may draft them too. Raises
     `PairError` if this pair cannot draft in that way.
@@ -41,7 +40,7 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
 
 
 def policy_for(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy | None:
-    """What chooses how many tokens each round drafts; None if gamma are always due."""
+    """The policy that chooses how many tokens each round drafts; None if it is always gamma."""
     if not settings.adapts:
         return None
     from .cost import draft_costs

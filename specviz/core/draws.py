@@ -1,4 +1,4 @@
-"""Distributions in the host's memory, and draws from them: few calls, memory that is used again.
+"""Distributions in the host's memory, and draws from them, with few calls and reused buffers.
 
 The samplers are those of `sampling`; tests compare them draw by draw.
 """
@@ -16,7 +16,7 @@ from .types import Doubles, Floats
 
 
 class HostDraws:
-    """The uniform draws of one run, the same in whatever portions they are taken."""
+    """The uniform draws of one run; the size of each request does not change them."""
 
     def __init__(self, stream: np.random.SeedSequence) -> None:
         self._generator = np.random.Generator(np.random.PCG64(stream))
@@ -31,11 +31,11 @@ class HostDraws:
 
 
 class Distributions:
-    """Distributions of several tokens, and ids drawn from them, in memory that is used again.
+    """Distributions of several tokens, and ids drawn from them, in reused buffers.
 
-    temperature: by which logits must be divided before they come here: the run's where a softmax
-    is then all that is left to do, else 1. ids, p: by number of tokens, int64 [n] and fp32
-    [n, vocab]. argmax: where each row is 1, if greedy.
+    temperature: the divisor of the logits before they come here: the run's temperature where only a
+    softmax remains to be done, else 1. ids, p: by number of tokens, int64 [n] and fp32 [n, vocab].
+    argmax: where each row is 1, if greedy.
     """
 
     def __init__(self, settings: Settings, vocab: int) -> None:
@@ -53,7 +53,7 @@ class Distributions:
         self.argmax = [0] * count
         p = torch.zeros(count, self._vocab)
         ids = torch.zeros(count, dtype=torch.long)
-        # Views are made once: to cut one takes as long as a small operation on it.
+        # Views are made once: slicing takes as long as a small operation on the slice.
         self.p = [p[:n] for n in range(count + 1)]
         self.ids = [ids[:n] for n in range(count + 1)]
         self._p_arrays: list[Floats] = [first_rows.numpy() for first_rows in self.p]
@@ -62,7 +62,7 @@ class Distributions:
         self._feeds: tuple[Tensor, ...] = ids.split(1)
 
     def draw(self, position: int, logits: Tensor, uniform: float) -> Tensor:
-        """Draw one id from `logits` [1, vocab], divided by `temperature`; returns int64 [1]."""
+        """Draw one id from `logits` [1, vocab], divided by `temperature`; return int64 [1]."""
         row, array = self._rows[position]
         if self.greedy:  # a one-hot row has one possible draw
             token_id = self._one_hot(position, array, logits.numpy()[0])
@@ -76,12 +76,12 @@ class Distributions:
         return self._feeds[position]
 
     def rows(self, count: int) -> Floats:
-        """fp32 [count, vocab], to write distributions to; see `take`."""
+        """The fp32 buffer [count, vocab] for distributions that others write; see `take`."""
         self.reserve(count)
         return self._p_arrays[count]
 
     def take(self, ids: NDArray[np.int64]) -> None:
-        """Take ids that were drawn from rows which others wrote; one-hot ones are written here."""
+        """Store ids drawn from rows that others wrote; in greedy runs, write the one-hot rows."""
         self._id_array[: len(ids)] = ids
         if self.greedy:
             for position, token_id in enumerate(ids.tolist()):
@@ -113,11 +113,11 @@ class Distributions:
         return probabilities(logits, self._settings)
 
     def _one_hot(self, position: int, array: Floats, logits: Floats) -> int:
-        """Make a row one-hot at its greedy id, which is returned."""
+        """Make a row one-hot at its greedy id, and return the id."""
         return self._mark(position, array, greedy_id(logits))
 
     def _mark(self, position: int, array: Floats, token_id: int) -> int:
-        """Move the 1 of a one-hot row to an id, which is returned."""
+        """Move the 1 of a one-hot row to another id, and return the id."""
         array[self.argmax[position]] = 0.0
         self.argmax[position] = token_id
         array[token_id] = 1.0

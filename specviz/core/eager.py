@@ -1,4 +1,4 @@
-"""Any model of transformers as it is, over transformers' own cache."""
+"""Run any model of transformers unchanged, with transformers' own cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pai
 
 @contextmanager
 def memory_limited() -> Iterator[None]:
-    """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""
+    """Context manager: turn an out-of-memory error of any device into a `ModelError`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -31,7 +31,7 @@ def memory_limited() -> Iterator[None]:
 
 
 class EagerEngine(OwnEngine):
-    """Any causal language model of transformers, run as it is.
+    """Any causal language model of transformers, run unchanged.
 
     The logits after n tokens are those that the model gives in one pass over these n tokens. Where
     a model rotates the tokens of a longer text by other factors (`rotation_borders`), a pass does
@@ -48,18 +48,18 @@ class EagerEngine(OwnEngine):
         self._vocab = vocab
         self._cache: Any = _empty_cache(model)
         self._borders = rotation_borders(model)
-        # Only where there are borders: the ids in the cache, and how many borders the text had
-        # crossed that they were read as a part of.
+        # Only where there are borders: the ids in the cache, and how many borders their text had
+        # crossed when they were read.
         self._ids = torch.empty(0, dtype=torch.int64, device=self.device)
         self._crossed = 0
         self._checked = False
-        self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
-        # Tokens that only the caches of the first layers hold, and of how many layers.
+        self._truncated: dict[int, Any] = {}  # number of layers -> the truncated model
+        # Tokens that only the first layers have cached, and the number of these layers.
         self._shallow_tokens = 0
         self._shallow_layers = 0
         self._cache_argument = cache_argument(model)
         self._trims_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._states: dict[int, Tensor] = {}  # by number of layers: theirs in the last pass
+        self._states: dict[int, Tensor] = {}  # number of layers -> their states in the last pass
 
     def keep_states(self, layers: Sequence[int]) -> None:
         self._states = dict.fromkeys(layers, torch.empty(0))
@@ -70,7 +70,7 @@ class EagerEngine(OwnEngine):
         return torch.cat([states[0].to(self.device) for states in self._states.values()], -1)
 
     def shared_keys(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """By kind of attention, the keys and values of the last layer of that kind that keeps any,
+        """Keys and values by kind of attention, from the last layer of that kind that keeps any,
         [1, kv_heads, tokens, head_dim] each; a sliding window has only its own tokens. Valid until
         the next pass."""
         shared = {}
@@ -93,7 +93,7 @@ class EagerEngine(OwnEngine):
         return logits.to(torch.float32, copy=True)
 
     def _logits(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
-        """The logits after the last `keep` of `ids`, which are appended to the cache."""
+        """Append `ids` to the cache; return the logits after the last `keep` of them."""
         if not self._borders:
             return self._pass(ids, keep, layers)
         end = self.length + len(ids)
@@ -112,14 +112,16 @@ class EagerEngine(OwnEngine):
         return torch.cat(logits)
 
     def _pass_on_side(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
-        """A pass over `ids`, whose rows that are kept lie on one side of every border. The cache is
-        first read anew if it was read on another side."""
+        """Run a pass over `ids` whose kept rows lie on one side of every border.
+
+        If the cached tokens were read on another side, read them again first.
+        """
         self._ids = torch.cat([self._ids[: self.length], ids])
         crossed = sum(border < len(self._ids) for border in self._borders)
         if crossed != self._crossed and self.length:
             whole = self.length - self._shallow_tokens  # tokens that all layers have read
             self._clear()
-            # The last token settles by which factors the pass rotates, so it is read with the rest.
+            # The last token decides the pass's rotation factors, so it is read with the rest.
             self._pass(self._ids, 1, None)
             self.rollback(whole)
             ids = self._ids[whole:]
@@ -127,7 +129,7 @@ class EagerEngine(OwnEngine):
         return self._pass(ids, keep, layers)
 
     def _clear(self) -> None:
-        """Begin again with an empty cache."""
+        """Replace the cache by an empty one."""
         self._cache = _empty_cache(self._model)
         self.length = 0
         self._shallow_tokens = 0
@@ -141,7 +143,7 @@ class EagerEngine(OwnEngine):
         return logits
 
     def _call(self, ids: Tensor, keep: int, layers: int | None, **options: Any) -> Tensor:
-        """Call the model, or its first `layers`: `_pass` without the accounts of the cache."""
+        """Call the model, or its first `layers`: `_pass` without its bookkeeping of the cache."""
         model = self._model if layers is None else self._cut_off(layers)
         options[self._cache_argument] = self._cache
         if self._trims_logits:
@@ -181,7 +183,7 @@ class EagerEngine(OwnEngine):
 
 
 def _empty_cache(model: Any) -> Any:
-    """A cache for one text, from which tokens can be removed."""
+    """Make a cache for one text that supports rollback."""
     cache = DynamicCache(config=model.config)
     # Sliding-window layers otherwise forget what a rollback needs.
     cache.activate_past_recording()

@@ -1,7 +1,9 @@
-"""The ids that end a text: those that a model names, control tokens that are spelled like an end,
-and what a chat template puts behind a turn.
+"""The ids that end a text or a turn.
 
-What llama.cpp does: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
+They are those that a model names, control tokens that are spelled like an end, and the token with
+which a chat template ends a turn.
+
+llama.cpp does the same: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
 """
 
 from __future__ import annotations
@@ -39,18 +41,18 @@ ENDS = {
 """Control tokens that end a text or a turn, by their spelling: models name only some of them."""
 
 CHATML_END = "<|im_end|>"
-"""The end of a turn in ChatML, the template that some base models have too."""
+"""The end of a turn in ChatML, a template that some base models have too."""
 
 MESSAGE_END = "<|end|>"
 REPLY_ENDS = {"<|return|>", "<|call|>"}
-"""Of templates whose replies have several messages: there, the end of one is not the end of all."""
+"""Ends of a reply in templates whose replies have several messages; `MESSAGE_END` ends one."""
 
 REPLY = "specviz"
-"""A turn of the assistant, behind which a template shows how turns end."""
+"""A sample turn of the assistant, to see how a template ends turns."""
 
 
 def end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
-    """All ids that end a text or a turn."""
+    """Return all ids that end a text or a turn."""
     control = control_tokens(tokenizer)
     return named_end_ids(model, tokenizer) | spelled_ends(control) | _turn_ends(tokenizer, control)
 
@@ -76,13 +78,13 @@ def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def spelled_ends(control: Mapping[int, str]) -> frozenset[int]:
-    """Of control tokens, by their ids, those that are spelled like an end."""
+    """Select the control tokens (id -> spelling) that are spelled like an end."""
     spellings = ENDS - {MESSAGE_END} if {*control.values()} >= REPLY_ENDS else ENDS
     return frozenset(i for i, piece in control.items() if piece in spellings)
 
 
 def control_tokens(tokenizer: Tokenizer) -> dict[int, str]:
-    """The spelling of the tokens that were added to a tokenizer's vocabulary, by their ids."""
+    """The tokens that were added to a tokenizer's vocabulary: id -> spelling."""
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     return {i: str(token) for i, token in added.items()}
 
@@ -97,7 +99,7 @@ def is_tuned_for(
 
     Some base models have the template of the tuned model as well. They are recognised by the end
     of text that they name, which is not the token that ends a turn. named: the ids of these ends.
-    control: the spelling of control tokens. vocab: ids by their spelling, which are slow to get.
+    control: id -> spelling of control tokens. vocab: a function for spelling -> id, which is slow.
     """
     if CHATML_END not in str(template) or not named:
         return bool(template)

@@ -1,4 +1,4 @@
-"""What engines have in common: the base of those of this machine, a target elsewhere, prefill."""
+"""The base of engines on this machine, the base of targets elsewhere, and the prefill."""
 
 from __future__ import annotations
 
@@ -19,59 +19,59 @@ if TYPE_CHECKING:
 
 
 class OwnEngine:
-    """What engines of this machine have in common; see `protocols.Engine`."""
+    """The base of engines on this machine; see `protocols.Engine`."""
 
     top_logprobs_only = False
 
     @property
     def catch_up_due(self) -> bool:
-        """Never: few engines read anything twice."""
+        """Always False: few engines read a token twice."""
         return False
 
     def path(self, run: RunContext) -> DecodingPath:
-        """Call by call, in the host's memory if all of it lies there."""
+        """The plain path: `NumpyPath` if everything is in the host's memory, else `TensorPath`."""
         return plain_path(self, run)  # type: ignore[arg-type]
 
     def share_passes(self, threads: int) -> None:
-        """Torch's threads share them, whose number is the same for all."""
+        """Do nothing: torch's threads share the passes, and their number is global."""
 
     def take_over(self, other: Engine) -> bool:
-        """Whether it did: few engines can."""
+        """Return False: few engines can copy a cache."""
         return False
 
     def whole_rounds(
         self, path: DecodingPath, drafter: Drafter, ids: Sequence[int]
     ) -> WholeRounds | None:
-        """None: the host takes part in each step of a round."""
+        """Return None: the host takes part in each step of a round."""
         return None
 
     def round_context(self) -> AbstractContextManager[None]:
-        """A context that changes nothing."""
+        """An empty context manager."""
         return nullcontext()
 
     def round_fields(self) -> dict[str, Any]:
-        """No fields beside those of every round."""
+        """An empty dict: no fields beside those of every round."""
         return {}
 
 
 class ModelElsewhere:
-    """A target that is no module of transformers here, so that it brings its own engine."""
+    """A target that is not a module of transformers on this machine and brings its own engine."""
 
     def make_engine(self, vocab: int, states: bool) -> Engine:
-        """As `engine_choice.make_engine`."""
+        """Make its engine, as `engine_choice.make_engine` does."""
         raise NotImplementedError
 
     def pass_cost(self) -> float:
-        """As `core.cost.pass_cost`; raises `PairError` if nobody knows."""
+        """The cost of a pass, as `core.cost.pass_cost`. Raises `PairError` if it is unknown."""
         raise NotImplementedError
 
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        """Fields of a `Header` that only this target knows."""
+        """The fields of a `Header` that only this target knows."""
         return {}
 
 
 def prefill(engine: Engine, ids: Sequence[int]) -> float:
-    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds. Raises
+    """Feed `ids` (possibly none) into an empty engine; return synchronised seconds. Raises
     `Stopped`."""
     check_stop()
     start = now(engine.device)

@@ -1,4 +1,4 @@
-"""Which engine runs a model: the first of the registry that can, here and now."""
+"""Choose the engine of a model: the first in the registry that can run it now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 
 @contextmanager
 def eager_only() -> Iterator[None]:
-    """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
+    """Context manager: run every model with transformers' own modules, for fair comparisons."""
     token = _eager_only.set(True)
     try:
         yield
@@ -38,10 +38,10 @@ def eager_only() -> Iterator[None]:
 
 
 def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:
-    """The fastest engine that can run this model exactly, with an empty cache.
+    """Make the fastest engine that runs this model exactly, with an empty cache.
 
-    states: one that hands out hidden states. Raises `PairError` for a target that has none to give,
-    and for weights that are mapped from a file that was written to.
+    states: the engine must hand out hidden states. Raises `PairError` for a target that has none to
+    hand out, and for weights mapped from a file that has been written to since.
     """
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab, states)
@@ -59,16 +59,16 @@ def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> En
 
 
 def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
-    """`make_engine` for a head that reads hidden states."""
+    """Make an engine, as `make_engine` does, for a head that reads hidden states."""
     return cast("StateEngine", make_engine(model, vocab, states=True))
 
 
 def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
-    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
-    draft model and gamma as `Settings` has them by default.
+    """Return the number of threads with which a lane's rounds are fastest here.
 
-    engine: the target's, which may compute with others than torch's threads. Measured once per
-    process and pair, in less than two seconds. Raises `SpecvizError`.
+    It holds for a draft model and the default gamma of `Settings`, and is measured once per process
+    and pair, in less than two seconds. engine: the target's, which may use threads other than
+    torch's. Raises `SpecvizError`.
     """
     draft = None
     width = 1
@@ -82,8 +82,8 @@ def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
 
 
 def usable_engines() -> Iterator[EngineKind]:
-    """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
-    few runs: too few to prepare another form than the plainest."""
+    """The engines that can run here now, the fastest first. A process on ZeroGPU makes only a
+    few runs: too few to pay for preparing any form but the plainest."""
     plainest = on_zerogpu() or _eager_only.get() or FORM.read() == PLAINEST
     for kind in engines():
         if (kind.anywhere or not plainest) and _installed(kind.package):

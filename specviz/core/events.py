@@ -1,4 +1,4 @@
-"""The events that a lane and a race yield, as frozen dataclasses."""
+"""The events of a lane and of a race, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
-"""What may become of a token. Beside these, the last token of a step of a watched server is
-"untold" if the server does not tell how many tokens it drafted: it is a correction, a bonus token
-or, where the text ended, perhaps an accepted draft."""
+"""The outcomes of a token. Beside these, the last token of a watched server's step is "untold" if
+the server does not report how many tokens it drafted: it is a correction, a bonus token or, where
+the text ended, perhaps an accepted draft."""
 
 UNKNOWN_ID = -1
-"""The id of a token that a watched server did not tell, such as a draft that it rejected. Its text
-is empty, and its JSON has no id."""
+"""The id of a token that a watched server did not report, such as a draft that it rejected. Its
+text is empty, and its JSON has no id."""
 
 EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
-"""Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
-settings, or a request to stop."""
+"""The reasons why a lane ends: an end-of-text token, `max_new_tokens`, a full context, a stop text
+of the settings, or a request to stop."""
 
 SERVER = "server"
 """The form of a target whose distributions come over a network."""
 
 STREAMED = 32
-"""Tokens of the stream by which a server's own speed is measured."""
+"""The number of tokens streamed to measure a server's own speed."""
 
 DIGITS = 8
-"""Decimals to which listed probabilities are rounded."""
+"""The number of decimals of listed probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Token:
     chance: the probability that a draft drawn from q is kept at its position, if it was judged and
         the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
-        drew by itself tells neither beta nor top_p nor top_residual.
+        samples by itself reports neither beta nor top_p nor top_residual.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
         the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
-    seen: for a draft from counts, how often the end of the text before it had stood in the text
-        and was followed by anything; q (in a greedy run `soft_q` and `top_q`) are shares of it.
+    seen: for a draft from counts, how often the end of the text before it had occurred earlier in
+        the text with a token after it; q (in a greedy run `soft_q` and `top_q`) are shares of it.
     """
 
     id: int
@@ -100,12 +100,12 @@ class Round:
         and the verdict.
     overhead_seconds: the rest of the round's time on the lane's clock.
     clock: the lane's seconds at the end of the round, without prefill.
-    wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
-        texts and lists of likeliest tokens, without the other lane and the time between rounds.
-        None in recordings made before it was measured.
+    wall: the lane's wall-clock seconds since it began: with its engines, prefill, texts
+        and lists of likeliest tokens, without the other lane and the time between rounds. None in
+        recordings made before it was measured.
     exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
-    server_seconds: how long the server says that it worked on them, in `verify_seconds`; the rest
-        of these is the network, the server's queue and this machine. None if it does not tell.
+    server_seconds: the server's reported time for them, a part of `verify_seconds`; the rest is the
+        network, the server's queue and this machine. None if it does not report one.
     """
 
     lane: Lane
@@ -122,30 +122,30 @@ class Round:
 
     @property
     def tokens(self) -> list[Token]:
-        """All its tokens: the drafted ones, then the last."""
+        """All tokens of the round: the drafted ones, then the last."""
         if self.last is None:
             return list(self.drafted)
         return [*self.drafted, self.last]
 
     @property
     def emitted(self) -> list[Token]:
-        """The tokens that it added to the text: the accepted ones, then the last."""
+        """The tokens that the round added to the text: the accepted ones, then the last."""
         return [token for token in self.tokens if token.outcome not in ("rejected", "ignored")]
 
     @property
     def text(self) -> str:
-        """What it added to the text."""
+        """The text that the round added."""
         return "".join(token.text for token in self.emitted)
 
     @property
     def reads_prompt(self) -> bool:
-        """Whether it is the first of a watched server, whose token came from reading the prompt:
+        """Whether it is a watched server's first round, whose token came from the prefill:
         the clock begins behind it, so speeds and tau leave it out."""
         return self.index == 0 and self.clock == 0.0 and not self.drafted
 
     @property
     def untold(self) -> bool:
-        """Whether a watched server does not tell how many tokens it drafted: `drafted` then has
+        """Whether a watched server does not report how many tokens it drafted. `drafted` then has
         only the accepted ones."""
         return self.last is not None and self.last.outcome == "untold"
 
@@ -156,7 +156,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known before the first round.
+    """The first event of a race: its prompt, models, settings and machine.
 
     prompt, prompt_ids: the text and the ids that the models read.
     question: the part of `prompt` that was asked, if the rest of it is the target's chat template;
@@ -168,8 +168,8 @@ class Header:
     drafts: speculative lane -> its draft model, described as the target; None without one.
     target: {"name": str, "parameters": int, "form": str, "revision": str | None,
         "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
-        revision the hub's commit if the model came from the hub, context the most tokens that it
-        can see if its config has a limit (older recordings lack it). If a draft has another
+        revision the hub's commit if the model came from the hub, context its context length in
+        tokens if its config has a limit (older recordings lack it). If a draft has another
         tokenizer than the target, "shared" is how many tokens both have.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
@@ -181,7 +181,7 @@ class Header:
     source: the name and version of the serving engine whose own speculation this run only watched,
         such as "vLLM 0.32.0"; None if target and drafts were judged here. Such a run has no
         probabilities, its rounds have times but no parts of them, and its settings have no drafter:
-        how many tokens a step drafts is the server's affair. Without a second server there is no
+        the server decides how many tokens a step drafts. Without a second server there is no
         baseline lane, and `prefill_seconds` lacks it.
     streaming_rate: tokens per second of the server's own greedy stream, measured before the race
         by one request of `STREAMED` tokens from this machine; None without a server.
@@ -219,7 +219,7 @@ class Header:
 
     @property
     def arithmetic(self) -> str:
-        """How the target's products are computed, in words."""
+        """A description of how the target's products are computed."""
         return arithmetic_in_words(self.dtype, self.target.get("products"))
 
     @property

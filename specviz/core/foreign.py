@@ -1,6 +1,6 @@
-"""Drafters and verdicts of other packages, held to what they promise.
+"""Check that drafters and verdicts of other packages keep their promises.
 
-Ours are not wrapped, so that this costs them nothing. A fault becomes one sentence that names the
+Ours are not wrapped, so the checks cost them nothing. A fault becomes one sentence that names the
 kind and its package.
 """
 
@@ -21,11 +21,11 @@ from .types import Draft, RunContext
 if TYPE_CHECKING:
     from .protocols import DecodingPath
 
-ROUNDING = 1e-3  # of the sum of a row
+ROUNDING = 1e-3  # how far the sum of a row may be from 1
 
 
 def _name(kind: DrafterKind | VerdictKind) -> str:
-    """How a sentence calls a kind."""
+    """The words for a kind in an error sentence."""
     what = "drafter" if isinstance(kind, DrafterKind) else "verdict"
     return f"the {what} {kind.name!r} of {kind.package}"
 
@@ -33,7 +33,7 @@ def _name(kind: DrafterKind | VerdictKind) -> str:
 def _called(
     kind: DrafterKind | VerdictKind, doing: str, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """What a function of a kind returns. doing: what it does, for the sentence of a fault."""
+    """Call a function of a kind and return its result. doing: its task, for the error sentence."""
     try:
         return function(*arguments)
     except SpecvizError:
@@ -84,8 +84,7 @@ class CheckedDrafter(Drafter):
 
 
 def fault_of(draft: object, count: int, vocab: int) -> str | None:
-    """What is wrong with a draft of at most `count` tokens, as the end of a sentence; None if it is
-    what it must be."""
+    """The fault of a draft of at most `count` tokens, as the end of a sentence; None for none."""
     if not isinstance(draft, Draft) or not all(isinstance(t, Tensor) for t in (draft.ids, draft.q)):
         return f"drafted a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
     ids, q = draft.ids, draft.q
@@ -112,7 +111,7 @@ def fault_of(draft: object, count: int, vocab: int) -> str | None:
 
 
 def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
-    """The rule of another package, which raises `KindError` where it breaks its promises."""
+    """Wrap the rule of another package: raise `KindError` where it breaks its promises."""
     rule = kind.decide
 
     def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
@@ -135,5 +134,5 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
 
 
 def _is_decision(value: object) -> TypeGuard[Tensor]:
-    """Whether a rule returned what it must: int64 [2]."""
+    """Whether a rule's result is valid: int64 [2]."""
     return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == (2,)

@@ -1,4 +1,4 @@
-"""What a race says of itself before its first round: models, machine, versions."""
+"""Make the header of a race: its models, machine and versions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def header_of(
     memory: EarlierTexts = (),
     asked: Messages = (),
 ) -> Header:
-    """The header of a race whose lanes have read the prompt.
+    """Make the header of a race after the prefill of its lanes.
 
-    memory: the earlier texts, of which it says how many, never the texts. asked: the turns that
-    were put into the chat template; none if the prompt is plain text.
+    memory: the earlier texts; the header has their number, never the texts. asked: the turns in the
+    chat template; none if the prompt is plain text.
     """
     lanes = {lane: each for lane, each in settings.items() if lane != BASELINE}
     drafts = {
@@ -78,7 +78,7 @@ def header_of(
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
-    """What a header says of a lane's draft; None if no model drafts."""
+    """A header's entry for a lane's draft model; None if no model drafts."""
     engine = prefilled.engines.get("draft")
     if engine is None:
         return None
@@ -92,7 +92,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
 
 
 def _packages(settings: Iterable[Settings]) -> dict[str, str]:
-    """The packages, by name, of kinds that are not ours, with their versions."""
+    """The versions of packages with kinds that are not ours, by package name."""
     packages = []
     for each in settings:
         packages += [drafter_kind(each.drafter).package, verdict_kind(each.rule).package]
@@ -126,8 +126,8 @@ def model_name(model: LanguageModel | DraftHead) -> str:
 
 
 def described(model: LanguageModel | DraftHead, engine: str, context: int | None) -> dict[str, Any]:
-    """What a header says of a model. engine: the name of the one that runs it. context: the most
-    tokens that it can see, None if nothing limits them."""
+    """A header's entry for a model. engine: the name of the one that runs it. context: its length
+    in tokens, None without a limit."""
     config = model.config
     description = {
         "name": model_name(model),

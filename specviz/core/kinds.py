@@ -1,8 +1,8 @@
-"""What a kind is: one record for everything that the program knows of a drafter, a verdict or an
-engine. Each side has the records of its own kinds, `specviz.kinds` puts them into `core.registry`.
+"""The records of kinds: everything that the program knows of a drafter, a verdict or an engine.
 
-Every process reads the records, also one that runs no model. So the module of a record imports no
-heavy library; the functions that the record names do.
+Each side has the records of its own kinds. `specviz.kinds` puts them into `core.registry`. Every
+process reads the records, also one that runs no model. So the module of a record imports no heavy
+library; the functions that the record names do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .types import RunContext
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-"""What a drafter or a verdict may be called."""
+"""A pattern for the names of drafters and verdicts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +32,28 @@ class DrafterKind:
     name: in `Settings.drafter`, on command lines and in recordings.
     make: (pair, run, target) -> `Drafter`, once per lane and run; target is the `DecodingPath` that
         judges the drafts. It may raise `PairError`.
-    label: what it is called in a line: "n-grams". choice: on a control. lane: as the name of a lane
-        that differs from others by its drafter; both are the label unless they are given.
-    clause: who guesses, in a clause: "a small model guesses ahead".
-    who: the begin of a sentence on one round: "The draft guesses" three tokens, one after the
+    label: its name within a line: "n-grams". choice: its name on a control. lane: the name of a
+        lane that differs from others by its drafter. Both default to the label.
+    clause: a clause on who guesses: "a small model guesses ahead".
+    who: the beginning of a sentence on one round: "The draft guesses" three tokens, one after the
         other. guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number
-        of tokens. unguessed: why a round has no drafts.
-    needs: the part of a pair (`Pair.parts`) that it drafts with, None if any pair will do.
+        of tokens. unguessed: a sentence on why a round has no drafts.
+    needs: the part of a pair (`Pair.parts`) that it drafts with, None if it can draft for any pair.
     reads_states: whether it reads the target's hidden states. reads_memory: whether it drafts from
         earlier texts too.
-    predicted: how a sweep knows its drafts along a known text: at each "place" of it by itself,
-        "copied" from it, "chained" from the target's states; None if only a run tells.
+    predicted: how a sweep predicts its drafts along a known text: at each "place" of it by itself,
+        "copied" from it, "chained" from the target's states; None if only a run shows them.
     certain: whether q is 1 for each of its drafts, also where the target samples.
-    counted: whether q is a share of counts, which tokens then tell (`Token.seen`).
-    cost: what one of its steps costs, about: a pass of the "draft" model, of the "target", or
+    counted: whether q is a share of counts, which tokens then have (`Token.seen`).
+    cost: the approximate cost of a draft step: a pass of the "draft" model, of the "target", or
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
     described: (pair, engine, layers) -> that description, if it is not that of `Pair.draft`; engine
-        is the name of the one that drafts.
+        is the drafting engine's name.
     deployed: (row, machine) -> by engine, "" for all others, the same drafter's settings and a
         note, for tables of what to deploy: empty settings if the engine cannot do this.
     drafts: whether it drafts anything.
-    beside: its place among the drafters that race side by side, the lowest first.
+    beside: its position among drafters that race side by side, the lowest first.
     package: name and version of the package that brought it; None for those of this one.
     """
 
@@ -93,16 +93,16 @@ class VerdictKind:
     name: in `Settings.verdict`. decide: the rule itself, with the signature of
         `core.verdicts.decide`.
     label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
-    clause: what it does, in a clause. law: why the text follows the target's distribution, or that
-        it does not. note: what is said beside a round's first verdict. left: what a correction is
-        drawn from. beta: what the mean of beta means.
-    chance: whether judged tokens tell the probability that a draft drawn from q is kept there.
-    threshold: what thresholds are compared with: "u", "p", or None if there are none.
+    clause: a clause on what it does. law: a sentence on why the text follows the target's
+        distribution, or that it does not. note: a remark beside a round's first verdict. left: the
+        words for the distribution of a correction. beta: the words for the mean of beta.
+    chance: whether judged tokens have the probability that a draft drawn from q is kept there.
+    threshold: the number that is compared with thresholds: "u", "p", or None without thresholds.
     weighted: whether tokens have a weight, too.
     together: whether all drafts of a round are judged at once. draws: whether u is compared with
-        anything. residual: whether corrections come from what is left of p.
-    numbers: (p, q, drafted) -> what a reader must know of each draft besides p, q and u: tensors
-        [gamma] by field of `Token`.
+        anything. residual: whether corrections are drawn from the residual of p.
+    numbers: (p, q, drafted) -> the numbers of each draft that a reader needs besides p, q and u:
+        tensors [gamma] by field of `Token`.
     after: (p, q, drafted, place) -> the distribution [vocab] of the token that replaces the draft
         rejected at `place`, or None where it is p itself.
     package: as a `DrafterKind`'s.
@@ -133,7 +133,7 @@ class VerdictKind:
 
     @property
     def warning(self) -> str:
-        """A sentence for whoever reads a text that it changed; empty if it is exact."""
+        """A warning sentence on the texts of a rule that is not exact; empty if it is exact."""
         if self.exact:
             return ""
         return (
@@ -146,10 +146,10 @@ INTEGER_PRODUCTS = "int8"
 """Products of weights of few bits with inputs rounded to 8 bits, as integers."""
 
 FP32_PRODUCTS = "fp32"
-"""Products in fp32, of weights that are unpacked for it."""
+"""Products in fp32, with weights unpacked on the fly."""
 
 PRODUCTS = (INTEGER_PRODUCTS, FP32_PRODUCTS)
-"""How passes on a processor multiply weights of few bits."""
+"""The ways in which passes on a processor multiply weights of few bits."""
 
 PRODUCTS_IN_WORDS = {
     INTEGER_PRODUCTS: "inputs in 8 bits, as llama.cpp",
@@ -158,7 +158,7 @@ PRODUCTS_IN_WORDS = {
 
 
 def arithmetic_in_words(form: str, products: str | None) -> str:
-    """Return how a model's products are computed: "Q4_K, inputs in 8 bits, as llama.cpp".
+    """Describe how a model's products are computed: "Q4_K, inputs in 8 bits, as llama.cpp".
 
     form: of its weights, a dtype or the kind of most blocks. products: one of `PRODUCTS`, or None
     where weights are plain numbers.
@@ -167,8 +167,8 @@ def arithmetic_in_words(form: str, products: str | None) -> str:
 
 
 class Arithmetic(NamedTuple):
-    """Bytes of a large model that could be read while one more token is multiplied with one weight:
-    plain, packed, or packed and multiplied as an integer."""
+    """The time to multiply one more token with one weight, in bytes of a large model that could be
+    read in that time: for plain weights, packed ones, and packed ones multiplied as integers."""
 
     plain: float
     packed: float
@@ -182,7 +182,7 @@ class EngineKind:
     name: the form in headers, where details may follow behind a comma. label: in words. make:
     (model, vocab) -> `Engine`, or None if it cannot run this model exactly. package: a module that
     must be installed. states: whether it hands out hidden states. anywhere: whether it runs every
-    model, so that nothing must be tried.
+    model, so that no trial is needed.
     make_head: (head, vocab, target) -> an engine of a head, or None. threads: (target, draft,
     vocab, width) -> how many threads suit such rounds.
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module: a static
@@ -197,7 +197,7 @@ class EngineKind:
         passes, and 1.7 times as long in transformers' modules.
     arithmetic: what each further token adds to a pass of a large model on a processor; None is
         `extra_token`, whatever the size.
-    warms_once: whether what a warm-up brings stays in the process, but for sleeping threads.
+    warms_once: whether a warm-up lasts for the process, except that threads fall asleep.
     """
 
     name: str

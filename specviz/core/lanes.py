@@ -1,4 +1,4 @@
-"""The lanes of a race by name: which there are, and how they are called."""
+"""The names and labels of a race's lanes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LANES: tuple[Lane, Lane] = (SPECULATIVE, BASELINE)
 """The lanes of a race of two."""
 
 LANE_LABELS: dict[Lane, str] = {SPECULATIVE: "with drafts", BASELINE: "target alone"}
-"""What these two are called in charts, tables and the terminal; other lanes go by their names."""
+"""Labels of these two in charts, tables and the terminal; other lanes have their names."""
 
 NO_SETTINGS = "the settings are {}: use Settings(gamma=5), for example, or one for each lane."
 
 Several: TypeAlias = Mapping[str, Settings] | Sequence[Settings]
-"""The settings of several speculative lanes: by name, or in a row, to be named by what differs."""
+"""The settings of several speculative lanes: by name, or a sequence, named by differences."""
 
 
 def label_of(lane: Lane) -> str:
-    """What a lane is called in charts, tables and the terminal."""
+    """The label of a lane in charts, tables and the terminal."""
     return LANE_LABELS.get(lane, lane)

@@ -1,4 +1,4 @@
-"""Models of the Llama family: all that some engines compute without the model's own modules."""
+"""Recognise models of the Llama family, which some engines run without the model's own modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_llama_family(model: Any) -> bool:
 
 
 def has_known_layers(config: Any, rotary: Any) -> bool:
-    """Whether layers of such a config compute what those of the family do."""
+    """Whether the config's layers compute the same as those of the family."""
     return config.hidden_act == "silu" and getattr(rotary, "rope_type", "default") in STATIC_ROPE
 
 
@@ -43,7 +43,7 @@ def _is_as_published(model: Any) -> bool:
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether a call of the module runs what its library wrote, and nothing else."""
+    """Whether a call of the module runs its library's code and nothing else."""
     library = type(module).__module__.startswith(("transformers.", "torch.nn."))
     return (
         (library or hasattr(module, "packed_as"))

@@ -1,4 +1,4 @@
-"""What a layer of the Llama family is made of: its tensors, with their names and shapes.
+"""The tensors of a layer of the Llama family, with their names and shapes.
 
 Loading, the doctor, compiled passes and heads read this one description. It imports no torch.
 """
@@ -58,7 +58,7 @@ class Linear(NamedTuple):
     bias: str | None = None
 
     def shape(self, sizes: LlamaSizes) -> tuple[int, int]:
-        """That of its weight: [outputs, inputs]."""
+        """The weight's shape: [outputs, inputs]."""
         return getattr(sizes, self.outputs), getattr(sizes, self.inputs)
 
     def has_bias(self, sizes: LlamaSizes) -> bool:
@@ -77,7 +77,7 @@ class Norm(NamedTuple):
     of_heads: bool = False
 
     def shape(self, sizes: LlamaSizes) -> tuple[int]:
-        """That of its weight: [width]."""
+        """The weight's shape: [width]."""
         return (getattr(sizes, self.width),)
 
 
@@ -125,7 +125,7 @@ def llama_sizes(config: Any) -> LlamaSizes:
 
 
 def linear_places(model: Any) -> Iterator[tuple[Any, str]]:
-    """Where the linear layers inside a model are: the module that has each, and its name there."""
+    """Find the linear layers inside a model: the parent module of each, and its name there."""
     for layer in model.model.layers:
         for linear in LINEARS:
             parent, _, name = linear.module.rpartition(".")

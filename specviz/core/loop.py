@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LaneOptions:
-    """How a lane runs, beside its settings.
+    """Options of a lane beside its settings.
 
-    decide: a rule in the place of the settings' verdict, for benchmarks of speed. memory: as
+    decide: a rule that replaces the settings' verdict, for benchmarks of speed. memory: as
     `memory_ids` gives it. states: run the target in a form that has hidden states, for a lane
-    beside this one. prompt: what lanes beside this one read with it; None if there are none.
+    beside this one. prompt: the prompt that this lane shares with those beside it; None if there
+    are none.
     """
 
     decide: Decide | None = None
@@ -63,8 +64,8 @@ def decode(
     lane: Lane,
     options: LaneOptions | None = None,
 ) -> LaneEvents:
-    """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
-    round, it ends there."""
+    """Run a whole lane: yield `Prefilled`, then rounds; return why it ended. Send True after a
+    round to end it there."""
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
     run = start_lane(pair, prompt_ids, settings, lane, options)
@@ -82,7 +83,7 @@ def start_lane(
     lane: Lane,
     options: LaneOptions | None = None,
 ) -> LaneRun:
-    """A lane before its prefill: its engines, its drafter, its path."""
+    """Prepare a lane for its prefill: make its engines, drafter and path."""
     options = options or LaneOptions()
     device = pair.device
     started = now(device)
@@ -168,12 +169,12 @@ class LaneRun:
             engines["draft"] = self.drafter.engine_name
         if self.policy is None:  # else the next number of drafts depends on the last verdict
             self.whole_rounds = self.target.whole_rounds(self.path, self.drafter, self.ids)
-        self.target.round_fields()  # what reading the prompt has cost belongs to no round
+        self.target.round_fields()  # the cost of the prefill belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
         return Prefilled(seconds, engines, self.threads, self.drafter.layers)
 
     def gamma(self) -> int:
-        """The most tokens to draft now: none that could not be kept."""
+        """The most tokens to draft now: no more than could be kept."""
         if self.target.catch_up_due:
             return 0
         return self.gamma_after(len(self.ids))
@@ -186,7 +187,7 @@ class LaneRun:
         return before_border(self.borders, length, room)
 
     def round(self) -> Round:
-        """One draft run, one target pass, one verdict."""
+        """Run one round: one draft run, one target pass, one verdict."""
         with self.target.round_context(), torch.inference_mode():
             gamma = self.gamma()
             if self.whole_rounds is not None and self.whole_rounds.fits(self.ids, gamma):
@@ -213,7 +214,7 @@ class LaneRun:
         )
 
     def _whole_round(self, whole_rounds: WholeRounds, gamma: int) -> Round:
-        """The same, all of it on the device, whose own clock it is measured with."""
+        """Run one round entirely on the device, and measure it with the device's own clock."""
         timed = whole_rounds.round(self.ids, self._is_followed(gamma))
         verified = time.perf_counter()
         emitted = self.commit(timed.judged)
@@ -232,7 +233,7 @@ class LaneRun:
         )
 
     def _is_followed(self, gamma: int) -> bool:
-        """Whether the next round drafts `gamma` tokens too, however many of this one are kept."""
+        """Whether the next round drafts `gamma` tokens too, however many drafts are kept now."""
         shortest = len(self.ids) + 1
         return all(
             self.gamma_after(length) == gamma for length in range(shortest, shortest + gamma + 1)
@@ -241,8 +242,8 @@ class LaneRun:
     def _annotated(
         self, judged: JudgedRound, emitted: list[int]
     ) -> tuple[list[Token], Token | None]:
-        """The drafted tokens of the round and the last that it emitted beside them, for the reader;
-        a stop text in them ends the lane."""
+        """Make the reader's tokens: the round's drafted ones and the last emitted one. A stop text
+        in them ends the lane."""
         self.index += 1
         is_over = self.ended is not None
         drafts, last, has_stop_text = self.annotator.tokens(judged, emitted, self.index, is_over)
@@ -259,7 +260,7 @@ class LaneRun:
         verify: float,
         overhead: float,
     ) -> Round:
-        """The round that ends now. draft, verify, overhead: seconds."""
+        """Make the `Round` that ends now. draft, verify, overhead: seconds."""
         return Round(
             self.lane,
             self.index - 1,
@@ -274,7 +275,7 @@ class LaneRun:
         )
 
     def commit(self, judged: JudgedRound) -> list[int]:
-        """The ids that this round emits; both caches rolled back to what is committed."""
+        """Commit a round's ids, which are returned; roll both caches back to what is committed."""
         accepted, next_id, _ = judged.verdict
         if self.policy:
             confidences = judged.draft.confidences if judged.draft else ()
@@ -287,7 +288,7 @@ class LaneRun:
         return emitted
 
     def _up_to_end(self, ids: list[int]) -> list[int]:
-        """Ids up to the first that ends the text, with it."""
+        """Cut ids behind the first one that ends the text."""
         for count, token_id in enumerate(ids, 1):
             if self._is_end(token_id):
                 return ids[:count]
@@ -297,7 +298,7 @@ class LaneRun:
         return not self.settings.ignore_eos and token_id in self.pair.eos_ids
 
     def _full(self) -> EndReason | None:
-        """Whether budget or context has no room for another token: which of them, or None."""
+        """The limit that is reached, budget or context; None if another token has room."""
         if len(self.ids) < self.most:
             return None
         return "length" if len(self.ids) >= self.budget else "context"

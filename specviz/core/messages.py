@@ -1,4 +1,4 @@
-"""Prompts of several turns: what a system prompt, users and an assistant have said so far."""
+"""Read prompts of several turns: those of a system prompt, a user and an assistant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLES: dict[str, Role] = {
     "assistant": "assistant",
     "gpt": "assistant",
 }
-"""Whose a turn is, by the names that OpenAI's protocol and ShareGPT's files have for it."""
+"""The roles of turns, by their names in OpenAI's protocol and ShareGPT's files."""
 
 ROLE_FIELDS = ("role", "from")
 CONTENT_FIELDS = ("content", "value")
@@ -50,7 +50,7 @@ def is_conversation(prompt: object) -> TypeIs[Sequence[Mapping[str, Any] | Messa
 
 
 def checked_messages(turns: Iterable[Any]) -> Messages:
-    """The turns of a prompt, each an object with "role" and "content".
+    """Check the turns of a prompt, each an object with "role" and "content".
 
     Content is a text or a list of parts, {"type": "text", "text": ...}. Raises `PromptError` for
     anything else, and unless the user has the last turn.
@@ -66,8 +66,8 @@ def checked_messages(turns: Iterable[Any]) -> Messages:
 
 
 def read_message(turn: Any, where: str, *, skips_pictures: bool = False) -> Message:
-    """One turn. where: what a sentence calls it. skips_pictures: leave out parts that are no text.
-    Raises `PromptError`."""
+    """Read one turn. where: its name in an error sentence. skips_pictures: leave out parts that are
+    not text. Raises `PromptError`."""
     if isinstance(turn, Message):
         return turn
     if not isinstance(turn, Mapping):

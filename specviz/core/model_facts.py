@@ -1,4 +1,4 @@
-"""What is read off a model: its context, vocabulary, weights and their size."""
+"""Facts about a model: its context, vocabulary, weights and their size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def logit_width(model: LanguageModel) -> int:
 
 def logits_device(model: LanguageModel) -> torch.device:
     """The device of a model's logits."""
-    import torch  # what is counted here needs none
+    import torch  # counting needs no torch
 
     head = model.get_output_embeddings()
     return torch.device(head.weight.device if head is not None else model.device)
@@ -40,7 +40,7 @@ def text_config(model: LanguageModel) -> Any:
 
 
 def context_length(model: LanguageModel) -> int | None:
-    """The most tokens that the model can see, or None if its config has no limit."""
+    """The model's context length in tokens, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
@@ -55,7 +55,7 @@ def rotation_borders(model: Any) -> tuple[int, ...]:
     """
     borders: set[int] = set()
     for _, module in model.named_modules():
-        # A module that has weights alone would become one that can be called if it were asked.
+        # A module that has weights alone would become callable if the attribute were read.
         own = vars(module)
         if "rope_type" not in own:
             continue
@@ -74,22 +74,22 @@ def before_border(borders: Sequence[int], length: int, due: int) -> int:
 
 
 def cache_argument(model: Any) -> str:
-    """The name under which a model of transformers takes its cache, which changed in 5.24."""
+    """The name of the cache's argument in a model of transformers, which changed in 5.24."""
     parameters = inspect.signature(model.forward).parameters
     names = ("cache", "past_key_values", "cache_params")
     return next((name for name in names if name in parameters), "past_key_values")
 
 
 def complete(model: LanguageModel) -> None:
-    """Have a model that was loaded without modules that can be called get those."""
+    """Load the callable modules of a model that was loaded without them."""
     become_callable = getattr(type(model), "become_callable", None)
     if become_callable is not None:
         become_callable(model)
 
 
 def changed_file(model: object) -> str | None:
-    """The name of the file from which a model's weights are mapped, if it was written to since:
-    the weights may be others now. None of all else."""
+    """The name of the file that a model's weights are mapped from, if it was written to since, so
+    that the weights may have changed; else None."""
     file = getattr(model, "weights_file", None)
     return file.path.name if file is not None and file.was_written_to() else None
 
@@ -108,14 +108,14 @@ def parameter_count(model: LanguageModel | DraftHead) -> int:
 
 
 def weights_form(model: LanguageModel) -> str:
-    """In which form a model holds its weights: a dtype, such as "bfloat16", or the kind that most
+    """The form of a model's weights: a dtype, such as "bfloat16", or the kind that most
     of its packed weights have, such as "Q4_K"."""
     packed_as: str | None = getattr(model, "packed_as", None)
     return packed_as or str(model.dtype).removeprefix("torch.")
 
 
 def parameter_bytes(model: Any, *, without: Any = None) -> int:
-    """Bytes of the weights of a loaded model, tied ones once; `without`: a weight to leave out."""
+    """Bytes of a loaded model's weights, tied ones once. without: a weight to leave out."""
     weights = (p for p in model.parameters() if p is not without)
     return sum(p.numel() * p.element_size() for p in weights)
 
@@ -126,8 +126,11 @@ def pass_bytes(model: Any) -> int:
 
 
 class PassWeights(NamedTuple):
-    """How many weights a pass multiplies with: plain numbers, those that it unpacks from blocks,
-    which take `packed_bytes`, and those whose codes it multiplies as integers."""
+    """The numbers of weights that a pass multiplies.
+
+    plain: of plain numbers. packed: unpacked from blocks, of `packed_bytes`. integer: multiplied as
+    integers, by their codes.
+    """
 
     plain: int
     packed: int
@@ -136,7 +139,7 @@ class PassWeights(NamedTuple):
 
 
 def pass_weights(model: Any) -> PassWeights:
-    """The weights of a pass: all of a model, without an untied embedding table."""
+    """Count the weights of a pass: all of a model's, without an untied embedding table."""
     table = _untied_table(model)
     in_blocks = {
         module.weight: module

@@ -1,18 +1,18 @@
-"""Where each short run of tokens stood last in a text."""
+"""An index of the last occurrence of each short run of tokens in a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
+SIZES = (4, 3, 2)  # tokens that must agree; one alone is a poor guide to the next token
 
 
 class NgramIndex:
-    """Where each short run of ids occurred last; grows with the committed text."""
+    """An index of each short run's last occurrence. It grows with the committed text."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
-        # By size: a run of ids to the position after its last occurrence, where an id stands.
+        # By size: run of ids -> the position after its last occurrence, which holds an id.
         self._ends: dict[int, dict[tuple[int, ...], int]] = {size: {} for size in SIZES}
 
     def extend(self, ids: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ class NgramIndex:
         return 0, 0
 
     def copied(self, start: int, count: int) -> list[int]:
-        """`count` ids from this position on."""
+        """Copy `count` ids from this position on."""
         copy = self._ids[start : start + count]
         # A match that overlaps the end of the text repeats itself.
         while len(copy) < count:

@@ -1,4 +1,4 @@
-"""Drafting and judging in the host's memory: what runs on a processor.
+"""Draft and judge in the host's memory: the path of models on a processor.
 
 Calls are few: the interpreter's share of a small model's draft step is as long as its pass.
 """
@@ -78,7 +78,7 @@ class NumpyPath:
             decision = self._run.decide(p, q, drafted_ids, torch.from_numpy(u), self._source)
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
-            self._source.numbers(1)  # so that a seed gives every verdict the same draws
+            self._source.numbers(1)  # a seed then gives every verdict the same draws
             accepted, next_id = decide_greedily(drafted, self._judged.argmax)
         else:
             last = self._source.numbers(1).item()

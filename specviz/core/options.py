@@ -1,5 +1,5 @@
-"""What the verbs of the command line have in common: a parser that answers in sentences, numbers
-within bounds, the options of settings, colour, and where output may go."""
+"""The shared parts of the command line's verbs: a parser whose errors are sentences, bounded
+numbers, the options of settings, colour, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _STOP = r"end at this text (repeatable); \n is the end of a line, \t a tab, \\ a backslash"
-MAX_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
+MAX_SHOWN = 160  # characters of a wrong value in an error: it may have a million
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,13 +64,13 @@ def _typed(value_type: ValueType[T]) -> Callable[[str], T]:
 
 
 def unescaped(text: str) -> str:
-    """A text of the command line with its escapes read: \\n, \\t, \\r and \\\\ are what they are in
-    Python. A backslash before anything else is one."""
+    """Read the escapes in a text of the command line: \\n, \\t, \\r and \\\\ are what they are in
+    Python. Any other backslash stays as it is."""
     return _ESCAPE.sub(lambda escape: _ESCAPES[escape.group(1)], text)
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
-    """The option that `colored` reads."""
+    """Add the option that `colored` reads."""
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
 
 
@@ -82,8 +82,8 @@ def colored(options: argparse.Namespace) -> bool:
 
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
-    """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
-    the options of drafter and gamma, `settings_from` takes the pair's."""
+    """Add an option for each setting, named as the field; `defaults` replaces the fields' own.
+    Without the options of drafter and gamma, `settings_from` takes the pair's."""
     for field in fields(Settings):
         flag = "--" + field.name.replace("_", "-")
         default = defaults.get(field.name, field.default)
@@ -121,17 +121,17 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
 
 
 def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
-    """The settings that `add_settings` parsed. A drafter and a gamma that were not asked for are
-    the pair's, or those of `Settings` as long as there is none. Raises `SettingsError`."""
+    """Read the settings that `add_settings` parsed. If drafter or gamma was not given, the pair's
+    is taken, or that of `Settings` without a pair. Raises `SettingsError`."""
     given = {field.name: getattr(options, field.name) for field in fields(Settings)}
     values = {name: value for name, value in given.items() if value is not None}
     return pair.settings(**values) if pair else Settings(**values)
 
 
 def check_writable(path: str | Path, *, folder: bool = False) -> None:
-    """Raise `TraceError` if nothing could be written there, before the work for it begins.
+    """Raise `TraceError` if the path cannot be written, before the work for it begins.
 
-    folder: it is a folder, which may still have to be made.
+    folder: it is a folder, which may not exist yet.
     """
     absolute = Path(path).absolute()
     if absolute.exists() and absolute.is_dir() != folder:

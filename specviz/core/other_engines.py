@@ -1,6 +1,5 @@
-"""How other engines are told what to draft: the parts of their commands that drafters share.
-
-`DrafterKind.deployed` puts them together for its own drafter, and `measure.sweep.deploy` asks it.
+"""The commands of other engines: the parts that drafters share. `DrafterKind.deployed` combines
+them for its own drafter, and `measure.sweep.deploy` calls it.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from shlex import quote
 from typing import Protocol, TypeAlias
 
 EngineTexts: TypeAlias = dict[str, tuple[str, str]]
-"""By engine, "" for all others: what to paste, empty if the engine cannot do it, and a note."""
+"""By engine, "" for all others: the settings to paste, empty if it cannot do it, and a note."""
 
 
 class ModelFiles(Protocol):
-    """Where a model is: `measure.sweep.types.Place`."""
+    """The location of a model: `measure.sweep.types.Place`."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +33,7 @@ class ModelFiles(Protocol):
 
 
 class Deployed(Protocol):
-    """The row of a sweep that is deployed: `measure.sweep.types.Configuration`."""
+    """The row of a sweep to deploy: `measure.sweep.types.Configuration`."""
 
     @property
     def gamma(self) -> int: ...
@@ -47,7 +46,7 @@ class Deployed(Protocol):
 
 
 class Machine(Protocol):
-    """Where it was measured, and with which models: `measure.sweep.types.Machine`."""
+    """The machine and the models of a measurement: `measure.sweep.types.Machine`."""
 
     @property
     def target_files(self) -> ModelFiles: ...
@@ -104,7 +103,7 @@ def gguf_file(model: ModelFiles, placeholder: str) -> str:
 
 
 def gguf_note(*models: ModelFiles) -> str:
-    """Which GGUF files are still to be had, and where others are."""
+    """A note on which GGUF files are still needed, and where the others are."""
     notes: list[str] = []
     missing = [model.name for model in models if model.gguf is None]
     if missing:
@@ -119,7 +118,7 @@ def gguf_note(*models: ModelFiles) -> str:
 
 
 def tokenizer_note(machine: Machine) -> str:
-    """What vLLM also needs for a file that somebody named; empty for other models."""
+    """A note on what else vLLM needs for a file given by its path; empty for other models."""
     if machine.target_files.is_file:
         return "With a GGUF file it wants --tokenizer and the original model's id."
     return ""

@@ -1,4 +1,4 @@
-"""The records of what the core itself brings: the token rule, no drafts, transformers' modules."""
+"""The core's own kinds: the token rule, no drafts, transformers' modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
 
 
 def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
-    """An `EagerEngine`, which knows how to put back the model's running states if it has some."""
+    """Make an `EagerEngine`, or a `RunningEngine` for a model with running states."""
     from .eager import EagerEngine
     from .model_facts import complete
     from .running_engine import RunningEngine

@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from .types import Prompt
 
 _sizes: WeakKeyDictionary[Tokenizer, tuple[int, int]] = WeakKeyDictionary()
-"""Of each tokenizer the number of its tokens, and what `tokenizer_size` found then."""
+"""Cache of `tokenizer_size`: tokenizer -> its number of tokens, and the size found then."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """Two causal language models of transformers.
 
-    target, draft: models as `AutoModelForCausalLM` returns them, or, of GGUF files that compiled
-        passes read, models that become such when they are called or asked for what these have;
-        `draft` may be None, and then only the other drafters can be used. tokenizer: the target's.
+    target, draft: models as `AutoModelForCausalLM` returns them, or, for GGUF files that compiled
+        passes read, models that load as such when they are first called or inspected; `draft` may
+        be None, and then only the other drafters can be used. tokenizer: the target's.
         draft_tokenizer: the draft's own, if it has one; if it differs from the target's, drafts are
         translated (see `shared`).
-    name: shown to the user. head: what reads the target's states, for the drafter "head": a
-        `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma, gamma_policy: its defaults, if
+    name: shown to the user. head: the model that reads the target's states, for the drafter "head":
+        a `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma, gamma_policy: its defaults, if
         not the usual ones.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
@@ -89,7 +89,7 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft. Raises `PairError` if there is none."""
+        """The draft model. Raises `PairError` if there is none."""
         if self.draft is None:
             raise PairError(
                 "this pair has no draft model: choose one, or one of the drafters that it offers: "
@@ -99,13 +99,12 @@ class Pair:
 
     @cached_property
     def drafters(self) -> tuple[str, ...]:
-        """The drafters that can be used with this pair, by their names in `Settings`; the first is
-        what it drafts with if nothing else is asked for."""
+        """The names in `Settings` of the drafters that this pair can use, its default first."""
         return drafters_for(self.parts, self.drafter)
 
     @cached_property
     def parts(self) -> frozenset[str]:
-        """What it could draft with: "draft", "head" and "layers", the target's first ones."""
+        """The parts that can draft: "draft", "head" and "layers", the target's first ones."""
         from .truncated import layer_count  # a run with the draft model asks for no list
 
         parts = set()
@@ -121,7 +120,7 @@ class Pair:
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless they are among them, the first of `drafters` and
         the pair's own gamma, with its policy. Raises `SettingsError`."""
-        # With a draft model that is the drafter of `Settings` by default: no list must be made.
+        # With a draft model, the drafter is that of `Settings` by default: no list is needed.
         if self.draft is None or self.drafter is not None:
             values.setdefault("drafter", self.drafters[0])
         if self.gamma is not None and "gamma" not in values:
@@ -132,8 +131,10 @@ class Pair:
 
     @cached_property
     def shared(self) -> SharedTokens | None:
-        """What the tokenizers of target and draft have in common; None if they are the same, and
-        nothing has to be translated."""
+        """The tokens that both tokenizers share; None if target and draft have one tokenizer.
+
+        Drafts then need no translation.
+        """
         if self.draft is None or self.draft_tokenizer is None:
             return None
         if have_one_backend(self.tokenizer, self.draft_tokenizer):
@@ -157,15 +158,15 @@ class Pair:
 
     @cached_property
     def vocab(self) -> int:
-        """How many ids may be drafted and emitted: 0 to vocab - 1.
+        """The number of ids that may be drafted and emitted, 0 to vocab - 1.
 
-        With one tokenizer, those that both models know; else the target's.
+        With one tokenizer they are those that both models know; else the target's.
         """
         return self._target_size if self.shared is not None else self._common_size
 
     @cached_property
     def draft_vocab(self) -> int:
-        """How many ids the draft model may give a probability to."""
+        """The number of ids that the draft model may give a probability to."""
         return self.vocab if self.shared is None else self.shared.draft_size
 
     @property
@@ -208,7 +209,7 @@ class Pair:
         )
 
     def encode(self, prompt: Prompt, *, chat: str = "auto") -> list[int]:
-        """The ids of a prompt, which is text, a list of ids, or a list of turns.
+        """Encode a prompt, which is text, a list of ids, or a list of turns.
 
         chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
         not, "auto" does if the target `is_chat`. "literal" is "on", and control tokens that the
@@ -242,7 +243,7 @@ class Pair:
     def messages_of(self, prompt: Prompt, chat: str) -> Messages:
         """The turns that `encode` puts into the chat template; none if it uses no template.
 
-        Raises `PromptError` for turns that are none, and for several where chat is "off".
+        Raises `PromptError` for malformed turns, and for several where chat is "off".
         """
         if is_conversation(prompt):
             if chat == "off":
@@ -257,7 +258,7 @@ class Pair:
         return ()
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
-        """The ids of a text that is no prompt: without special tokens, of any length.
+        """Encode a text that is not a prompt: without special tokens, of any length.
 
         Raises `PromptError` if it is neither text nor known ids.
         """
@@ -277,19 +278,21 @@ def tokenizer_size(tokenizer: Tokenizer) -> int:
 
 
 def remember_size(tokenizer: Tokenizer, size: int) -> None:
-    """Note what `tokenizer_size` gives for a tokenizer whose ids are known: to ask for many of them
-    takes a tenth of a second."""
+    """Cache the result of `tokenizer_size` where the ids are known already.
+
+    Reading a large vocabulary takes a tenth of a second.
+    """
     _sizes[tokenizer] = len(tokenizer), size
 
 
 def have_one_backend(first: Tokenizer, second: Tokenizer) -> bool:
-    """Whether two tokenizers are views of one, as those of two GGUF files with the same pieces."""
+    """Whether two tokenizers share a backend, as in two GGUF files with the same pieces."""
     backend = getattr(first, "backend_tokenizer", None)
     return backend is not None and backend is getattr(second, "backend_tokenizer", None)
 
 
 def _check_causal(model: Any, role: str) -> None:
-    """Raise `PairError` unless it is a causal language model, and end its training mode."""
+    """Raise `PairError` unless it is a causal language model; switch it to evaluation mode."""
     config = getattr(model, "config", None)
     generates = callable(getattr(model, "can_generate", None)) and model.can_generate()
     if config is None or not generates or getattr(config, "is_encoder_decoder", False):
@@ -315,7 +318,7 @@ def _reads_both_ways(model: Any) -> bool:
 
 
 def checked_pair(pair: object) -> Pair:
-    """`pair` itself; raises `PairError` if it is none."""
+    """Return `pair` itself. Raises `PairError` if it is not a pair."""
     if isinstance(pair, Pair):
         return pair
     if hasattr(pair, "race"):

@@ -1,4 +1,4 @@
-"""How an engine drafts and judges: chosen once per engine and run, by the engine."""
+"""Choose how an engine drafts and judges, once per engine and run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def make_context(
     lane: Lane,
     memory: Sequence[Sequence[int]] = (),
 ) -> RunContext:
-    """What all parts of a run share.
+    """Make the context that all parts of a run share.
 
     Each lane has a stream of random numbers of its own: with the same numbers, two would agree
     more often than independent samples do.
     """
-    # It depends on the lane's name alone, whatever else races.
+    # It depends on the lane's name alone, not on the other lanes.
     key = (LANES.index(lane),) if lane in LANES else (len(LANES), *lane.encode())
     stream = np.random.SeedSequence(settings.seed, spawn_key=key)
     source: RandomSource
@@ -46,7 +46,7 @@ def make_context(
 
 
 def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
-    """Call by call: in the host's memory if all of it lies there, else on any device."""
+    """Make the plainest path: in the host's memory if everything is there, else on any device."""
     if engine.device.type == run.device.type == "cpu":
         return NumpyPath(engine, run)
     from .tensor_path import TensorPath
@@ -55,8 +55,7 @@ def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
 
 
 def decide_of(settings: Settings) -> Decide | None:
-    """The rule of the settings' verdict; None for the token rule, of which each path has a form of
-    its own."""
+    """The rule of the settings' verdict; None for the token rule: each path has its own form."""
     if settings.rule == TOKEN:
         return None
     kind = verdict_kind(settings.rule)

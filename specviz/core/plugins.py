@@ -1,4 +1,4 @@
-"""Drafters and verdicts of other packages: how they come into the core's registry."""
+"""Register drafters and verdicts of other packages in the core's registry."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def _check_free(kind: Kind, known: Kind | None) -> None:
 
 
 def load_plugins() -> None:
-    """Register what installed packages and the modules of SPECVIZ_PLUGINS bring, once.
+    """Register the kinds of installed packages and of the modules in SPECVIZ_PLUGINS, once.
 
-    What a package brings that cannot be loaded has a place in the table too, and says so when it is
-    used. Raises `SettingsError` for a module of SPECVIZ_PLUGINS that cannot be imported.
+    A package's kind that cannot be loaded is registered too, and says so when it is used. Raises
+    `SettingsError` for a module of SPECVIZ_PLUGINS that cannot be imported.
     """
     if _loaded:
         return
@@ -84,8 +84,7 @@ def load_plugins() -> None:
 
 
 def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
-    """Register what an entry point names, or in its place a kind that says why it cannot be
-    loaded."""
+    """Register an entry point's kind, or in its place one that says why it cannot be loaded."""
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
     try:
         loaded = entry.load()

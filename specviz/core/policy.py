@@ -1,4 +1,4 @@
-"""How many tokens the next round drafts, and what theory predicts of that.
+"""Policies for the number of tokens that the next round drafts, and the theory's predictions.
 
 A policy uses the verdicts of finished rounds, and the draft's distributions up to the token that
 was drafted last. So whether a token is drafted is settled before it is drawn, and no policy can
@@ -27,20 +27,20 @@ MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run dr
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
-FIRST_ACCEPTED = 4.0  # verdicts before the first, all accepted: who drafts expects that it pays
+FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start: whoever drafts expects that it pays
 MEMORY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
 MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
 PRIOR_ROUNDS = 5.0  # the weight of that estimate
-EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # that a `Calibration` may have
-# Confidences beyond these count as they do: no draft is certain.
+EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # allowed by a `Calibration`
+# Confidences are clipped to these: no draft is certain.
 MIN_KNOWN = 1e-6
 MAX_KNOWN = 1 - 1e-4
 PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 
 
 class Policy:
-    """The same number in every round.
+    """A policy that drafts the same number of tokens in every round.
 
     gamma: the most tokens that the next round drafts. least_chance: no further token is drafted
     behind one with which the product of the confidences falls below it (`sampling.DraftEnd`).
@@ -52,8 +52,11 @@ class Policy:
         self.gamma = gamma
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
-        """Take account of a finished round: how many tokens it drafted, how many were kept, and how
-        confident the draft was of each, if it says so."""
+        """Update the policy with a finished round.
+
+        drafted, accepted: how many tokens it drafted, and how many of them were kept. confidences:
+        the draft's confidence in each token, if it has any.
+        """
 
 
 class HeuristicGamma(Policy):
@@ -121,7 +124,7 @@ class OptimalGamma(Policy):
 
 
 class Calibration:
-    """How likely a draft is kept, by its confidence: that to the power of an exponent.
+    """The probability that a draft is kept: its confidence to the power of an exponent.
 
     The exponent is the likeliest one by the verdicts of the run, beside a prior: its logarithm to
     the base of 2 is normally distributed, with mean 0 and standard deviation 1. A draft that
@@ -134,7 +137,7 @@ class Calibration:
         self.exponent = 1.0
 
     def observe(self, confidences: Sequence[float], accepted: int) -> None:
-        """Take account of judged drafts: of the confidence of each, and how many were kept."""
+        """Update the exponent with judged drafts: each one's confidence, and the number kept."""
         logs = [math.log(min(max(MIN_KNOWN, one), MAX_KNOWN)) for one in confidences]
         for index, exponent in enumerate(EXPONENTS):
             kept = exponent * sum(logs[:accepted])
@@ -182,13 +185,13 @@ class ConfidenceGamma(OptimalGamma):
 
 
 def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
-    """The policy that the settings name."""
+    """Make the policy that the settings name."""
     if settings.gamma and settings.gamma_policy == "heuristic":
         return HeuristicGamma(settings.gamma)
     if settings.gamma and settings.gamma_policy == "optimal":
         return OptimalGamma(settings.gamma, *costs())
     if settings.gamma and settings.gamma_policy == "confidence":
-        # Copies tell nothing of how sure they are.
+        # Copied drafts have no confidence.
         has_confidence = drafter_kind(settings.drafter).has_model
         kind = ConfidenceGamma if has_confidence else OptimalGamma
         return kind(settings.gamma, *costs())

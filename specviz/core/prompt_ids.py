@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
 MARK = "specviz"
-"""Stands for a turn while the template around it is looked for."""
+"""A placeholder for a turn while the template around it is searched."""
 
 
 def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: Any) -> list[int]:
-    """The ids of a text, without special tokens unless `options` say so. what: how a sentence calls
-    the text. Raises `PromptError`."""
+    """Encode a text, without special tokens unless `options` say so. what: the text's name in an
+    error sentence. Raises `PromptError`."""
     try:
         return list(tokenizer(text, **{"add_special_tokens": False, **options})["input_ids"])
     except (TypeError, UnicodeError) as error:
@@ -28,7 +28,7 @@ def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: A
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The ids of a prompt as plain text. Raises `PromptError`."""
+    """Encode a prompt as plain text. Raises `PromptError`."""
     ids = text_ids(tokenizer, prompt, "the prompt", add_special_tokens=True)
     # If the text itself begins with the first special token, that token comes twice.
     twice = len(ids) > 1 and ids[0] == ids[1] == getattr(tokenizer, "bos_token_id", None)
@@ -36,7 +36,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 
 def chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
-    """The ids of turns in the tokenizer's chat template, up to where the reply begins.
+    """Encode turns in the tokenizer's chat template, up to where the reply begins.
 
     Raises `PromptError` if there is no template, or if it does not take them.
     """
@@ -45,8 +45,7 @@ def chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
 
 
 def literal_chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
-    """As `chat_ids`, but control tokens that the turns spell are plain text: only the template sets
-    them.
+    """Encode turns as `chat_ids` does, but read control tokens in the turns as plain text.
 
     Raises `PromptError` also if the template changes such turns, or if the tokenizer does not read
     a text in parts as it reads the whole.
@@ -65,7 +64,7 @@ def literal_chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
     trims = (str, str.strip, str.rstrip, str.lstrip)  # a template may trim its turns
     fillings = [[trim(content) for content in contents] for trim in trims]
     filled = next((each for each in fillings if _joined(frame, each) == text), None)
-    # The frame must be that of the marked turns as they are read without any of this.
+    # The frame must equal the one that the marked turns get when they are encoded as usual.
     is_whole = filled is not None and len(frame) == len(messages) + 1
     if not is_whole or _literal_ids(tokenizer, frame, marks, control) != chat_ids(
         tokenizer, marked
@@ -79,7 +78,7 @@ def literal_chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
 
 
 def _split_at(text: str, marks: Sequence[str]) -> list[str]:
-    """What stands before, between and behind the marks, as far as they come in their order."""
+    """Split a text into the parts before, between and behind the marks that come in order."""
     frame = []
     for mark in marks:
         before, found, text = text.partition(mark)
@@ -97,7 +96,7 @@ def _joined(frame: Sequence[str], contents: Sequence[str]) -> str:
 def _literal_ids(
     tokenizer: Any, frame: Sequence[str], contents: Sequence[str], control: re.Pattern[str]
 ) -> list[int]:
-    """The ids of contents in their frame, of which only the frame has control tokens."""
+    """Encode contents in their frame, where only the frame has control tokens."""
     # A tokenizer splits at control tokens first, so what stands between two of them is read on its
     # own: a turn with its surroundings, up to the template's nearest ones.
     ids: list[int] = []
@@ -117,14 +116,14 @@ def _literal_ids(
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:
-    """The ids that stand for no text."""
+    """The ids of special tokens, which stand for no text."""
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     special = {i for i, token in added.items() if getattr(token, "special", False)}
     return special | set(getattr(tokenizer, "all_special_ids", ()))
 
 
 def checked_ids(ids: Any, vocab: int) -> list[int]:
-    """`ids` as a list; raises `PromptError` unless they are numbers from 0 to `vocab` - 1."""
+    """Return `ids` as a list. Raises `PromptError` unless all are from 0 to `vocab` - 1."""
     try:
         numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
         are_ids = len(numbers) == len(ids) and not isinstance(ids, (bytes, bytearray, Mapping))

@@ -1,4 +1,4 @@
-"""What the parts of a run promise each other: types alone, which no race imports."""
+"""Protocols of the parts of a run: types alone, which no race imports."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(Protocol):
-    """A causal language model, as `AutoModelForCausalLM` returns it: what is asked of every target
-    and every draft, also of those that are elsewhere."""
+    """A causal language model, as `AutoModelForCausalLM` returns it: the interface of every target
+    and every draft, also of those that run elsewhere."""
 
     @property
     def config(self) -> Any:
@@ -39,7 +39,7 @@ class LanguageModel(Protocol):
     def can_generate(self) -> bool: ...
 
     def get_output_embeddings(self) -> Any:
-        """The module that gives logits, or None."""
+        """Return the module that gives logits, or None."""
         ...
 
     def parameters(self) -> Iterator[Tensor]: ...
@@ -51,12 +51,12 @@ class UniformDraws(Protocol):
     """A source of uniform draws that is not a generator."""
 
     def take(self, count: int) -> Tensor:
-        """The next draws, fp64 [count] in [0, 1)."""
+        """Return the next draws, fp64 [count] in [0, 1)."""
         ...
 
 
 RandomSource: TypeAlias = torch.Generator | UniformDraws
-"""Where uniform draws come from."""
+"""A source of uniform draws."""
 
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
@@ -68,8 +68,8 @@ class Engine(Protocol):
 
     name: of the implementation, for headers and the page. length: cached tokens.
     top_logprobs_only: whether logits are log-probabilities of the likeliest tokens only, with -inf
-    for all others. catch_up_due: whether the next round had better draft nothing, so that the
-    engine need not read again what it has read before (`running_engine`).
+    for all others. catch_up_due: whether the next round should draft nothing, so that the engine
+    need not read tokens again (`running_engine`).
     """
 
     device: torch.device
@@ -89,7 +89,7 @@ class Engine(Protocol):
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        """Append int64 `ids` [n] to the cache; returns the logits of the last `keep`, divided by
+        """Append int64 `ids` [n] to the cache; return the logits of the last `keep`, divided by
         `temperature`: fp32 [keep, vocab].
 
         layers: run only the first `layers`, the final norm and the head. The caches of the other
@@ -104,17 +104,17 @@ class Engine(Protocol):
         ...
 
     def share_passes(self, threads: int) -> None:
-        """From now on, let so many threads at most share a pass, if it has threads of its own."""
+        """Limit the threads that share a pass to `threads`, if the engine has its own threads."""
         ...
 
     def take_over(self, other: Engine) -> bool:
         """Copy the cache of another engine into this empty one, if both run the same model in the
-        same form; returns whether it did."""
+        same form; return whether it did."""
         ...
 
     def path(self, run: RunContext) -> DecodingPath:
-        """How this engine drafts and judges in a run. Raises `PairError` if it cannot give what the
-        run's settings need."""
+        """Make this engine's path for a run. Raises `PairError` if the engine lacks something that
+        the run's settings need."""
         ...
 
     def whole_rounds(
@@ -125,11 +125,11 @@ class Engine(Protocol):
         ...
 
     def round_context(self) -> AbstractContextManager[None]:
-        """Within it each round runs of a lane whose target this engine runs."""
+        """Return the context manager for each round of a lane with this engine as its target."""
         ...
 
     def round_fields(self) -> dict[str, Any]:
-        """Fields of a `Round` that only this engine knows, on the passes since the last call."""
+        """Return this engine's own fields of a `Round`, for the passes since the last call."""
         ...
 
 
@@ -140,7 +140,7 @@ class WholeRounds(Protocol):
     """
 
     def fits(self, ids: Sequence[int], gamma: int) -> bool:
-        """Whether the round after the committed `ids` with `gamma` drafts can be such a round."""
+        """Whether the device can run the round after `ids` with `gamma` drafts by itself."""
         ...
 
     def round(self, ids: Sequence[int], is_followed: bool) -> TimedRound:
@@ -152,7 +152,7 @@ class WholeRounds(Protocol):
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """Within it, what reads the tensors of the last round does not wait for the next one."""
+        """Context manager: read the last round's tensors without waiting for the next round."""
         ...
 
 
@@ -160,7 +160,7 @@ class StateEngine(Engine, Protocol):
     """An engine that can hand out hidden states, for a head that drafts from them."""
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
+        """Keep the output of the first n layers in each later pass, for each n of `layers`, or
         the final norm if n is `core.truncated.FINAL`.
 
         Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
@@ -169,7 +169,7 @@ class StateEngine(Engine, Protocol):
 
     @property
     def states(self) -> Tensor:
-        """Of every token of the last pass, the kept states side by side: [n, len(layers) * width].
+        """The kept states of every token of the last pass, side by side: [n, len(layers) * width].
         Valid until the next pass."""
         ...
 
@@ -177,8 +177,8 @@ class StateEngine(Engine, Protocol):
 DraftAtOnce: TypeAlias = Callable[
     [NDArray[np.int64], Doubles, Distributions, int | None, float], Draft
 ]
-"""What an engine may offer: feed ids [m], and draft a token with each of the uniforms [n], into the
-distributions, perhaps with the first layers only, and with an end by `least_chance`."""
+"""An engine's optional method: feed ids [m], and draft a token with each of the uniforms [n], into
+the distributions, perhaps with the first layers only, and with an end by `least_chance`."""
 
 
 class DecodingPath(Protocol):
@@ -193,7 +193,7 @@ class DecodingPath(Protocol):
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
-        """Make ready, before any clock runs, what a run from `length` to `most` tokens needs."""
+        """Prepare a run from `length` to `most` tokens, before any clock runs."""
         ...
 
     def draft(
@@ -203,7 +203,7 @@ class DecodingPath(Protocol):
         layers: int | None = None,
         least_chance: float = 0.0,
     ) -> Draft:
-        """`count` tokens (at least 1) to follow the committed `ids`, drawn one after another from
+        """Draft `count` tokens (at least 1) after the committed `ids`, drawn one after another from
         the engine's model, or from its first `layers`.
 
         They are fewer if the product of their confidences (`sampling.DraftEnd`) falls below
@@ -212,7 +212,7 @@ class DecodingPath(Protocol):
         ...
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
-        """One pass over the last of the committed `ids` and the drafts, and the verdict on them.
+        """Run one pass over the last of the committed `ids` and the drafts, and judge the drafts.
 
         The tensors of the result are valid until the next call.
         """
@@ -220,7 +220,7 @@ class DecodingPath(Protocol):
 
 
 class Racing(Protocol):
-    """What may stand in the place of a pair in a race, and races by itself: a watched server."""
+    """A stand-in for a pair that races by itself: a watched server."""
 
     @property
     def drafters(self) -> tuple[str, ...]: ...

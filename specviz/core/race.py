@@ -1,4 +1,4 @@
-"""All lanes on one device, each with its own clock."""
+"""Race all lanes on one device, each with its own clock."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def race(
     lane whose clock is behind runs next; in mode "sequential", one runs after the other. All are
     warmed up first; prefill is in the header, apart from the clocks. decide: as `decode` has it.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from; they are read
-    before the clocks begin. changes: fields of `Settings`, such as gamma=5, for two lanes. What
-    races by itself, as a watched server does, has a method `race` of its own. Closing the generator
-    stops all lanes within a round; so does sending it True, which yields the `End`. Raises
-    `SpecvizError` subclasses.
+    before the clocks begin. changes: fields of `Settings`, such as gamma=5, for two lanes. A
+    `Racing` stand-in, such as a watched server, has a method `race` of its own. Closing the
+    generator stops all lanes within a round; so does sending it True, which yields the `End`.
+    Raises `SpecvizError` subclasses.
     """
     racing = pair if hasattr(pair, "race") else checked_pair(pair)
     lanes = lanes_for(racing, settings, changes)

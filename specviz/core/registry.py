@@ -18,14 +18,14 @@ Kind = TypeVar("Kind", DrafterKind, VerdictKind)
 known_drafters: dict[str, DrafterKind] = {}
 known_verdicts: dict[str, VerdictKind] = {}
 known_engines: list[EngineKind] = []
-"""The forms in which a model may run, the one to try first first."""
+"""The forms in which a model may run, in the order of trial."""
 
 _finders: list[Callable[[], None]] = []
 
 
 def find_more(finder: Callable[[], None]) -> None:
-    """Let `finder` add more drafters and verdicts. It is called whenever all of them are asked for,
-    or one that is not known."""
+    """Let `finder` add more drafters and verdicts. It is called for a list of all of them and for
+    an unknown name."""
     _finders.append(finder)
 
 
@@ -40,7 +40,7 @@ def has_verdict(name: object) -> bool:
 
 
 def drafters() -> tuple[DrafterKind, ...]:
-    """Every drafter, those of this package first; the one that drafts nothing is the last."""
+    """Every drafter, those of this package first and the one that drafts nothing last."""
     _find()
     return tuple(sorted(known_drafters.values(), key=lambda kind: not kind.drafts))
 
@@ -52,7 +52,7 @@ def verdicts() -> tuple[VerdictKind, ...]:
 
 
 def engines() -> tuple[EngineKind, ...]:
-    """Every engine, the one to try first first."""
+    """Every engine, in the order of trial."""
     return tuple(known_engines)
 
 
@@ -67,7 +67,7 @@ def verdict_names() -> tuple[str, ...]:
 
 
 def swept_drafters() -> tuple[str, ...]:
-    """The names of all drafters that draft anything, which is what is worth comparing."""
+    """The names of all drafters that draft anything, for comparisons."""
     return tuple(kind.name for kind in drafters() if kind.drafts)
 
 
@@ -90,8 +90,8 @@ def drafters_for(parts: Collection[str], first: str | None = None) -> tuple[str,
 
 
 def drafter_kind(name: str) -> DrafterKind:
-    """The drafter of this name. A recording may name one that is not installed here: of such a one
-    only the name is known."""
+    """The drafter of this name. A recording may name one that is not installed here; only its name
+    is known then."""
     return known_drafters[name] if has_drafter(name) else unusable_drafter(name, _absent(name))
 
 
@@ -101,20 +101,20 @@ def verdict_kind(name: str) -> VerdictKind:
 
 
 def engine_kind(name: str) -> EngineKind:
-    """The engine with this form, of which only what stands before a comma names it; one that is not
-    listed costs what a static one does."""
+    """The engine with this form, named by the part before a comma. An unlisted one gets the costs
+    of a static form."""
     listed = (kind for kind in known_engines if kind.name == name.partition(",")[0])
     return next(listed, EngineKind(name=name, label=name))
 
 
 def unusable_drafter(name: str, sentence: str, package: str | None = None) -> DrafterKind:
-    """A drafter of which only the name is known: whoever drafts with it gets a `SettingsError` with
+    """Make a drafter that is known only by name; drafting with it raises a `SettingsError` with
     this sentence."""
     return DrafterKind(name=name, label=name, package=package, make=partial(_refused, sentence))
 
 
 def unusable_verdict(name: str, sentence: str, package: str | None = None) -> VerdictKind:
-    """A verdict of which only the name is known, as `unusable_drafter`."""
+    """Make a verdict that is known only by name, as `unusable_drafter` does."""
     return VerdictKind(name=name, label=name, package=package, decide=partial(_refused, sentence))
 
 

@@ -1,8 +1,8 @@
-"""Any model of transformers whose layers keep a running state, over transformers' own cache.
+"""Run any model of transformers whose layers keep a running state, with transformers' own cache.
 
-No token can be removed from such a state. So it is kept as it stood before each pass of a round;
-where drafts were rejected it is put back, and the next pass reads the kept tokens again, together
-with its own drafts: a few rows more, and no pass more.
+No token can be removed from such a state. So it is saved before each pass of a round; where drafts
+were rejected it is restored, and the next pass reads the kept tokens again, together with its own
+drafts: a few rows more, and no pass more.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class RunningEngine(EagerEngine):
     `length` counts all tokens of the text so far. The cache may hold fewer, `_read`: those behind
     them were rolled back with the state, and the next pass reads them again. A round in which all
     drafts are kept leaves nothing to read again. `_rent` adds up what was read again since, in
-    passes of one token: once that would have paid for a pass, the next round had better draft
-    nothing (`catch_up_due`), so that all that it reads is kept.
+    passes of one token: once that would have paid for a pass, the next round should draft nothing
+    (`catch_up_due`), so that all tokens that it reads are kept.
     """
 
     def __init__(self, model: Any, vocab: int, states: RunningStates) -> None:
@@ -43,7 +43,7 @@ class RunningEngine(EagerEngine):
         self._text = torch.empty(0, dtype=torch.int64, device=self.device)
         self._read = 0
         self._shallow_read = 0  # tokens that the first layers hold
-        self._checkpoints: list[Checkpoint] = []  # of this round, ascending by length
+        self._checkpoints: list[Checkpoint] = []  # this round's checkpoints, ascending by length
         self._rent = 0.0
 
     @property
@@ -86,7 +86,7 @@ class RunningEngine(EagerEngine):
         return torch.cat(logits)[-keep:]
 
     def _save(self, length: int) -> None:
-        """Keep the cache as it stands, with `length` tokens; an empty one is easily made anew."""
+        """Save the cache with its `length` tokens; an empty one is easily made anew."""
         if length and len(self._checkpoints) < MAX_CHECKPOINTS:
             self._checkpoints.append(save(self._cache, length))
 
@@ -99,8 +99,8 @@ class RunningEngine(EagerEngine):
         self.length = length
 
     def _put_back(self, length: int) -> None:
-        """Put the cache back to where it held `length` tokens, or the nearest fewer that can be:
-        those behind them are read again."""
+        """Restore the cache at `length` tokens, or at the nearest checkpoint before; later tokens
+        are read again."""
         while self._checkpoints:
             checkpoint = self._checkpoints.pop()
             if checkpoint.length <= length:

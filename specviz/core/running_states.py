@@ -1,7 +1,7 @@
-"""Models whose layers keep a running state, and how such a state is put back.
+"""Save and restore the running states of models whose layers keep one.
 
 A layer of linear attention or of a state space model keeps no keys of single tokens, so that no
-token can be removed from it. It can only be put back as it stood before a pass. transformers keeps
+token can be removed from it. It can only be restored as it was before a pass. transformers keeps
 these states in its cache: this module looks at the layers of that cache, and at no model's name.
 """
 
@@ -25,14 +25,14 @@ from .model_facts import cache_argument, context_length, logit_width, text_confi
 MAX_CHECKPOINTS = 8
 TRIAL = 8  # tokens: half of them are read first, and then the others three times, in two ways
 STATE_ELSEWHERE = "keep a running state outside of transformers' cache"
-# By how much of the largest logit two ways of reading the same tokens may differ.
+# The share of the largest logit by which two ways of reading the same tokens may differ.
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
 HALF_TOLERANCE = 0.05  # bf16 and fp16
 
 
 @dataclass(frozen=True)
 class RunningStates:
-    """How a model with running states is read.
+    """The way to read a model with running states.
 
     one_by_one: whether a pass reads one token, once the states hold any. transformers' passes over
     several tokens give other logits for some models: they begin from an empty state, or bound
@@ -44,7 +44,7 @@ class RunningStates:
 
 @dataclass(frozen=True)
 class LayerState:
-    """A layer of a cache as it stood: its running states, and the keys and values of a window.
+    """The saved state of a cache's layer: its running states, and the keys and values of a window.
 
     The running states are copies, since passes write to them. Keys and values are the layer's own
     tensors: passes replace them.
@@ -58,7 +58,7 @@ class LayerState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A cache as it stood when it held `length` tokens."""
+    """The saved state of a cache with `length` tokens."""
 
     length: int
     layers: list[LayerState]
@@ -68,10 +68,10 @@ _by_model: WeakKeyDictionary[Any, RunningStates | None] = WeakKeyDictionary()
 
 
 def running_states(model: Any) -> RunningStates | None:
-    """How the running states of a model are dealt with; None if it has none.
+    """Find out how to read a model with running states; None if it has none.
 
-    A model that has some is tried out on a few tokens once. Raises `ModelError` if it keeps its
-    past elsewhere than in layers of transformers' cache that are known.
+    A model with some is tried on a few tokens once. Raises `ModelError` if it keeps its past
+    elsewhere than in known layers of transformers' cache.
     """
     if model not in _by_model:
         _by_model[model] = _examined(model)
@@ -79,12 +79,12 @@ def running_states(model: Any) -> RunningStates | None:
 
 
 def has_running_states(cache: Any) -> bool:
-    """Whether some layers of a cache are made for convolution states or recurrent ones."""
+    """Whether a cache has layers for convolution states or recurrent states."""
     return any(_is_linear(layer) for layer in cache.layers)
 
 
 def unknown_past(model: Any, cache: Any) -> str | None:
-    """Why nobody can put back what the model keeps of its past; None if it may be known.
+    """The reason why the model's past cannot be restored; None if it perhaps can.
 
     cache: for the model, before or after a pass.
     """
@@ -98,7 +98,7 @@ def unknown_past(model: Any, cache: Any) -> str | None:
 
 
 def state_bytes(cache: Any) -> int:
-    """Bytes of the running states of a cache, as its last pass left them."""
+    """Bytes of a cache's running states after its last pass."""
     tensors = []
     for layer in cache.layers:
         if _is_linear(layer):
@@ -110,7 +110,7 @@ def pass_reads_states(model: Any, cache: Any, ids: Tensor, begin: int) -> bool:
     """Whether a pass over `ids` [n], after the `begin` tokens of the cache, reads the recurrent
     states that it finds there: some models then begin anew.
 
-    It is told from the graph of autograd, so that the model may be on torch's `meta` device.
+    The graph of autograd shows it, so the model may be on torch's `meta` device.
     """
     leaves = []
     for layer in filter(_is_linear, cache.layers):
@@ -132,7 +132,7 @@ def pass_reads_states(model: Any, cache: Any, ids: Tensor, begin: int) -> bool:
 
 
 def refusal_sentence(model: Any, reason: str) -> str:
-    """The sentence that such a model cannot race. reason: as `unknown_past` gives it."""
+    """The error sentence for a model that cannot race. reason: as `unknown_past` gives it."""
     return (
         f"models of type {text_config(model).model_type} {reason}, which cannot be rolled back, so "
         "rejected drafts could not be undone: choose another model."
@@ -140,7 +140,7 @@ def refusal_sentence(model: Any, reason: str) -> str:
 
 
 def positions_from(model: Any, begin: int, count: int) -> dict[str, Tensor]:
-    """The argument that tells a pass over `count` tokens their positions, if the model takes one.
+    """The argument with the positions of a pass over `count` tokens, if the model takes one.
 
     Some models count from 0 in every pass without it.
     """
@@ -151,12 +151,12 @@ def positions_from(model: Any, begin: int, count: int) -> dict[str, Tensor]:
 
 
 def save(cache: Any, length: int) -> Checkpoint:
-    """The cache as it stands, with `length` tokens."""
+    """Save the cache with its `length` tokens."""
     return Checkpoint(length, [_saved(layer) for layer in cache.layers])
 
 
 def put_back(cache: Any, checkpoint: Checkpoint) -> None:
-    """Let the cache stand as it did. The checkpoint's tensors become the cache's own."""
+    """Restore the cache. The checkpoint's tensors become the cache's own."""
     for layer, state in zip(cache.layers, checkpoint.layers, strict=True):
         if _is_linear(layer):
             layer.conv_states.update(state.convolutions)
@@ -236,8 +236,8 @@ def _examined(model: Any) -> RunningStates | None:
 
 
 def _read_and_put_back(model: Any, cache: Any, pieces: Sequence[Tensor], begin: int) -> Tensor:
-    """The logits [n, vocab] after each token of `pieces`, which are read one after another; the
-    cache is left as it was, after `begin` tokens."""
+    """Read `pieces` one after another and return the logits [n, vocab] after each token. The cache
+    is restored to its `begin` tokens."""
     checkpoint = save(cache, begin)
     logits = []
     for piece in pieces:
@@ -248,7 +248,7 @@ def _read_and_put_back(model: Any, cache: Any, pieces: Sequence[Tensor], begin: 
 
 
 def _pass(model: Any, cache: Any, ids: Tensor, begin: int) -> Tensor:
-    """The logits [n, vocab] after each of `ids` [n], which are appended to the cache."""
+    """Append `ids` [n] to the cache; return the logits [n, vocab] after each of them."""
     options = positions_from(model, begin, len(ids)) | {cache_argument(model): cache}
     logits: Tensor = model(input_ids=ids.unsqueeze(0), use_cache=True, **options).logits[0]
     return logits.float()

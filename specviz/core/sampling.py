@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
 SAFE_TEMPERATURE = 1e-3
 TIE = 2.0**-21
-"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
-several tokens round equal logits apart, and both lanes must break such ties alike."""
+"""The share of a row's highest logit below which a difference counts as rounding. Kernels for one
+and for several tokens round equal logits apart, and both lanes must break such ties alike."""
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
@@ -35,14 +35,14 @@ class PremadeDraws:
         self._draws = draws
 
     def take(self, count: int) -> Tensor:
-        """The next `count` draws."""
+        """Return the next `count` draws."""
         taken = self._draws[:count]
         self._draws = self._draws[count:]
         return taken
 
 
 class DraftEnd:
-    """Where a draft run ends by `DecodingPath.draft`'s `least_chance`: behind the token with which
+    """The end of a draft run by `DecodingPath.draft`'s `least_chance`: behind the token with which
     the product of the confidences falls below it.
 
     The confidence of a token is the probability that the draft gives to the likeliest one in its
@@ -68,7 +68,7 @@ class DraftEnd:
 
 
 def probabilities(logits: Tensor, settings: Settings) -> Tensor:
-    """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
+    """Compute the distribution that tokens are drawn from: temperature, then top-k, then top-p.
 
     logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
     Greedy rows are one-hot at `greedy_ids`.
@@ -87,7 +87,7 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
 
 
 def sample(logits: Tensor, settings: Settings, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """One token: its distribution, fp32 [1, vocab], and the id drawn from it, int64 [1].
+    """Draw one token: return its distribution, fp32 [1, vocab], and its id, int64 [1].
 
     logits: [1, vocab]. uniform: fp64 [1] in [0, 1).
     """
@@ -119,7 +119,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
     # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
-    # Whether a short list is enough is a value, for which the host would have to wait on a GPU.
+    # To check that a short list is enough reads a value: on a GPU the host would wait for it.
     short = k == vocab and p.device.type == "cpu"
     values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
     if values.shape[-1] < k and values.sum(-1).min() < top_p:
@@ -132,7 +132,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     smallest = values.gather(-1, count - 1)  # the least probability that stays
     above = p > smallest
     level = p == smallest
-    # Of several entries as small as this, the first ones stay, up to the count.
+    # Of entries tied at this probability, the first ones stay, up to the count.
     spare = count - above.sum(-1, keepdim=True)
     chosen = above | (level & (level.cumsum(-1) <= spare))
     p = torch.where(chosen, p, 0.0)
@@ -140,7 +140,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 def draw(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Ids drawn by inverse CDF. weights: [..., vocab], not negative, each row with some mass.
+    """Draw ids by inverse CDF. weights: [..., vocab], not negative, each row with some mass.
 
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
@@ -153,7 +153,7 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
 
 
 def uniforms(count: int, source: RandomSource) -> Tensor:
-    """`count` fp64 draws in [0, 1), on the source's device."""
+    """Make `count` fp64 draws in [0, 1), on the source's device."""
     if isinstance(source, torch.Generator):
         return torch.rand(count, generator=source, device=source.device, dtype=torch.float64)
     return source.take(count)

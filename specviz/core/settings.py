@@ -16,12 +16,13 @@ from .registry import (
 )
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal", "confidence")
-"""How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; as many
-as the predicted speed-up makes best; or up to gamma, as long as the draft is sure of them."""
+"""The policies for the number of tokens in a round: gamma; as many as the last rounds make likely
+to be kept; as many as the predicted speed-up makes best; or up to gamma, as long as the draft is
+sure of them."""
 
 CHATS = ("auto", "on", "off", "literal")
-"""Whether a prompt goes through the chat template: if the model is tuned for it, always, never, or
-always and with control tokens that the prompt spells as plain text."""
+"""The uses of the chat template for a prompt: if the model is tuned for it, always, never, or
+always and with the prompt's control tokens read as plain text."""
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "drafter": drafter_names,
@@ -29,7 +30,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "chat": lambda: CHATS,
     "verdict": verdict_names,
 }
-"""The fields that hold one of several names, and what gives these."""
+"""The fields that hold one of several names, and the functions that list these."""
 
 TOKEN = "token"
 """The verdict that judges greedy runs, where all keep the same drafts."""
@@ -123,7 +124,7 @@ class Settings:
 
     @classmethod
     def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` themselves; raises `SettingsError` if one belongs to no field."""
+        """Return `values` themselves. Raises `SettingsError` if one belongs to no field."""
         names = {f.name for f in fields(cls)}
         for name in values:
             if name not in names:
@@ -134,7 +135,7 @@ class Settings:
 
 
 def _is_choice(name: str, value: object) -> bool:
-    # Whoever names a kind of ours looks for no plug-in, which takes some milliseconds.
+    # A kind of ours needs no search for plug-ins, which takes some milliseconds.
     if name == "drafter":
         return has_drafter(value)
     if name == "verdict":
@@ -143,7 +144,7 @@ def _is_choice(name: str, value: object) -> bool:
 
 
 def _number(name: str, value: Any) -> float:
-    """The value of a field as the number that it holds. Raises `SettingsError`."""
+    """Convert the value of a field to its number. Raises `SettingsError`."""
     low, high = RANGES[name]
     must_be_whole = isinstance(low, int)
     allowed = f"{low} to {high}" if name != "top_p" else "above 0, up to 1"

@@ -1,4 +1,4 @@
-"""Several lanes with drafts in one race: their names, and what they have in common."""
+"""Several lanes with drafts in one race: their names, and their shared settings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SHARED = (
 """The settings that decide the distribution of a text, and its length: equal in all lanes."""
 
 OWN = tuple(field.name for field in fields(Settings) if field.name not in SHARED)
-"""The settings that each lane has for itself."""
+"""The settings that may differ between lanes."""
 
 
 def checked_several(settings: Several) -> dict[Lane, Settings]:
-    """The speculative lanes of a race, in order. One alone in a sequence is `SPECULATIVE`.
+    """Check the speculative lanes of a race, and return them in order.
 
-    Raises `SettingsError` for a name that cannot be one, too many lanes or none, and lanes that
-    differ in what is `SHARED`.
+    One alone in a sequence is `SPECULATIVE`. Raises `SettingsError` for an invalid name, too many
+    lanes or none, and lanes that differ in a `SHARED` setting.
     """
     several = list(settings.values()) if isinstance(settings, Mapping) else settings
     are_settings = isinstance(several, (list, tuple)) and all(
@@ -80,12 +80,12 @@ def check_shared(lanes: Mapping[Lane, Settings]) -> None:
 
 
 def named(several: Sequence[Settings]) -> dict[Lane, Settings]:
-    """These settings by names that are made of what differs between them; one alone is
-    `SPECULATIVE`. The same settings again get a number."""
+    """Name lanes by the differences between their settings; one alone is `SPECULATIVE`. Repeated
+    settings get a number."""
     if len(several) == 1:
         return {SPECULATIVE: several[0]}
     different = [field for field in OWN if len({repr(getattr(s, field)) for s in several}) > 1]
-    # A drafter is what a reader looks for first.
+    # A reader looks for the drafter first.
     different.sort(key=lambda field: field != "drafter")
     lanes: dict[Lane, Settings] = {}
     for lane_settings in several:
@@ -95,7 +95,7 @@ def named(several: Sequence[Settings]) -> dict[Lane, Settings]:
 
 
 def _free_name(name: str, lanes: Iterable[Lane]) -> str:
-    """The name; with "again" and a number behind it if lanes have it already."""
+    """Return the name, followed by "again" and a number if lanes have it already."""
     taken = sum(lane == name or lane.startswith(f"{name} again") for lane in lanes)
     if taken == 0:
         return name
@@ -103,8 +103,8 @@ def _free_name(name: str, lanes: Iterable[Lane]) -> str:
 
 
 def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lane, Settings]:
-    """`settings`, and beside it a lane for each of `changes`: what differs in it, by field, and
-    perhaps its "name". Raises `SettingsError`."""
+    """Make the lane `settings` and one for each of `changes`: the fields that differ, and perhaps a
+    "name". Raises `SettingsError`."""
     several = [settings]
     given_names: list[Any] = [None]
     for change in changes:
@@ -129,7 +129,7 @@ def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lan
 
 
 def parsed_lane(text: str) -> dict[str, Any]:
-    """The changes in a text such as "drafter=ngram,gamma=3". Raises `SettingsError`."""
+    """Parse the changes in a text such as "drafter=ngram,gamma=3". Raises `SettingsError`."""
     changes: dict[str, Any] = {}
     for part in text.split(","):
         field, _, value = map(str.strip, part.partition("="))
@@ -137,13 +137,13 @@ def parsed_lane(text: str) -> dict[str, Any]:
             raise SettingsError(
                 f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
             )
-        # Python reads no numbers of thousands of digits; what is too large, settings say.
+        # Python reads no numbers of thousands of digits; `Settings` rejects large ones.
         changes[field] = int(value[:30]) if value.isdecimal() else value
     return changes
 
 
 def _in_words(field: str, settings: Settings) -> str:
-    """What a lane is called that differs from others by this field."""
+    """The name of a lane that differs from others by this field."""
     value = getattr(settings, field)
     if field == "drafter":
         return drafter_kind(value).lane

@@ -1,4 +1,4 @@
-"""A prompt that all lanes of a race read."""
+"""Read a prompt once for all lanes of a race."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SharedPrompt:
         self._seconds = 0.0
 
     def read(self, engine: Engine, ids: Sequence[int]) -> float:
-        """Feed `ids` (possibly none) into an empty engine; returns the seconds that this takes.
+        """Feed `ids` (possibly none) into an empty engine; return the seconds that this takes.
         Raises `Stopped`."""
         if self._engine is None or not engine.take_over(self._engine):
             self._seconds = prefill(engine, ids)

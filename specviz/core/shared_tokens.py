@@ -1,4 +1,4 @@
-"""The tokens that two tokenizers have in common: compared by the bytes that they stand for.
+"""Find the tokens that two tokenizers have in common, by comparing their bytes.
 
 Tokenizers spell one text in several ways: " the" is "Ġthe" in a byte-level vocabulary and "▁the" in
 one of sentencepiece, where a byte of its own is "<0x0A>". Special tokens stand for no text.
@@ -20,10 +20,10 @@ from ..base.errors import PairError
 from .prompt_ids import special_ids
 
 MIN_SHARE = 0.05
-"""Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
+"""The least share of the target's tokens in a draft: with fewer, hardly any would be kept."""
 
 BYTE_OF = {sign: byte for byte, sign in bytes_to_unicode().items()}
-"""The byte that each sign stands for in byte-level vocabularies."""
+"""The byte of each character in byte-level vocabularies."""
 
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 SPACE = "▁"  # of sentencepiece
@@ -42,7 +42,7 @@ class Spelling:
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
-        """Bytes -> id: of several, an ordinary token rather than a byte, then the lowest."""
+        """Bytes -> id. Among several, an ordinary token comes before a byte, then the lowest id."""
         ids: dict[bytes, int] = {}
         for token_id, text in sorted(self.texts.items()):
             if text not in ids or ids[text] in self.byte_ids:
@@ -51,12 +51,11 @@ class Spelling:
 
     @cached_property
     def longest(self) -> int:
-        """The most bytes of an id."""
+        """The largest number of bytes of an id."""
         return max(map(len, self.texts.values()), default=0)
 
     def spell(self, text: bytes) -> list[int]:
-        """Ids that stand for `text`, each as long as possible; bytes that no id begins with are
-        left out."""
+        """Spell `text` with ids, each as long as possible, leaving out bytes that begin no id."""
         ids = []
         begin = 0
         while begin < len(text):
@@ -69,7 +68,7 @@ class Spelling:
 
 
 class Vocabulary(NamedTuple):
-    """What a model knows of a tokenizer: its ids below `size`, of which `ends` end a text."""
+    """A model's part of a tokenizer: its ids below `size`, of which `ends` end a text."""
 
     tokenizer: Any
     size: int
@@ -94,7 +93,7 @@ class Vocabulary(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedTokens:
-    """What a target's and a draft's tokenizer have in common.
+    """The common tokens of a target's and a draft's tokenizer.
 
     target, draft: their spellings. pairs: (id of the target, id of the draft) with the same bytes,
     or that both end a text, each id at most once. target_size, draft_size: how many ids they have.
@@ -122,7 +121,7 @@ class SharedTokens:
         return len(self.pairs) / max(1, self.target_size)
 
     def check(self) -> None:
-        """Raise `PairError` if it is too little to draft with."""
+        """Raise `PairError` if the tokenizers share too few tokens to draft with."""
         if self.share < MIN_SHARE:
             raise PairError(
                 f"target and draft use different tokenizers, with only {len(self.pairs):,} of the "
@@ -131,10 +130,9 @@ class SharedTokens:
 
 
 def shared_tokens(target: Vocabulary, draft: Vocabulary) -> SharedTokens:
-    """What the vocabularies of target and draft have in common.
+    """Find the common tokens of a target's and a draft's vocabulary.
 
-    Ends of a text that are written alike are taken for the same token, and so are the lowest of the
-    others.
+    Ends of a text with the same spelling are matched, and so are the lowest of the others.
     """
     target_spelling = target.known_spelling()
     draft_spelling = draft.known_spelling()
@@ -156,7 +154,7 @@ def shared_tokens(target: Vocabulary, draft: Vocabulary) -> SharedTokens:
 
 
 def _same_ends(target: dict[str, int], draft: dict[str, int]) -> Iterator[tuple[int, int]]:
-    """The ids of ends that are taken for the same token. target, draft: by how they are written."""
+    """Match the ids of ends. target, draft: spelling -> id."""
     alike = target.keys() & draft.keys()
     for piece in alike:
         yield target[piece], draft[piece]
@@ -170,7 +168,7 @@ _spellings: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
 
 
 def spelling(tokenizer: Any) -> Spelling:
-    """The bytes of a tokenizer's ids."""
+    """Make the `Spelling` of a tokenizer."""
     if tokenizer in _spellings:
         return _spellings[tokenizer]
     pieces: dict[str, int] = tokenizer.get_vocab()
@@ -195,14 +193,14 @@ def spelling(tokenizer: Any) -> Spelling:
 
 
 def _bytes_of(piece: str, decoders: set[str]) -> bytes:
-    """The bytes that an ordinary piece stands for; none if they cannot be known."""
+    """The bytes of an ordinary piece; empty if they cannot be known."""
     if "ByteLevel" in decoders:
         if not all(sign in BYTE_OF for sign in piece):
             return b""
         return bytes(BYTE_OF[sign] for sign in piece)
     if decoders & SENTENCEPIECE:
         piece = piece.replace(SPACE, " ")
-    elif piece.startswith("##"):  # WordPiece: it continues a word
+    elif piece.startswith("##"):  # WordPiece: the piece continues a word
         piece = piece[2:]
     else:  # a whole word
         piece = f" {piece}"
@@ -210,7 +208,7 @@ def _bytes_of(piece: str, decoders: set[str]) -> bytes:
 
 
 def _decoder_types(tokenizer: Any, pieces: Iterable[str]) -> set[str]:
-    """The types of a fast tokenizer's decoders; guessed of one that is written in Python."""
+    """The types of a fast tokenizer's decoders; a guess for one written in Python."""
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     if decoder is not None:
         state = json.loads(decoder.__getstate__())

@@ -1,4 +1,4 @@
-"""Heads on the target, as the core sees them: what drafts from the target's hidden states."""
+"""The core's interface to heads, which draft from the target's hidden states."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EAGLE = "eagle3"
 
 
 class DraftHead(Protocol):
-    """What drafts in the place of a draft model, and reads the target's states.
+    """A head: it replaces a draft model, and reads the target's states.
 
-    kind: what it is, such as `EAGLE`. states: after how many of the target's layers each of the
-    states is read. step_parts: the modules of a step along the chain.
+    kind: its architecture, such as `EAGLE`. states: for each state, the number of the target's
+    layers before it. step_parts: the modules of a step along the chain.
     """
 
     kind: str
@@ -39,20 +39,23 @@ class DraftHead(Protocol):
     def step_parts(self) -> Sequence[Any]: ...
 
     def parameters(self) -> Iterator[Any]:
-        """Its own weights."""
+        """Return its own weights."""
         ...
 
     def check(self, target: LanguageModel) -> None:
-        """Raise `PairError` unless it was made for this target."""
+        """Raise `PairError` unless the head was made for this target."""
         ...
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
-        """The plainest engine of it, with an empty cache. target: whose states it reads."""
+        """Make its plainest engine, with an empty cache.
+
+        target: the engine whose states it reads.
+        """
         ...
 
 
 def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader:
-    """The fastest engine that can run this head exactly, with an empty cache.
+    """Make the fastest engine that runs this head exactly, with an empty cache.
 
     target: the engine whose states the head reads.
     """
@@ -64,7 +67,7 @@ def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateR
 
 
 class StateReader(OwnEngine):
-    """The engine of a head: it holds states of the target that are still to be read.
+    """The engine of a head, which buffers the target's states that it has not read yet.
 
     A pass reads as many tokens as there are such states, or, if there are none, one token with the
     head's own output of the pass before.
@@ -88,7 +91,7 @@ class StateReader(OwnEngine):
 
     def prefill(self, ids: Tensor, states: Tensor) -> None:
         """Read a prompt: int64 `ids` [n] of one token or more, and the target's states of each."""
-        # The last state belongs with a token that is not among `ids`: the first draft reads it.
+        # The last state belongs to a token that is not among `ids`: the first draft reads it.
         self.receive(states[:-1])
         if len(ids) > 1:
             self.forward(ids[1:], keep=1)

@@ -1,8 +1,9 @@
-"""A stop that is asked for while nothing is told yet: lanes warm up, or read the prompt.
+"""Stop a race before its first event, while lanes warm up or read the prompt.
 
 Between rounds, whoever reads the events of a race ends it by closing it. Before its first event
-nobody can, and the passes until then may take many seconds on a processor. Who runs races for
-others says with `stoppable` how a stop is asked for; the engine asks before each such pass.
+nobody can, and the passes until then may take many seconds on a processor. A server of races gives
+`stoppable` a function that says whether a stop was requested; the engine calls it before each such
+pass.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: Fal
 
 
 class Stopped(Exception):
-    """The work ends here, because a stop was asked for. It is nobody's mistake."""
+    """The work ends because a stop was requested. It is not an error."""
 
 
 @contextmanager
 def stoppable(asked: Callable[[], bool]) -> Iterator[None]:
-    """Within it, `check_stop` raises `Stopped` once `asked()` is true."""
+    """Context manager: `check_stop` raises `Stopped` once `asked()` is true."""
     before = _asked.get()
     _asked.set(asked)
     try:
@@ -31,6 +32,6 @@ def stoppable(asked: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_stop() -> None:
-    """Raise `Stopped` if a stop was asked for."""
+    """Raise `Stopped` if a stop was requested."""
     if _asked.get()():
         raise Stopped

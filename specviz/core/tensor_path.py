@@ -1,4 +1,4 @@
-"""Drafting and judging call by call, on any device: the plainest path."""
+"""Draft and judge call by call, on any device: the plainest path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TensorPath:
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
-        pass  # nothing is made beforehand
+        pass  # this path needs no preparation
 
     def draft(
         self,

@@ -1,4 +1,4 @@
-"""The text of tokens, exact for any tokenizer."""
+"""Decode tokens to text, exactly for any tokenizer."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class TextStream:
         self._settled = len(self._ids) if self._shown == whole else 0
 
     def copy(self) -> TextStream:
-        """An independent stream at the same place, to try tokens that may be rejected."""
+        """Make an independent stream at the same position, for tokens that may be rejected."""
         twin = copy.copy(self)
         twin._ids = list(self._ids)
         return twin
 
     def push(self, token_id: int) -> str:
-        """The text that this token adds."""
+        """Take a token; return the text that it adds."""
         self._ids.append(token_id)
         whole = self._decode(self._ids)
         if whole.endswith(UNFINISHED):
@@ -48,7 +48,7 @@ class TextStream:
         return added
 
     def flush(self) -> str:
-        """The text of tokens that still wait for the rest of their character."""
+        """Return the text of tokens whose character is still incomplete."""
         added = self._decode(self._ids)[len(self._shown) :]
         self._shown += added
         return added
@@ -58,7 +58,7 @@ class TextStream:
 
 
 class Texts(NamedTuple):
-    """Texts of a round: what each emitted token adds, and each draft that was not emitted."""
+    """The texts that a round's tokens add: each emitted one, and each other draft."""
 
     emitted: list[str]
     not_emitted: list[str]
@@ -84,12 +84,13 @@ def _decoded(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 
 class Pieces(dict[int, str]):
-    """The text of single tokens on their own, for lists of alternatives, by id as it is asked."""
+    """The texts of single tokens, for lists of alternatives: a mapping by id, decoded on demand."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__()
         self._tokenizer = tokenizer
-        # Many tokenizers drop the leading space of a word decoded alone; none after another token.
+        # Many tokenizers drop the leading space of a word decoded alone, but not after another
+        # token.
         self._anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
         self._skip = len(tokenizer.decode(self._anchor))
 
@@ -106,8 +107,7 @@ class StopTexts:
         self._tail = ""  # the end of the text so far, where a stop string may have begun
 
     def completed_at(self, added: Sequence[str]) -> int | None:
-        """Take the texts of further tokens; the index of the one that completes a stop string, or
-        None."""
+        """Take further tokens' texts; return the index where a stop string is complete, or None."""
         if not self._stops:
             return None
         reach = max(map(len, self._stops)) - 1

@@ -1,4 +1,4 @@
-"""How many threads compute: torch's, and those of compiled passes."""
+"""Choose the numbers of threads: of torch, and of compiled passes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def processors() -> int:
 
 
 def leave_one_to_the_page() -> None:
-    """From now on no pass takes all processors: the page's server and browser need one."""
+    """Reserve a processor from now on: the page's server and browser need one."""
     global _left_to_the_page
     _left_to_the_page = 1
 
@@ -45,14 +45,14 @@ def most_threads() -> int:
 
 
 def used_processors() -> int:
-    """The threads of passes that every processor helps: SPECVIZ_THREADS, else as many as there are
+    """The number of threads of passes that use every processor: SPECVIZ_THREADS, else the number of
     processors. Raises `SettingsError`."""
     return _used.get() or THREADS.read() or processors()
 
 
 def thread_counts() -> list[int]:
-    """The numbers of threads to choose from: powers of two, and the most. Only SPECVIZ_THREADS if
-    that is set. Raises `SettingsError`."""
+    """The numbers of threads to choose from: powers of two and the maximum, or SPECVIZ_THREADS
+    alone if it is set. Raises `SettingsError`."""
     fixed = _used.get() or THREADS.read()
     if fixed:
         return [fixed]
@@ -63,7 +63,7 @@ def thread_counts() -> list[int]:
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Engines that are made within share their passes among so many threads at most."""
+    """Context manager: let engines made within it use at most `count` threads."""
     token = _used.set(count)
     try:
         yield
@@ -73,7 +73,7 @@ def use_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Within, torch computes in the calling thread alone."""
+    """Context manager: let torch compute in the calling thread alone."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -83,5 +83,5 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def used_threads() -> int:
-    """How many threads an engine that is made here and now may use."""
+    """The most threads that an engine made now may use."""
     return _used.get() or most_threads()

@@ -1,4 +1,4 @@
-"""From a judged round to the tokens that a reader sees. No lane's clock runs in here."""
+"""Make a reader's tokens from a judged round. No lane's clock runs here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Annotator:
-    """Makes the `Token`s of a lane: it follows the text, and ends it where a stop text does."""
+    """Makes the `Token`s of a lane. It follows the text, and ends it at a stop text."""
 
     def __init__(
         self,
@@ -35,9 +35,8 @@ class Annotator:
     def tokens(
         self, judged: JudgedRound, emitted: list[int], index: int, ended: bool
     ) -> tuple[list[Token], Token | None, bool]:
-        """The drafted tokens of round `index`, from 1, the last that it emitted beside them, and
-        whether a stop text ends the lane with them. ended: whether it ends anyway. Raises
-        `ModelError`.
+        """Make the tokens of round `index`, from 1: the drafted ones, the last emitted one, and
+        whether a stop text ends the lane. ended: whether it ends anyway. Raises `ModelError`.
 
         The ids `emitted` may be cut by an end: what was drafted after it counts as never judged.
         """
@@ -59,7 +58,7 @@ class Annotator:
 def tokens_of(
     judged: JudgedRound, emitted: list[int], texts: Texts, views: Views
 ) -> tuple[list[Token], Token | None]:
-    """The drafted tokens of a round, and the corrected or bonus one; None if the text ended."""
+    """Make a round's drafted tokens, and the corrected or bonus one; None if the text ended."""
     accepted, next_id, outcome = judged.verdict
     kept = min(accepted, len(emitted))
     ended = len(emitted) <= accepted

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from ..base.errors import PairError
 
 FINAL = -1
-"""The states that the final norm gives, which the target's own head reads."""
+"""The number for the final norm's states, which the target's own head reads."""
 
 
 def layer_count(model: Any) -> int:
-    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
+    """Count the model's blocks. Raises `PairError` if they cannot be found."""
     return len(_blocks(model))
 
 
 def blocks_path(model: Any) -> str:
-    """The dotted name of the list that holds the model's blocks."""
+    """Find the dotted name of the list that holds the model's blocks."""
     config = model.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", None)
     paths: list[str] = []
@@ -39,7 +39,7 @@ def blocks_path(model: Any) -> str:
 
 
 def truncated_model(model: Any, layers: int) -> Any:
-    """`model` with only its first `layers` blocks, its final norm and its head.
+    """Copy `model` with only its first `layers` blocks, its final norm and its head.
 
     The weights are shared. `model` itself does not change, so other threads may run it meanwhile.
     Raises `PairError` if the blocks cannot be found.
@@ -82,7 +82,7 @@ def _blocks(model: Any) -> list[Any]:
 
 
 def _with_blocks(model: Any, blocks: list[Any]) -> Any:
-    """A copy of `model` with other blocks."""
+    """Copy `model` with other blocks."""
     *parents, last = blocks_path(model).split(".")
     root = inner = _shallow_copy(model)
     for name in parents:
@@ -94,7 +94,7 @@ def _with_blocks(model: Any, blocks: list[Any]) -> Any:
 
 
 def _shallow_copy(module: Any) -> Any:
-    """A copy of a module whose children can be replaced without a change to the original."""
+    """Copy a module, so that its children can be replaced without changing the original."""
     twin = copy.copy(module)
     twin.__dict__["_modules"] = dict(module._modules)
     # The hook of a device map is a method of the original module, and would run all its blocks.

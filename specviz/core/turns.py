@@ -22,12 +22,12 @@ from .types import LaneEvents, Prefilled
 
 Reasons: TypeAlias = dict[str, EndReason]
 
-WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
-WARM_TOKENS = 4  # of the prompt, twice: longer than what n-grams look for
-WARM_SECONDS = 0.3  # of a lane, after which no further round begins: slow rounds settle in one
+WARM_ROUNDS = 3  # per lane: allocators, thread pools and kernels settle within two
+WARM_TOKENS = 4  # of the prompt, twice: longer than the runs of n-grams
+WARM_SECONDS = 0.3  # per lane: no further round begins after these, since slow rounds settle in one
 
 _settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
-"""Of each target whose passes are slow, the kinds of lanes that were warmed up."""
+"""Target with slow passes -> the kinds of lanes that were warmed up."""
 
 
 def warm_up(
@@ -62,14 +62,14 @@ def warm_up(
 
 
 def prefilled(events: LaneEvents) -> Prefilled:
-    """What a lane says once it has read the prompt."""
+    """Run the prefill of a lane and return its event."""
     first = next(events)
     assert isinstance(first, Prefilled)
     return first
 
 
 def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
-    """Rounds of all lanes in the order of their clocks.
+    """Run the rounds of all lanes in the order of their clocks.
 
     A lane's next round is held back until no other lane can finish one before it; the lane whose
     round was yielded last is the one behind, and runs next.
@@ -82,7 +82,7 @@ def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Ro
                 finished = _next_round(lane, lanes[lane], reasons)
                 if finished is not None:
                     held[lane] = finished
-            # Of equal clocks, the lane that is named first.
+            # With equal clocks, the lane that is named first runs.
             ready = [held[lane] for lane in lanes if lane in held]
             if not ready:
                 return
@@ -91,24 +91,24 @@ def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Ro
             due = [first.lane]
             yield first
     except Exception:
-        # A round that one lane has finished is not lost with another lane.
+        # One lane's finished round is kept when another lane fails.
         yield from (held[lane] for lane in lanes if lane in held)
         raise
 
 
 def one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
-    """All rounds of one lane, then those of the next."""
+    """Run all rounds of one lane, then those of the next."""
     for lane, events in lanes.items():
         while (finished := _next_round(lane, events, reasons)) is not None:
             yield finished
 
 
 ORDERS = {"interleaved": interleaved, "sequential": one_by_one}
-"""In which the lanes run, by mode."""
+"""The order in which the lanes run, by mode."""
 
 
 def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | None:
-    """The lane's next round; None, and why in `reasons`, if it has ended."""
+    """Run the lane's next round; if it has ended, note why in `reasons` and return None."""
     try:
         event = next(events)
     except StopIteration as stop:
@@ -126,12 +126,12 @@ def stop_all(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Non
         except StopIteration as stop:
             reasons[last] = stop.value
     for lane in lanes:
-        # What it may have computed beyond the last round was seen by nobody.
+        # Nobody has seen what the lane computed beyond its last yielded round.
         reasons.setdefault(lane, "stopped")
 
 
 def end_of(rounds: dict[str, list[Round]], reasons: Reasons, settings: dict[Lane, Settings]) -> End:
-    """The end of a race, with the agreement of its lanes where they should agree."""
+    """Make the `End` of a race, with the agreement of its lanes where they should agree."""
     if not settings[BASELINE].greedy:
         return End(reasons)
     alone = rounds[BASELINE]

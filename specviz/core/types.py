@@ -1,4 +1,4 @@
-"""What the parts of a round hand to each other; `protocols` has what they promise each other."""
+"""The data that the parts of a round exchange; `protocols` has their interfaces."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Draft:
         confidences: Sequence[float],
         run: RunContext,
     ) -> Draft:
-        """Drafts that were drawn one after another: of each step the id, int64 [1], and the row it
-        was drawn from, [1, vocab]. They come to where p and q are compared."""
+        """Join drafts drawn one after another: each step's id, int64 [1], and the row it was drawn
+        from, [1, vocab]. Move them to the device that compares p and q."""
         return cls(
             torch.cat(ids).to(run.device),
             torch.cat(q).to(run.device),
@@ -65,7 +65,7 @@ class Draft:
 
     @classmethod
     def certain(cls, ids: Sequence[int], run: RunContext) -> Draft:
-        """Drafts that are made without chance: each row of q is 1 at its token."""
+        """Make drafts that were not drawn at random: each row of q is 1 at its token."""
         drafted = torch.tensor(ids, device=run.device)
         q = torch.zeros(len(ids), run.vocab, device=run.device)
         return cls(drafted, q.scatter_(-1, drafted.unsqueeze(-1), 1.0))
@@ -77,7 +77,7 @@ class Draft:
 
 
 class Verdict(NamedTuple):
-    """What is decided about one round.
+    """The decision on one round's drafts.
 
     accepted: how many leading drafted tokens are kept, 0 to gamma.
     next_id: the id that follows them.
@@ -90,12 +90,12 @@ class Verdict(NamedTuple):
 
     @classmethod
     def on(cls, gamma: int, accepted: int, next_id: int) -> Verdict:
-        """The verdict on `gamma` drafted tokens of which `accepted` were kept."""
+        """Make the verdict on `gamma` drafted tokens of which `accepted` were kept."""
         return cls(accepted, next_id, "bonus" if accepted == gamma else "corrected")
 
 
 class JudgedRound(NamedTuple):
-    """Everything that a verdict was made from; n drafted tokens, vocabulary size vocab.
+    """A round's verdict and all of its inputs: n drafted tokens, vocabulary size vocab.
 
     ids: the drafted ids, on the host.
     logits, p: fp32 [n + 1, vocab] of the target; they may share their memory where p is not
@@ -146,12 +146,12 @@ LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all parts of one lane's run share.
+    """The context that all parts of one lane's run share.
 
     vocab: size of the vocabulary.
     device: where p and q are compared.
     source: the uniform draws of the run, in order.
-    decide: what judges drafts; None for the token rule, as the path has it.
+    decide: the rule that judges drafts; None for the path's own form of the token rule.
     host: draws for drafters that draw in the host's memory, independent of `source`.
     memory: earlier texts, as ids, to draft from.
     """
@@ -166,5 +166,5 @@ class RunContext:
 
 
 def host_ids(ids: Sequence[int]) -> Tensor:
-    """int64 [n] in the host's memory; torch.tensor takes three times as long."""
+    """Make int64 [n] in the host's memory; torch.tensor takes three times as long."""
     return torch.from_numpy(np.array(ids, np.int64))

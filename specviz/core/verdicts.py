@@ -55,5 +55,5 @@ def chances_of(rows: Tensor, drafted: Tensor) -> Tensor:
 
 
 def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
-    """`decide` as a `Verdict`, on the host."""
+    """Run `decide` and return its `Verdict`, on the host."""
     return Verdict.on(len(drafted), *decide(p, q, drafted, u, generator).tolist())

@@ -20,11 +20,11 @@ from .types import Draft, JudgedRound
 LISTED = 5  # alternatives shown per distribution
 
 NEED_COMPLETE_P = ("beta", "best_p", "ids_p", "best_residual", "ids_residual")
-"""Numbers that only a complete distribution of the target tells."""
+"""The numbers that need the target's complete distribution."""
 
 
 class Views:
-    """A round's numbers on the host, copied there at once and read position by position.
+    """A round's numbers on the host, copied together and read position by position.
 
     top_logprobs_only: as `Engine` has it.
     """
@@ -53,8 +53,11 @@ class Views:
                 )
 
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
-        """A draft that no verdict reached: only the draft model's view of it has a meaning, unless
-        the verdict looks at all drafts of a round at once."""
+        """Make the token of a draft that no verdict reached.
+
+        Only the draft model's numbers have a meaning, unless the verdict judges all drafts of a
+        round together.
+        """
         token = Token(
             token_id,
             text,
@@ -75,7 +78,7 @@ class Views:
         )
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
-        """A draft that was judged."""
+        """Make the token of a draft that was judged."""
         token = self.unjudged(i, token_id, text)
         return replace(
             token,
@@ -92,7 +95,7 @@ class Views:
         )
 
     def final(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
-        """The token that the target itself drew at position i."""
+        """Make the token that the target itself drew at position i."""
         corrected = outcome == "corrected"
         return Token(
             token_id,
@@ -108,11 +111,11 @@ class Views:
         )
 
     def _optional(self, name: str, i: int) -> float | None:
-        """A number that not every run has."""
+        """Read a number that not every run has."""
         return self._numbers[name][i] if name in self._numbers else None
 
     def _soft(self, name: str, i: int | None = None) -> float | None:
-        """A probability at temperature 1, in a greedy run; None where it is not known."""
+        """A probability at temperature 1, in a greedy run; None where it is unknown."""
         if not self._greedy:
             return None
         numbers = self._numbers[name]
@@ -123,8 +126,8 @@ class Views:
         return probability
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
-        """The likeliest tokens of a distribution; none where they are not known."""
-        # What follows a rejection may be p itself, and all of p may be unknown.
+        """The likeliest tokens of a distribution; empty where they are unknown."""
+        # A correction may come from p itself, and all of p may be unknown.
         if f"ids_{name}" not in self._numbers:
             return ()
         pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
@@ -136,10 +139,10 @@ class Views:
 
 
 def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The numbers of each part, as `Tensor.tolist` gives them.
+    """Copy each part's numbers to the host, as `Tensor.tolist` does.
 
-    From a GPU they come in one copy, as fp64, which holds fp32, ids and truth values exactly: each
-    copy makes the host wait.
+    From a GPU they come in one copy, since each copy makes the host wait. It is fp64, which holds
+    fp32, ids and truth values exactly.
     """
     device = next(iter(parts.values())).device
     if device.type == "cpu":
@@ -155,7 +158,7 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
 def _shown_numbers(
     judged: JudgedRound, settings: Settings, top_logprobs_only: bool
 ) -> dict[str, Tensor]:
-    """What `Views` is made from, by name; n drafted tokens.
+    """The numbers for `Views`, by name; n drafted tokens.
 
     p, q, u, beta: [n], of the drafted tokens.
     soft_p, soft_q: [n], their probabilities at temperature 1, if greedy.
@@ -179,7 +182,7 @@ def _shown_numbers(
     draft_logits = draft.logits
     if draft_logits is not None:
         numbers["draft"] = _are_usable(draft_logits)
-    # Copied drafts have no logits: q is then all there is to show. The others' may lie elsewhere.
+    # Copied drafts have no logits: only q can be shown. Other drafts' may be on another device.
     soft_q = draft.q
     if settings.greedy and draft_logits is not None:
         soft_q = torch.softmax(draft_logits.to(p.device), -1)
@@ -203,7 +206,7 @@ def _shown_numbers(
 def _soft_p(judged: JudgedRound, top_logprobs_only: bool) -> Tensor:
     """The target's distributions at temperature 1, fp32 [n + 1, vocab]."""
     if top_logprobs_only:
-        # Tokens that are not listed keep the rest of the mass among them, unknown to whom.
+        # Unlisted tokens share the rest of the mass in an unknown way.
         return judged.logits.exp()
     return torch.softmax(judged.logits, -1)
 
@@ -213,7 +216,7 @@ def _are_usable(logits: Tensor) -> Tensor:
 
 
 def _probabilities_of(ids: Tensor, distributions: Tensor) -> Tensor:
-    """[n] of int64 `ids` [n], each in its distribution of [n, vocab]."""
+    """The probabilities [n] of int64 `ids` [n], each in its row of [n, vocab]."""
     return distributions.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
@@ -225,7 +228,7 @@ def _best(name: str, distributions: Tensor) -> dict[str, Tensor]:
 def _best_after_rejection(
     kind: VerdictKind, p: Tensor, draft: Draft, position: int
 ) -> dict[str, Tensor]:
-    """The likeliest of what the draft rejected at `position` is replaced from; empty where that is
+    """The likeliest tokens to replace the draft rejected at `position`; empty where they come from
     p itself."""
     if not kind.residual:
         return {}
@@ -247,5 +250,5 @@ def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
 
 
 def usable(mass: Tensor) -> Tensor:
-    """Whether a mass can be shared out: finite and above 0."""
+    """Whether a mass can be normalised: finite and above 0."""
     return torch.isfinite(mass) & (mass > 0)
