@@ -81,10 +81,20 @@ UNCOMPILED = {
 """Files that run no compiled pass: they come first, while the passes are compiled."""
 
 
+OF_KINDS = {
+    *("test_packed", "test_packed_model", "test_packed_weights", "test_quantize"),
+    *("test_gguf", "test_gguf_against_llama_cpp", "test_read_weights", "test_integer_products"),
+    *("test_remembered_trial", "test_local_models", "test_verbs_on_files"),
+}
+"""Files that run products of many kinds of weights."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.path.stem not in UNCOMPILED:
         compile_passes.wait()
+    if item.path.stem in OF_KINDS:
+        compile_passes.wait_for_kinds()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

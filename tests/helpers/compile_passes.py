@@ -19,7 +19,9 @@ from filelock import FileLock
 from places import ROOT
 
 KEPT = ROOT / "specviz" / "sides" / "fast_cpu" / "__pycache__"
-LOCK = Path(tempfile.gettempdir()) / f"passes-{sha256(bytes(ROOT)).hexdigest()[:12]}.lock"
+CHECKOUT = sha256(bytes(ROOT)).hexdigest()[:12]
+LOCK = Path(tempfile.gettempdir()) / f"passes-{CHECKOUT}.lock"
+KINDS_LOCK = Path(tempfile.gettempdir()) / f"kinds-{CHECKOUT}.lock"
 
 
 def begin() -> None:
@@ -31,18 +33,44 @@ def begin() -> None:
 
 @cache
 def wait() -> None:
-    """Until that process has ended, if it runs."""
+    """Until the passes of the built-in pair are compiled, if that process runs."""
     with FileLock(LOCK):
         pass
 
 
-if __name__ == "__main__":
-    with FileLock(LOCK):
-        os.environ["OMP_NUM_THREADS"] = "1"
-        sys.path.insert(0, str(ROOT))
-        import_module("gradio")  # so that its own modules are compiled as well
-        from specviz import load_pair, race
+@cache
+def wait_for_kinds() -> None:
+    """Until the products of all kinds of weights are compiled too."""
+    with FileLock(KINDS_LOCK):
+        pass
 
-        pair = load_pair("builtin")
-        for drafter in ("model", "head"):
-            list(race(pair, "Once", drafter=drafter, max_new_tokens=4))
+
+def compile_passes() -> None:
+    """Compile what a race of the built-in pair calls."""
+    import_module("gradio")  # so that its own modules are compiled as well
+    from specviz import load_pair, race
+
+    pair = load_pair("builtin")
+    for drafter in ("model", "head"):
+        list(race(pair, "Once", drafter=drafter, max_new_tokens=4))
+
+
+def compile_kinds() -> None:
+    """Compile the products of every kind of weights, as GGUF files hold them."""
+    from specviz.files.few_bits.blocks import KINDS, PACKED
+    from specviz.files.few_bits.products import product_code
+    from specviz.sides.fast_cpu.integer_products import integer_product_code
+
+    for kind in KINDS.values():
+        product_code(kind)
+    for kind in PACKED:
+        integer_product_code(kind)
+
+
+if __name__ == "__main__":
+    with FileLock(KINDS_LOCK):
+        with FileLock(LOCK):
+            os.environ["OMP_NUM_THREADS"] = "1"
+            sys.path.insert(0, str(ROOT))
+            compile_passes()
+        compile_kinds()
