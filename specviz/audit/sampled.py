@@ -112,11 +112,6 @@ def listed_law(
     return law
 
 
-def requests_for_law(length: int = LENGTH) -> int:
-    """The most requests of `listed_law`: no more than 1 / EXPANDED beginnings of a length."""
-    return 1 + (length - 1) * math.ceil(1 / EXPANDED / BLOCK)
-
-
 def cell_of(ids: Ids, law: Mapping[Outcome, float]) -> Outcome:
     """The outcome of the law that a text belongs to."""
     for length in range(len(ids), 0, -1):

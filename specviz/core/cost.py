@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from .engine import ModelElsewhere
-from .model_facts import logits_device, parameter_bytes, pass_bytes, pass_weights
+from .model_facts import leaf_count, logits_device, parameter_bytes, pass_bytes, pass_weights
 from .registry import engine_kind
 from .truncated import truncated_model
 
@@ -99,9 +99,7 @@ def head_step_cost(head: DraftHead, engine: str) -> float:
 
 def _call_cost(modules: Sequence[Any], device: torch.device, engine: str) -> float:
     """The cost in bytes of calling all modules that have no modules in them."""
-    calls = 0
-    for module in modules:
-        calls += sum(1 for part in module.modules() if next(part.children(), None) is None)
+    calls = sum(map(leaf_count, modules))
     kind = engine_kind(engine)
     return calls * (kind.call_on_cpu if device.type == "cpu" else kind.call_elsewhere)
 

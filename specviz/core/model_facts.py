@@ -94,6 +94,11 @@ def changed_file(model: object) -> str | None:
     return file.path.name if file is not None and file.was_written_to() else None
 
 
+def leaf_count(module: Any) -> int:
+    """The number of modules inside of a module that have no modules in them."""
+    return sum(1 for _, part in module.named_modules() if next(part.children(), None) is None)
+
+
 def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once, also where a file stores them apart; of packed
     weights as many as their blocks hold."""

@@ -27,7 +27,7 @@ from ..files.findings import (
     packed_findings,
 )
 from ..files.gguf.header import GgufHeader
-from ..files.gguf.keys import FREQUENCIES, checked_gguf, rope_of
+from ..files.gguf.keys import FREQUENCIES, checked_gguf, head_sizes, rope_of
 from ..files.gguf.layout import (
     can_stay_packed,
     integer_bytes,
@@ -153,7 +153,9 @@ def _header_facts(name: str) -> _HeaderFacts | None:
 
 def _sizes(header: GgufHeader) -> LlamaSizes:
     """The sizes of a model. Raises `PairError` if a size is missing or impossible."""
-    heads = _size(header, "attention.head_count")
+    heads = head_sizes(header)
+    if heads is None:
+        raise _header_error(header)
     width = _size(header, "embedding_length")
     table = header.tensors.get("token_embd.weight")
     sizes = LlamaSizes(
@@ -161,13 +163,13 @@ def _sizes(header: GgufHeader) -> LlamaSizes:
         vocab=table.shape[0] if table is not None else 0,
         width=width,
         inner=_size(header, "feed_forward_length"),
-        heads=heads,
-        kv_heads=_size(header, "attention.head_count_kv", heads),
-        head_dim=_size(header, "attention.key_length", width // heads),
+        heads=heads.heads,
+        kv_heads=heads.key_heads,
+        head_dim=heads.width,
         qkv_bias=header.architecture == "qwen2",
         head_norms=header.architecture == "qwen3",
     )
-    are_even = not (width % heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2)
+    are_even = not (width % sizes.heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2)
     rope = rope_of(header)
     eps = header.number("attention.layer_norm_rms_epsilon") or 0.0
     if rope is None or not all(0 < number < inf for number in (rope.theta, rope.factor, eps)):
@@ -179,9 +181,9 @@ def _sizes(header: GgufHeader) -> LlamaSizes:
     return sizes
 
 
-def _size(header: GgufHeader, key: str, default: int | None = None) -> int:
+def _size(header: GgufHeader, key: str) -> int:
     """Read a positive integer from a header. Raises `PairError` if there is none."""
-    number = header.number(key) or default
+    number = header.number(key)
     if not isinstance(number, int) or number <= 0:
         raise _header_error(header)
     return number

@@ -54,6 +54,19 @@ class UnsupportedModel(Exception):
     """A model of a kind that cannot run here."""
 
 
+READ_ERRORS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    ZeroDivisionError,
+    OverflowError,
+)
+"""What files of strangers, which hold anything, make the readers of this module raise."""
+
+
 class Damaged(Exception):
     """A model's files are damaged or incomplete."""
 
@@ -114,9 +127,7 @@ def read_facts(model: StoredModel) -> LocalModel:
     """Read the facts about a model. Raises `Damaged`, `UnsupportedModel` or `Head`."""
     try:
         return _folder_facts(model) if model.path.is_dir() else _file_facts(model)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged from error  # files of strangers hold anything
-    except (ZeroDivisionError, OverflowError) as error:
+    except READ_ERRORS as error:
         raise Damaged from error
 
 

@@ -6,7 +6,6 @@ the last one is read. `LateDevice` is the other extreme: it runs nothing before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,20 +30,7 @@ PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
 SAMPLED = Settings(gamma=3, temperature=0.9, top_k=9, top_p=0.9, max_new_tokens=40, seed=3)
 
-
-@pytest.fixture(autouse=True)
-def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SPECVIZ_FORM", "static")
-    monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
-    yield
-    engines._pools.clear()
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    """A target and a draft that agree about half of the time."""
-    target = llama(VOCAB, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
-    return pair_of(target, relative(target, noise=0.35))
+pytestmark = pytest.mark.usefixtures("static_form")
 
 
 def started(pair: Pair, settings: Settings) -> LaneRun:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -58,23 +57,10 @@ def named(s: Settings) -> str:
 
 
 # Else a broken static form would fall back, and its tests pass.
-pytestmark = pytest.mark.filterwarnings("error:the static form")
-
-
-@pytest.fixture(autouse=True)
-def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Static wherever possible, with windows so short that every run outgrows several."""
-    monkeypatch.setenv("SPECVIZ_FORM", "static")
-    monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
-    yield
-    engines._pools.clear()
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    """A target and a draft that agree about half of the time."""
-    target = llama(VOCAB, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
-    return pair_of(target, relative(target, noise=0.35))
+pytestmark = [
+    pytest.mark.filterwarnings("error:the static form"),
+    pytest.mark.usefixtures("static_form"),
+]
 
 
 def uncached(model: Any, ids: list[int]) -> torch.Tensor:

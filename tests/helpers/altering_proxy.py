@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from local_server import QuietHandler, serving
 
 Body = dict[str, Any]
 
@@ -44,20 +46,16 @@ class Proxy:
 def altered(url: str, **alterations: Any) -> Iterator[Proxy]:
     """A proxy in front of the server with this interface."""
     proxy = Proxy(**alterations)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(urlsplit(url).netloc, proxy))
-    server.daemon_threads = True
-    proxy.url = f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield proxy
-    finally:
-        proxy.left.set()
-        server.shutdown()
-        server.server_close()
+    with serving(_handler(urlsplit(url).netloc, proxy)) as own_url:
+        proxy.url = f"{own_url}/v1"
+        try:
+            yield proxy
+        finally:
+            proxy.left.set()
 
 
 def _handler(netloc: str, proxy: Proxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def forward(self) -> None:
             proxy.paths.append(self.path)
             proxy.keys.add(self.headers.get("authorization", ""))
@@ -95,8 +93,5 @@ def _handler(netloc: str, proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             upstream.close()
 
         do_GET = do_POST = forward
-
-        def log_message(self, *_: Any) -> None:
-            pass
 
     return Handler

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from math import log
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import torch
+from local_server import QuietHandler, serving
 from reference_distribution import processed_distribution
 
 from specviz import Settings
@@ -131,7 +131,7 @@ def fake_server(
     """A running `FakeServer`, or one of another kind."""
     fake = (kind or FakeServer)(model, tokenizer, **options)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # else each answer would wait for its head to be heard
 
@@ -146,27 +146,14 @@ def fake_server(
             if fake.dead:
                 self.close_connection = True
             elif fake.key and self.headers.get("authorization") != f"Bearer {fake.key}":
-                self.send(401, {"error": "Unauthorized"})
+                self.answer(401, {"error": "Unauthorized"})
             elif not (self.path.endswith("completions") and fake.fault and fake.fault(self)):
-                self.send(*fake.answer(self.path, body))
+                self.answer(*fake.answer(self.path, body))
 
-        def send(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        def answer(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
             raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-            self.send_response(status)
-            for name, text in {"content-length": str(len(raw)), **(headers or {})}.items():
-                self.send_header(name, text)
-            self.end_headers()
-            self.wfile.write(raw)
+            self.send(status, raw, headers)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Handler) as url:
+        fake.url = f"{url}/v1"
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,15 +4,14 @@ next token depends on the last one alone."""
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
 from typing import Any
 
 import numpy as np
+from local_server import QuietHandler, serving
 
 LAW = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.3, 0.3, 0.4]])
 """The probability of each next token (columns) after the last one (rows)."""
@@ -84,42 +83,30 @@ def fake_sglang(**options: Any) -> Iterator[FakeSglang]:
     """A running `FakeSglang`."""
     fake = FakeSglang(**options)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             models = {"data": [{"id": "small", "owned_by": "sglang", "max_model_len": 64}]}
-            self.send(200 if self.path == "/v1/models" else 404, models)
+            self.answer(200 if self.path == "/v1/models" else 404, models)
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if self.path == "/tokenize":
-                self.send(200, {"tokens": [ord(letter) % 3 for letter in body["prompt"]]})
+                self.answer(200, {"tokens": [ord(letter) % 3 for letter in body["prompt"]]})
             elif self.path == "/detokenize":
-                self.send(200, {"text": text_of(body["tokens"])})
+                self.answer(200, {"text": text_of(body["tokens"])})
             elif not body.get("stream"):
-                self.send(200, fake.generate(body))
+                self.answer(200, fake.generate(body))
             else:
                 lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in fake.chunks(body)]
-                self.send(200, "".join([*lines, "data: [DONE]\n\n"]))
+                self.answer(200, "".join([*lines, "data: [DONE]\n\n"]))
 
-        def send(self, status: int, value: Any) -> None:
-            raw = (value if isinstance(value, str) else json.dumps(value)).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
+        def answer(self, status: int, value: Any) -> None:
+            text = value if isinstance(value, str) else json.dumps(value)
+            self.send(status, text.encode())
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Handler) as url:
+        fake.url = f"{url}/v1"
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()

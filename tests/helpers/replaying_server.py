@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
+from local_server import QuietHandler, serving
 from record_answers import recorded
 
 STREAMS = ("/v1/completions", "/completion", "/generate")
@@ -56,7 +55,7 @@ def replay_of(engine: str, stream: str = "streamed with speculation", **options:
 def replaying(replay: Replay) -> Iterator[Replay]:
     """`replay`, running."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics" and replay.counted:
                 self.send(200, replay.counters.encode())
@@ -84,21 +83,6 @@ def replaying(replay: Replay) -> Iterator[Replay]:
             value = replay.answers[self.path] if known else {"error": "not here"}
             self.send(200 if known else 404, json.dumps(value).encode())
 
-        def send(self, status: int, raw: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    replay.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Handler) as url:
+        replay.url = f"{url}/v1"
         yield replay
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -190,7 +190,7 @@ def test_another_tokenizer_is_refused_before_the_first_round(target: Any, draft:
 
 def answered(status: int, body: Any, **headers: str) -> Callable[[Any], bool]:
     def fault(handler: Any) -> bool:
-        handler.send(status, body, headers)
+        handler.answer(status, body, headers)
         return True
 
     return fault

@@ -39,13 +39,15 @@ class Weight(Structure):
     )
 
 
-class Layer(Structure):
-    """The tensors of a layer: weights of `LINEARS` and `NORMS`, and biases of `LINEARS`."""
+WEIGHTS = [linear.name for linear in LINEARS] + [norm.name for norm in NORMS]
+BIASES = [f"{linear.name}_bias" for linear in LINEARS]
+TENSORS = WEIGHTS + BIASES
 
-    _fields_ = (
-        *((part.name, Weight) for part in (*LINEARS, *NORMS)),
-        *((f"{linear.name}_bias", Weight) for linear in LINEARS),
-    )
+
+class Layer(Structure):
+    """The tensors of a layer, by name."""
+
+    _fields_ = [(name, Weight) for name in TENSORS]
 
 
 class Plan(Structure):

@@ -38,11 +38,10 @@ TRITON_KERNEL_BYTES = 7_600_000
 def kernel_cost(model: Any, form: str) -> int:
     """Estimate kernel time, as `EngineKind.kernel_cost` says."""
     from ...core.llama_family import is_llama_family
+    from ...core.model_facts import leaf_count
 
     if not is_llama_family(model):
-        parts = [module for _, module in model.named_modules()]
-        leaves = sum(1 for part in parts if next(part.children(), None) is None)
-        return MODULE_KERNELS * leaves * TORCH_KERNEL_BYTES
+        return MODULE_KERNELS * leaf_count(model) * TORCH_KERNEL_BYTES
     if form.endswith(TRITON_FORM):
         layer_kernels, other_kernels = TRITON_KERNELS
         kernel_bytes = TRITON_KERNEL_BYTES

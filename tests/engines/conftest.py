@@ -1,0 +1,29 @@
+"""The static form of engines, for tests of several files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from toy_models import llama, pair_of, relative
+
+from specviz.core.pair import Pair
+from specviz.sides.fast_gpu import engine as engines
+
+VOCAB = 40
+
+
+@pytest.fixture
+def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Static wherever possible, with windows so short that every run outgrows several."""
+    monkeypatch.setenv("SPECVIZ_FORM", "static")
+    monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
+    yield
+    engines._pools.clear()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """A target and a draft that agree about half of the time."""
+    target = llama(VOCAB, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
+    return pair_of(target, relative(target, noise=0.35))
