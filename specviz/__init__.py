@@ -61,7 +61,7 @@ fill_registry()
 _MODULES = {
     "AuditReport": "audit.report",
     "Draft": "core.types",
-    "Drafter": "core.drafting",
+    "Drafter": "core.drafter",
     "Metrics": "runs.metrics",
     "Pair": "core.pair",
     "Result": "runs.result",

@@ -18,7 +18,7 @@ from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind
 from specviz.__main__ import main
 from specviz.base.errors import KindError, SettingsError
 from specviz.core import registry
-from specviz.core.verdicts import decide
+from specviz.core.tensor_verdict import decide
 from specviz.inspect.prove import prove
 
 GUIDE = Path(__file__).parent.parent / "docs" / "extending.md"

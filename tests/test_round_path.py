@@ -57,7 +57,7 @@ def test_it_loads_no_side_that_it_does_not_use(loaded: list[str]):
     sides = {name.split(".")[2] for name in loaded if name.startswith("specviz.sides.")}
     assert sides == ({"model", "fast_cpu"} if has_numba() else {"model"})
     rooms = ("remote", "runs", "page", "worker", "train", "files.hub")
-    parts = ("base.variables", "core.several", "core.plugins", "core.verdicts", "core.policy")
+    parts = ("base.variables", "core.several", "core.plugins", "core.tensor_verdict", "core.policy")
     for room in (*rooms, *parts):
         assert not [name for name in loaded if name.startswith(f"specviz.{room}")], room
 

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from ..base.version import __version__
-from .drafting import EarlierTexts
+from .drafter_choice import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
 from .lanes import BASELINE, Lane

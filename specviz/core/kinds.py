@@ -91,7 +91,7 @@ class VerdictKind:
     """A rule that judges drafts.
 
     name: in `Settings.verdict`. decide: the rule itself, with the signature of
-        `core.verdicts.decide`.
+        `core.tensor_verdict.decide`.
     label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
     clause: a clause on what it does. law: a sentence on why the text follows the target's
         distribution, or that it does not. note: a remark beside a round's first verdict. left: the

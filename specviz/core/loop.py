@@ -22,7 +22,7 @@ import torch
 
 from .clock import now
 from .drafter import Drafter
-from .drafting import EarlierTexts, make_drafter, policy_for
+from .drafter_choice import EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
 from .events import EndReason, Round, Token
 from .lanes import BASELINE, Lane

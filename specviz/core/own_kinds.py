@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
-    """`core.verdicts.decide`."""
-    from .verdicts import decide
+    """`core.tensor_verdict.decide`."""
+    from .tensor_verdict import decide
 
     return decide(p, q, drafted, u, source)
 

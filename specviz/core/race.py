@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import SettingsError
-from .drafting import EarlierTexts, Memory, memory_ids
+from .drafter_choice import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
 from .header import header_of
 from .lanes import BASELINE, Lane, Several

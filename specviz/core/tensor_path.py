@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from .sampling import DraftEnd, probabilities, sample, uniforms
+from .tensor_verdict import decide
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
-from .verdicts import decide
 
 if TYPE_CHECKING:
     from .protocols import Engine

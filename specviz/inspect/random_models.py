@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 from ..base.errors import SpecvizError
 from ..core.pair import Pair
-from ..core.verdicts import decide
+from ..core.tensor_verdict import decide
 from ..files.devices import best_device
 from .shapes import SHAPES, Size
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..core.drafting import Memory, memory_ids
+from ..core.drafter_choice import Memory, memory_ids
 from ..core.events import End, EndReason, Round
 from ..core.header import header_of
 from ..core.lanes import BASELINE, SPECULATIVE, Lane

@@ -29,8 +29,8 @@ from specviz.core.draws import Distributions
 from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.sampling import draw, probabilities, uniforms
+from specviz.core.tensor_verdict import decide
 from specviz.core.types import Draft
-from specviz.core.verdicts import decide
 from specviz.core.views import residual
 
 PROMPT = [2, 0]

@@ -23,7 +23,7 @@ from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_state_engine
 from specviz.core.sampling import draw, uniforms
 from specviz.core.states import make_head_engine
-from specviz.core.verdicts import decide
+from specviz.core.tensor_verdict import decide
 from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.eagle import HeadEngine

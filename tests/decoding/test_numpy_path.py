@@ -19,7 +19,7 @@ from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.core.sampling import draw, probabilities
 from specviz.core.tensor_path import TensorPath
-from specviz.core.verdicts import decide
+from specviz.core.tensor_verdict import decide
 
 VOCAB = 37
 SETTINGS = [

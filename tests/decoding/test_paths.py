@@ -20,8 +20,8 @@ from specviz.core.paths import make_context
 from specviz.core.sampling import greedy_ids, probabilities, uniforms
 from specviz.core.settings import RANGES
 from specviz.core.tensor_path import TensorPath
+from specviz.core.tensor_verdict import decide
 from specviz.core.verdict import decide as decide_on_host
-from specviz.core.verdicts import decide
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [

@@ -18,9 +18,9 @@ from specviz.base.errors import SettingsError
 from specviz.core import shared_prompt
 from specviz.core.events import agreement_of
 from specviz.core.lanes import LANES
+from specviz.core.tensor_verdict import decide
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
-from specviz.core.verdicts import decide
 
 TARGET, DRAFT = 8.0, 1.0  # seconds of virtual time for a pass
 PROMPT = [3, 1, 4]

@@ -22,7 +22,7 @@ from specviz.core.loop import decode, start_lane
 from specviz.core.registry import verdict_kind, verdict_names
 from specviz.core.sampling import PremadeDraws, uniforms
 from specviz.core.tensor_path import TensorPath
-from specviz.core.verdicts import decide
+from specviz.core.tensor_verdict import decide
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
 from specviz.sides.verdicts import block, typical

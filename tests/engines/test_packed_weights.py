@@ -26,7 +26,7 @@ import specviz.core.loop
 from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.engine_choice import make_engine
 from specviz.core.sampling import draw, uniforms
-from specviz.core.verdicts import decide
+from specviz.core.tensor_verdict import decide
 from specviz.files.few_bits.unpacking import unpacked
 from specviz.files.gguf.header import read_gguf
 from specviz.sides.fast_cpu import engine as module

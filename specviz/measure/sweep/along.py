@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...core.cost import EAGER, DraftCosts, extra_token_cost, pass_cost, reads_again
-from ...core.drafting import make_drafter
+from ...core.drafter_choice import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
 from ...core.lanes import SPECULATIVE
 from ...core.model_facts import context_length

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ...core.sampling import DraftEnd, PremadeDraws, probabilities, sample, uniforms
+from ...core.tensor_verdict import decide
 from ...core.types import Draft, JudgedRound, RunContext, Verdict, host_ids
-from ...core.verdicts import decide
 
 if TYPE_CHECKING:
     from .engine import StaticEngine

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
+from ...core.tensor_verdict import decide
 from ...core.types import Draft, JudgedRound, RunContext, TimedRound, Verdict
-from ...core.verdicts import decide
 from .cache import InPlaceCache, Program
 from .path import GraphPath
 

@@ -49,7 +49,7 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
     """
     import torch
 
-    from ...core.verdicts import chances_of
+    from ...core.tensor_verdict import chances_of
 
     p_drafted = chances_of(p, drafted)
     q_drafted = chances_of(q, drafted)

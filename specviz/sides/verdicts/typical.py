@@ -31,7 +31,7 @@ def decide_typical(
     import torch
 
     from ...core.sampling import draw, uniforms
-    from ...core.verdicts import chances_of
+    from ...core.tensor_verdict import chances_of
 
     keep = (chances_of(p, drafted) > typical_thresholds(p[: len(drafted)])) & torch.isfinite(u)
     accepted = keep.long().cumprod(0).sum()
