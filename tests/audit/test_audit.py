@@ -234,6 +234,7 @@ def test_ctrl_c_stops_at_once_and_reports_what_was_measured(llama_cpp: Start) ->
 
         def interrupt() -> None:
             if proxy.stalls.wait(60):
+                time.sleep(0.2)  # by then the request's sender waits for the answer
                 begun.append(time.monotonic())
                 os.kill(os.getpid(), signal.SIGINT)
 

@@ -30,10 +30,13 @@ HEAVY = gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")
 
 
 class Paced:
-    """A race that counts its runs, and pauses behind every event of long ones."""
+    """A race that counts its runs, and pauses behind every event of long ones. whole: the runs that
+    nobody ended early."""
 
     def __init__(self) -> None:
-        self.begun = self.over = 0
+        self.begun = 0
+        self.whole = 0
+        self.over = 0
         self.pause: Callable[[], object] = lambda: time.sleep(0.01)
 
     def __call__(self, pair: Any, prompt: Any, settings: Any) -> Iterator[Any]:
@@ -43,6 +46,7 @@ class Paced:
                 if settings.max_new_tokens > 100:
                     self.pause()
                 yield event
+            self.whole += 1
         finally:
             self.over += 1
 
@@ -199,14 +203,18 @@ def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
 
 
 def test_whoever_leaves_amid_a_run_ends_it_and_leaves_nothing(site: Site) -> None:
+    runs_before = PACED.begun
+    whole_before = PACED.whole
     begun = begin(site, "10.7.0.1", tokens=400)
-    before = PACED.over
     with socket.create_connection((site.host, site.port)) as plug:
         path = f"/gradio_api/call/generate/{begun.json['event_id']}"
         plug.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         while b"event: generating" not in plug.recv(65536):
             pass
-    assert until(lambda: PACED.over == before + 1)
+        # The first event may come before the run begins, which would then be none to end.
+        assert until(lambda: PACED.begun == runs_before + 1)
+    assert until(lambda: PACED.over == PACED.begun)
+    assert PACED.whole == whole_before
     assert until(lambda: nothing_is_kept(site))
 
 
