@@ -361,7 +361,7 @@ interface Config {
   isLoading?: boolean; // its own pair still is, or could not be
   plotly?: string; // address of Plotly's script; a small player has none
   figures?: RunFigures; // of the run in a page of its own
-  links: Record<string, string>; // from the line under the name: "api", "source"
+  links: Record<string, string>; // behind those of papers in Help: "api", "source", "audit"
   titles: Record<string, string>; // of the charts, by name
   presets: Preset[];
   questions: { question: string, run: string, beside?: string }[]; // of the stage, with their recordings

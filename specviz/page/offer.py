@@ -19,6 +19,7 @@ from ..runs.recording import MAX_PACKED
 from ..runs.vocabulary import vocabulary
 from ..worker.loading import WEIGHTS
 from ..worker.tasks import Host
+from .audits import watched_server
 from .choices import OTHER, listed_drafters, pair_choices, pair_models
 from .controls import (
     CHOICES,
@@ -92,10 +93,15 @@ def _read(path: Path) -> Any:
 
 
 def _links() -> dict[str, str]:
-    """The links beside the paper in the line under the name; the source is known on a Space."""
+    """The links behind those of papers in Help: the source is known on a Space, and there is an
+    audit if the operator's server speculates by itself."""
+    links = {"api": "api"}
     space = os.environ.get("SPACE_ID", "")
-    source = {"source": f"https://huggingface.co/spaces/{space}/tree/main"} if space else {}
-    return {"api": "api", **source}
+    if space:
+        links["source"] = f"https://huggingface.co/spaces/{space}/tree/main"
+    if watched_server() is not None:
+        links["audit"] = "audit"
+    return links
 
 
 def offer_of(

@@ -13,12 +13,21 @@ from waiting import until
 from specviz.page import audits
 from specviz.page.audits import NOTHING, PageAudit
 from specviz.page.document import inline_styles
+from specviz.page.offer import _links
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def test_a_page_without_a_server_says_so() -> None:
     assert NOTHING.split(":")[0] in PageAudit().html(may_begin=True)
+    assert "audit" not in _links()
+
+
+def test_a_page_with_a_server_that_speculates_links_to_its_audit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPECVIZ_REMOTE", "http://127.0.0.1:9/v1#target")
+    assert _links()["audit"] == "audit"
 
 
 def test_its_own_user_has_the_server_audited_and_strangers_read_the_report(
