@@ -33,7 +33,7 @@ os.environ.setdefault(fetched_pair.OWN, str(fetched_pair.own_folder()))
 os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)
 
 # Its fixtures start a real engine once per run, for tests of any folder.
-pytest_plugins = ["llama_server", "llama_oracle"]
+pytest_plugins = ["llama_server", "llama_oracle", "sentences"]
 
 BROWSER = Path(__file__).parent / "browser"
 OWN_PAGES = {
@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 UNCOMPILED = {
     *("test_wheel", "test_table", "test_layout", "test_api_reference", "test_palette"),
     *("test_sampling", "test_checksums", "test_spec", "test_deploy", "test_rooms", "test_settings"),
+    "test_sentences",
 }
 """Files that run no compiled pass: they come first, while the passes are compiled."""
 
