@@ -38,11 +38,13 @@ class Sentences:
         self._temporary = re.compile(re.escape(str(temporary)) + r"/\w+")
 
     def __call__(self, text: str, *, measured: bool = False) -> None:
-        """Add a text; measured: its numbers are those of this run, and left out."""
+        """Add a text; measured: its numbers are those of this run, so they are left out, and with
+        them the width of columns."""
         text = self._temporary.sub("TMP", text)
         text = re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", text)
         if measured:
-            text = re.sub(r"\d[\d,.]*(?<=\d)", "N", text)
+            text = re.sub(r"\d+([.,]\d+)*(e-?\d+)?", "N", text)
+            text = re.sub(" +", " ", text)
         if text not in self._texts[-1:]:  # one that several cases share stands there once
             self._texts.append(text)
 
