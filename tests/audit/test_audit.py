@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from altering_proxy import altered
 from llama_server import LlamaServer
+from sentences import Sentences
 
 from specviz import audit_server
 from specviz.__main__ import main
@@ -85,12 +86,13 @@ def test_a_draft_that_costs_more_than_it_saves_does_not_pay(llama_cpp: Start) ->
     assert gain is not None and gain.value < 1.0 and report.verdict("paying").answer != "yes"
 
 
-def test_a_draft_that_is_loaded_and_never_used_is_told(llama_cpp: Start) -> None:
+def test_a_draft_that_is_loaded_and_never_used_is_told(
+    llama_cpp: Start, sentences: Sentences
+) -> None:
     report = audited(llama_cpp(unused=True).url, "speculating")
     verdict = report.verdict("speculating")
-    assert (
-        verdict.answer == "no" and "a draft is loaded, and nothing was drafted" in verdict.sentence
-    )
+    assert verdict.answer == "no"
+    sentences(verdict.sentence, measured=True)
     assert "--spec-draft-p-min 0" in report.advice[0].lines
 
 
@@ -135,27 +137,25 @@ def test_a_greedy_text_that_is_not_the_targets_is_a_fault(llama_cpp: Start) -> N
     assert (place.index, place.verdict) == (3, "fault") and (place.behind or 0.0) > 1.0
 
 
-@pytest.mark.parametrize(
-    ("status", "says"),
-    [(429, "too many requests"), (503, "failed with status 503"), (0, "ended")],
-)
+@pytest.mark.parametrize("status", [429, 503, 0])
 def test_a_server_that_fails_in_the_middle_becomes_a_sentence(
-    llama_cpp: Start, status: int, says: str
+    llama_cpp: Start, status: int, sentences: Sentences
 ) -> None:
     """It writes two texts to warm up and those of two turns, which are too few for a verdict."""
     with altered(llama_cpp(draft=True).url, status=status, healthy=4) as proxy:
         report = audited(proxy.url, "speculating", "paying", baseline=llama_cpp().url)
     paying = report.verdict("paying")
-    assert paying.answer == "cannot be told" and says in paying.sentence
+    assert paying.answer == "cannot be told"
+    sentences(paying.sentence)
     assert report.exit_status == UNTOLD
 
 
-def test_a_server_that_stalls_is_left(llama_cpp: Start) -> None:
+def test_a_server_that_stalls_is_left(llama_cpp: Start, sentences: Sentences) -> None:
     with altered(llama_cpp(draft=True).url, is_stalled=True, healthy=3) as proxy:
         begin = time.monotonic()
         report = audited(proxy.url, "speculating", "paying", answer_seconds=0.3)
         assert time.monotonic() - begin < 5
-    assert "did not answer within 0.3 s" in report.verdict("paying").doubt
+    sentences(report.verdict("paying").doubt)
 
 
 def claimed(path: str, text: str) -> str:
@@ -174,57 +174,60 @@ def claimed(path: str, text: str) -> str:
 claimed.looks = 0  # type: ignore[attr-defined]
 
 
-def test_counters_that_no_stream_shows_are_not_believed(llama_cpp: Start) -> None:
+def test_counters_that_no_stream_shows_are_not_believed(
+    llama_cpp: Start, sentences: Sentences
+) -> None:
     with altered(llama_cpp().url, text=claimed) as proxy:
         verdict = audited(proxy.url, "speculating").verdict("speculating")
-    assert verdict.answer == "cannot be told" and "its counters claim" in verdict.sentence
+    assert verdict.answer == "cannot be told"
+    sentences(verdict.sentence, measured=True)
 
 
-def test_no_more_is_sent_than_was_announced(llama_cpp: Start) -> None:
+def test_no_more_is_sent_than_was_announced(llama_cpp: Start, sentences: Sentences) -> None:
     with altered(llama_cpp(draft=True).url) as proxy:
         report = audited(proxy.url, "speculating", "lossless", minutes=0.01)
         assert report.plan is not None and len(proxy.paths) == report.requests
         model = AuditedModel(proxy.url, RequestBudget(5))
-        with pytest.raises(ServerError, match="has sent the 5 requests that it announced"):
+        with sentences.raises(ServerError):
             for _ in range(6):
                 model.stream("Once", 5)
         assert len(proxy.paths) == report.requests + 5
 
 
 def test_without_a_baseline_speed_cannot_be_told_and_the_key_is_nowhere(
-    llama_cpp: Start, monkeypatch: pytest.MonkeyPatch
+    llama_cpp: Start, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     monkeypatch.setenv("SPECVIZ_REMOTE_KEY", "secret-key")
     with altered(llama_cpp().url) as proxy:
         report = audited(proxy.url, "speculating", "paying")
         assert "Bearer secret-key" in proxy.keys
-    assert "no baseline was named" in report.verdict("paying").sentence
+    sentences(report.verdict("paying").sentence)
     assert report.exit_status == 1  # it does not speculate either
     assert "secret-key" not in report.to_json() + audit_html(report)
 
 
-def test_a_baseline_that_speculates_is_refused(llama_cpp: Start) -> None:
+def test_a_baseline_that_speculates_is_refused(llama_cpp: Start, sentences: Sentences) -> None:
     speculating = llama_cpp(draft=True).url
     model_at(speculating).stream("Once upon", 24)
-    with pytest.raises(PairError, match="speculates too"):
+    with sentences.raises(PairError):
         audited(llama_cpp().url, "paying", baseline=speculating)
 
 
 def test_the_verb_writes_its_report_and_ends_with_its_status(
-    llama_cpp: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    llama_cpp: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
     out = tmp_path / "report"
     address = f"{llama_cpp().url}#target"
     options = ["--only", "speculating", "--minutes", "0.05", "--tokens", "8", "--out", str(out)]
     assert main(["audit", address, *options]) == 1
-    printed = capsys.readouterr().out
-    assert "✗ Is it speculating? No: nothing was drafted" in printed
+    (answer,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+    sentences(answer, measured=True)
     page = out.with_suffix(".html").read_text("utf-8")
     assert "nothing was drafted" in page and "<script" not in page and "://" not in page
     assert json.loads(out.with_suffix(".json").read_text("utf-8"))["exit_status"] == 1
     assert main(["audit", address, "--only", "speed"]) == 2
     assert main(["audit", address.replace("#target", "#other"), "--minutes", "0.05"]) == 2
-    assert "has no model 'other'" in capsys.readouterr().err
+    sentences(capsys.readouterr().err.splitlines()[-1])
 
 
 def test_ctrl_c_stops_at_once_and_reports_what_was_measured(llama_cpp: Start) -> None:

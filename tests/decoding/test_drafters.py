@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from model_families import FAMILIES, build
+from sentences import Sentences
 from toy_models import (
     emitted_ids,
     examples,
@@ -214,13 +215,10 @@ def test_many_layers_are_sampled_evenly():
         assert len(depths) == min(layers - 1, exits.MAX_DEPTHS) == len(set(depths))
 
 
-@pytest.mark.parametrize(
-    ("target", "says"), [(llama(5), "has only one layer"), (mini(5), "cannot be told apart")]
-)
-def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, says: str):
-    with pytest.raises(PairError, match=says) as caught:
+@pytest.mark.parametrize("target", [llama(5), mini(5)], ids=["one layer", "layers unknown"])
+def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, sentences: Sentences):
+    with sentences.raises(PairError):
         list(speculate(pair_of(target, relative(target, noise=0.1)), [1, 2], SAMPLED))
-    assert "the drafter 'model' or 'ngram'" in str(caught.value)
 
 
 # Prices

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from sentences import Sentences
 from toy_models import (
     byte_level,
     emitted_ids,
@@ -182,10 +183,10 @@ def test_a_lane_fills_the_context_and_stops(short: Pair, gamma: int, length: int
     assert reason == "context"
 
 
-@pytest.mark.parametrize("lane", [speculate, baseline])
-def test_a_prompt_longer_than_the_context_is_refused(short: Pair, lane):
-    with pytest.raises(PromptError, match=f"{CONTEXT + 1} tokens.*context holds {CONTEXT}"):
-        lane(short, list(range(CONTEXT + 1)))
+def test_a_prompt_longer_than_the_context_is_refused(short: Pair, sentences: Sentences):
+    for lane in (speculate, baseline):
+        with sentences.raises(PromptError):
+            lane(short, list(range(CONTEXT + 1)))
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 15])

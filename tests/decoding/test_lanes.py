@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from sentences import Sentences
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, compute_metrics, race
@@ -93,7 +94,7 @@ def test_greedy_lanes_are_each_compared_with_the_baseline(trace: Trace):
         assert trace.end.lanes is None and trace.end.identical is None
 
 
-def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
+def test_every_report_speaks_of_the_lanes_by_name(trace: Trace, sentences: Sentences):
     for lane in NAMES:
         m, rounds = compute_metrics(trace, lane), trace.lane(lane)
         assert m.rounds == len(rounds) and set(m.tokens) == {lane, BASELINE}
@@ -103,7 +104,7 @@ def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
         assert uncertainty(trace, lane) is not None
         assert f"{lane}," in tokens_csv(trace)
     assert compute_metrics(trace) == compute_metrics(trace, NAMES[0])
-    with pytest.raises(TraceError, match="no lane 'fast' with drafts: use one of 'draft model'"):
+    with sentences.raises(TraceError):
         compute_metrics(trace, "fast")
     printed = "\n".join(metric_lines(trace))
     best = max(NAMES, key=lambda lane: compute_metrics(trace, lane).speedup or 0.0)
@@ -123,34 +124,33 @@ def test_no_two_lanes_look_alike(trace: Trace):
 
 
 @pytest.mark.parametrize(
-    ("lanes", "says"),
+    "lanes",
     [
-        ({"a": GREEDY, "b": SAMPLED}, "temperature differs between the lanes 'a' and 'b'"),
-        ({"a": GREEDY, BASELINE: GREEDY}, "named 'baseline': that is the target alone"),
-        ({"<b>": GREEDY}, "a lane is named '<b>': use 1 to 40 letters"),
-        ([], "the race has 0 speculative lanes: use 1 to 8"),
-        ([GREEDY] * (MAX_LANES + 1), "the race has 9 speculative lanes"),
-        ({"a": None}, "the settings are dict"),
+        {"a": GREEDY, "b": SAMPLED},
+        {"a": GREEDY, BASELINE: GREEDY},
+        {"<b>": GREEDY},
+        [],
+        [GREEDY] * (MAX_LANES + 1),
+        {"a": None},
     ],
 )
-def test_lanes_that_cannot_race_get_a_sentence(pair: Pair, lanes: Any, says: str):
-    with pytest.raises(SettingsError, match=says):
+def test_lanes_that_cannot_race_get_a_sentence(pair: Pair, lanes: Any, sentences: Sentences):
+    with sentences.raises(SettingsError):
         race(pair, PROMPT, lanes)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"temperature": 1.0}, "a lane cannot have a 'temperature' of its own: use "),
-        ({"name": "draft model"}, "two lanes are named 'draft model'"),
-        ({"name": "x" * 41}, "a lane is named 'xxx"),
-        ({"gamma": 99}, "gamma is 99"),
-    ],
+    "change",
+    [{"temperature": 1.0}, {"name": "draft model"}, {"name": "x" * 41}, {"gamma": 99}],
+    ids=repr,
 )
-def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], says: str):
-    with pytest.raises(SettingsError, match=says):
+def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], sentences: Sentences):
+    with sentences.raises(SettingsError):
         beside(GREEDY, [change])
-    with pytest.raises(SettingsError, match="'ngram' is not read: write it as drafter=ngram"):
+
+
+def test_a_lane_without_a_setting_gets_a_sentence(sentences: Sentences):
+    with sentences.raises(SettingsError):
         parsed_lane("ngram")
 
 
@@ -187,48 +187,22 @@ def with_other(header: str, value: Any) -> Any:
 
 
 FORGED = {
-    "a lane of rounds that is not there": (
-        lambda d: d["rounds"][4].update(lane="fourth"),
-        "entry 5 of the rounds: lane is not one of draft model",
+    "a lane of rounds that is not there": lambda d: d["rounds"][4].update(lane="fourth"),
+    "another temperature": lambda d: d["header"]["lanes"]["n-gram"].update(temperature=0.5),
+    "markup as a name": lambda d: d["header"]["lanes"].update(
+        {"<b>": d["header"]["lanes"]["n-gram"]}
     ),
-    "another temperature": (
-        lambda d: d["header"]["lanes"]["n-gram"].update(temperature=0.5),
-        "temperature differs between the lanes",
+    "too many": lambda d: d["header"].update(
+        lanes={f"lane {i}": d["header"]["lanes"]["n-gram"] for i in range(10)}
     ),
-    "markup as a name": (
-        lambda d: d["header"]["lanes"].update({"<b>": d["header"]["lanes"]["n-gram"]}),
-        "header, lanes: a name is '\\x3cb\\x3e'",
+    "a baseline with drafts": lambda d: d["header"]["lanes"].update(
+        baseline=d["header"]["lanes"]["n-gram"]
     ),
-    "too many": (
-        lambda d: d["header"].update(
-            lanes={f"lane {i}": d["header"]["lanes"]["n-gram"] for i in range(10)}
-        ),
-        "lanes and drafts are not of the same lanes with drafts",
-    ),
-    "a baseline with drafts": (
-        lambda d: d["header"]["lanes"].update(baseline=d["header"]["lanes"]["n-gram"]),
-        "lanes and drafts are not of the same lanes with drafts",
-    ),
-    "no prefill of a lane": (
-        lambda d: d["header"]["prefill_seconds"].pop("n-gram"),
-        "header, prefill_seconds: the lanes are not",
-    ),
-    "no lanes": (
-        with_other("lanes", {}),
-        "header: lanes is an object, but it should have at least 1 item",
-    ),
-    "a gamma that a lane exceeds": (
-        lambda d: d["header"]["lanes"]["early exit"].update(gamma=1),
-        "of the early exit lane: it has 4 drafted tokens where 1 may be",
-    ),
-    "no reason": (
-        lambda d: d["end"]["reasons"].pop("early exit"),
-        "end, reasons: the lanes are not",
-    ),
-    "a comparison that is wrong": (
-        lambda d: d["end"]["lanes"]["n-gram"].update(compared=3),
-        "identical or compared is not what the tokens of the lanes say",
-    ),
+    "no prefill of a lane": lambda d: d["header"]["prefill_seconds"].pop("n-gram"),
+    "no lanes": with_other("lanes", {}),
+    "a gamma that a lane exceeds": lambda d: d["header"]["lanes"]["early exit"].update(gamma=1),
+    "no reason": lambda d: d["end"]["reasons"].pop("early exit"),
+    "a comparison that is wrong": lambda d: d["end"]["lanes"]["n-gram"].update(compared=3),
 }
 
 
@@ -238,10 +212,10 @@ def values(pair: Pair) -> bytes:
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_recording_of_several_lanes_is_refused(values: bytes, name: str):
-    edit, says = FORGED[name]
+def test_a_forged_recording_of_several_lanes_is_refused(
+    values: bytes, name: str, sentences: Sentences
+):
     data = orjson.loads(values)
-    edit(data)
-    with pytest.raises(TraceError) as refused:
+    FORGED[name](data)
+    with sentences.raises(TraceError):
         read_recording(orjson.dumps(data))
-    assert says in str(refused.value)

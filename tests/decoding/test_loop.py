@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from sentences import Sentences
 from toy_models import (
     MiniLM,
     emitted_ids,
@@ -23,7 +24,7 @@ from toy_models import (
 
 import specviz.core.loop
 import specviz.sides.model.drafter
-from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
+from specviz import Pair, Round, Settings, baseline, speculate
 from specviz.base.errors import ModelError, PairError
 from specviz.core.eager import EagerEngine
 from specviz.core.loop import start_lane
@@ -278,17 +279,16 @@ def test_models_of_other_precisions_run(target: torch.dtype, draft: torch.dtype)
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("broken", ["target", "draft"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_are_not_finite_end_in_a_sentence(
-    value: float, broken: str, temperature: float
+    value: float, broken: str, sentences: Sentences
 ):
     models = {"target": llama(40, seed=0), "draft": llama(40, seed=1)}
     with torch.no_grad():
         models[broken].model.layers[0].mlp.down_proj.weight[3] = value
     pair = pair_of(models["target"], models["draft"])
-    with pytest.raises(ModelError, match=f"the {broken} gave logits that are not finite") as caught:
-        list(speculate(pair, PROMPT, Settings(temperature=temperature, max_new_tokens=5)))
-    assert isinstance(caught.value, SpecvizError) and str(caught.value).count("\n") == 0
+    for temperature in (0.0, 1.0):
+        with sentences.raises(ModelError):
+            list(speculate(pair, PROMPT, Settings(temperature=temperature, max_new_tokens=5)))
 
 
 class Renamed(MiniLM):

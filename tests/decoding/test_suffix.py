@@ -13,6 +13,7 @@ from bare_rounds import bare_rounds
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_distribution import chain_p_value, continuation_distribution, p_value
+from sentences import Sentences
 from toy_models import emitted_ids, examples, finish, generated, llama, mini, pair_of
 
 from specviz import Pair, Settings, Trace, race, speculate
@@ -126,7 +127,7 @@ def test_a_run_says_what_was_seen_and_its_trace_keeps_every_rule(
             assert token.q == 1.0 and shares[token.id] == max(shares.values())
 
 
-def test_earlier_texts_are_drafted_from_and_only_by_this_drafter():
+def test_earlier_texts_are_drafted_from_and_only_by_this_drafter(sentences: Sentences):
     pair = pair_of(llama(40, seed=3))
     settings = replace(SAMPLED, temperature=0.0, max_new_tokens=12)
     cold, _ = finish(pair, [1, 2], settings)
@@ -136,12 +137,12 @@ def test_earlier_texts_are_drafted_from_and_only_by_this_drafter():
     assert [len(r.emitted) for r in warm] == [4, 4, 4], "gamma copies and a bonus"
     words = list(speculate(pair, [1, 2], settings, memory=[" ".join(f"w{i}" for i in text)]))
     assert [r.drafted for r in words] == [r.drafted for r in warm]
-    for drafter, memory, error, says in (
-        ("ngram", [text], SettingsError, "only 'suffix' reads"),
-        ("suffix", "w1 w2", SettingsError, "use a list of texts"),
-        ("suffix", [[99]], PromptError, "the ids 0 to 39"),
+    for drafter, memory, error in (
+        ("ngram", [text], SettingsError),
+        ("suffix", "w1 w2", SettingsError),
+        ("suffix", [[99]], PromptError),
     ):
-        with pytest.raises(error, match=says):
+        with sentences.raises(error):
             speculate(pair, [1, 2], replace(settings, drafter=drafter), memory=memory)
 
 

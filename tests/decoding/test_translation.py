@@ -10,6 +10,7 @@ import pytest
 import torch
 from bare_rounds import bare_rounds
 from reference_distribution import chain_p_value, continuation_distribution, p_value
+from sentences import Sentences
 from toy_models import (
     CORPUS,
     byte_level,
@@ -102,9 +103,9 @@ def test_one_tokenizer_is_not_translated():
     assert pair.shared is None and pair.draft_vocab == pair.vocab == 8
 
 
-def test_too_few_tokens_in_common_are_refused_with_their_number():
+def test_too_few_tokens_in_common_are_refused_with_their_number(sentences: Sentences):
     other = tokenizer_of({f"x{i}" if i else "w0": i for i in range(40)})
-    with pytest.raises(PairError, match="with only 1 of the target's 40 tokens in common"):
+    with sentences.raises(PairError):
         pair_of(llama(40), llama(40), draft_tokenizer=other)
 
 
@@ -348,7 +349,9 @@ def test_of_two_ids_with_one_text_the_ordinary_one_is_written():
 # Folders, as the hub has them
 
 
-def test_two_folders_with_two_tokenizers_race_and_the_doctor_says_so(tmp_path: Path):
+def test_two_folders_with_two_tokenizers_race_and_the_doctor_says_so(
+    tmp_path: Path, sentences: Sentences
+):
     pair = pair_with(coarse())
     for model, tokenizer, name in (
         (pair.target, pair.tokenizer, "target"),
@@ -359,8 +362,7 @@ def test_two_folders_with_two_tokenizers_race_and_the_doctor_says_so(tmp_path: P
     report = examine(str(tmp_path / "target"), str(tmp_path / "draft"))
     (found,) = [f for f in report.findings if f.topic == "tokenizer"]
     assert report.verdict == "warning" and found.level == "warning"
-    count = len(pair.shared.pairs)
-    assert f"models can race, with {count} of the target's 290 tokens in common" in found.sentence
+    sentences(found.sentence)
     loaded = load_pair(f"{tmp_path / 'target'}+{tmp_path / 'draft'}")
     assert loaded.shared.pairs == pair.shared.pairs
     for temperature in (0.0, 1.0):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from forked_process import run_forked
+from sentences import Sentences
 
 from scripts.gpu_steps import Report, Visit
 from scripts.measure_gpu import (
@@ -67,7 +68,7 @@ def reports(report: Report) -> None:
     report("figure", {"median": 2.5})
 
 
-def test_the_others_run_whatever_becomes_of_one(tmp_path: Path):
+def test_the_others_run_whatever_becomes_of_one(tmp_path: Path, sentences: Sentences):
     late = tmp_path / "late"
     file = tmp_path / "results.json"
     steps = [
@@ -79,9 +80,9 @@ def test_the_others_run_whatever_becomes_of_one(tmp_path: Path):
     began = time.monotonic()
     outcomes = run_all(steps, file)
     failed, hung, ended, reported = outcomes
-    assert failed.state == ended.state == "failed with exit status 1"
+    sentences("\n".join(outcome.state for outcome in outcomes))
     assert "why it failed" in failed.output and "no such thing" in failed.output
-    assert hung.state == "stopped at its limit of 1 s" and "started" in hung.output
+    assert "started" in hung.output
     assert hung.figures == {"first": 1}, "what it had is kept"
     assert "vLLM printed no rate" in ended.output
     assert reported.state == DONE and reported.figures == {"figure": {"median": 2.5}}
@@ -113,12 +114,13 @@ def test_every_figure_is_written_before_the_step_ends(tmp_path: Path):
     assert outcome.state == DONE and seen.exists()
 
 
-def test_the_whole_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_whole_has_a_limit_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
+):
     monkeypatch.setattr("scripts.measure_gpu.SHORTEST", 0.5)
     steps = [Step("first", lambda _: time.sleep(60), 60), Step("second", reports, 60)]
     outcomes = run_all(steps, tmp_path / "results.json", whole=1.4)
-    states = [outcome.state for outcome in outcomes]
-    assert states == ["stopped at its limit of 1 s", "not run: no time was left"]
+    sentences("\n".join(outcome.state for outcome in outcomes))
 
 
 def test_its_steps_fit_into_ten_minutes():

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sentences import Sentences
 from toy_models import byte_level, llama, pair_of, relative
 
 from specviz import Pair, Settings, baseline
@@ -63,7 +64,7 @@ def engine(written: list[str], asked: list[dict[str, Any]]) -> Callable[..., htt
 
 
 def test_servers_take_turns_and_their_texts_are_compared(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     monkeypatch.setattr(servers, "thread_counts", lambda: [1])
     asked: list[dict[str, Any]] = []
@@ -75,7 +76,6 @@ def test_servers_take_turns_and_their_texts_are_compared(
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
         compared = compare_with_servers([ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2)
     found = compared.to_dict()
-    printed = "\n".join(compared.lines())
     rows = {row["who"]: row for row in found["rows"]}
     llama_cpp = "llama.cpp b9 at b.test"
     assert rows[f"{llama_cpp}, by its own clock"]["median"] == pytest.approx(100.0)
@@ -83,13 +83,13 @@ def test_servers_take_turns_and_their_texts_are_compared(
     assert rows["vLLM 0.32.0 at a.test, streamed"]["lane"] == "baseline"
     assert found["same_texts"] == {"vLLM 0.32.0 at a.test": 1, llama_cpp: 0}
     assert found["parted"][llama_cpp] == [2]
-    assert "on 0/1 prompts; the others part at token 3" in printed
+    sentences("\n".join(line for line in compared.lines() if " wrote " in line))
     assert [one["model"] for one in asked] == 3 * [*3 * ["target"], *3 * ["mine"]]  # one warms up
     assert {tuple(one["prompt"]) for one in asked} == {tuple(pair.encode("the cat"))}
     assert all(one["temperature"] == 0.0 and one["ignore_eos"] for one in asked)
 
     written.pop()
-    with pytest.raises(ServerError, match="streamed 7 tokens instead of 8"), eager_only():
+    with sentences.raises(ServerError), eager_only():
         compare_with_servers([ALONE], [], pair, ["the cat"], SETTINGS, 1)
 
 
@@ -106,10 +106,10 @@ def test_where_texts_part() -> None:
 
 
 def test_what_cannot_be_compared_is_one_sentence(
-    pair: Pair, capsys: pytest.CaptureFixture[str]
+    pair: Pair, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
     alone = replace(SETTINGS, drafter="none")
-    with pytest.raises(PairError, match="with drafts and without: choose a drafter"):
+    with sentences.raises(PairError):
         compare_with_servers([ALONE], [], pair_of(pair.target), ["the cat"], alone, 1)
     assert main(["bench", "--server-speculating", SPECULATING]) == 2
-    assert "--server-speculating needs --server" in capsys.readouterr().err
+    sentences(capsys.readouterr().err.splitlines()[-1])

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from sentences import Sentences
 from toy_models import VirtualTime, llama, mini, pair_of, relative
 
 from specviz import Pair, Settings
@@ -185,11 +186,13 @@ def test_a_prediction_stands_apart_with_its_reason(good: list[SweepEvent]):
     assert "predicted only, it is &lt;far&gt; behind: draft model, γ 2" in page
 
 
-def test_a_row_that_may_be_better_is_named_in_the_answer(good: list[SweepEvent]):
+def test_a_row_that_may_be_better_is_named_in_the_answer(
+    good: list[SweepEvent], sentences: Sentences
+):
     result = opened(good)
     (advice,) = recommendations(result.rows, result.machine, result.request)
-    assert advice.headline.endswith("Draft model, γ 2 may be better, not measured.")
-    assert "Draft model, γ 2 is predicted at 9.50, and it was not measured" in advice.doubt
+    sentences(advice.headline, measured=True)
+    sentences(advice.doubt)
     assert any("may be better" in line for line in table_lines(result.rows))
     slow = tuple(
         replace(one, measured=replace(one.measured, speedup=Estimate(0.8, 0.75, 0.85)))
@@ -344,12 +347,12 @@ def test_drafts_that_end_by_confidence_are_measured_and_never_predicted(timed: V
 
 
 def test_all_turns_of_a_conversation_are_swept(
-    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch
+    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     turns = (Message("system", "w1 w2 w3"), Message("user", "w4 w5"))
     pair = scripted_pair(timed, cost=0.1, noise=0.1)
     request = replace(REQUEST, drafters=("ngram",), prompts=(Question("chat", "w4 w5", turns),))
-    with pytest.raises(PromptError, match="no chat template: give the prompt as one text"):
+    with sentences.raises(PromptError):
         list(sweep(pair, request))
     pair.tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}w7"
     read = set()
@@ -364,11 +367,11 @@ def test_all_turns_of_a_conversation_are_swept(
 
 
 def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
-    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch
+    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
     pair = scripted_pair(timed, cost=0.05, noise=0.1)
     long = Question("prose", "w1 " * 600)
-    with pytest.raises(PromptError, match="the target's context holds 512"):
+    with sentences.raises(PromptError):
         list(sweep(pair, replace(REQUEST, prompts=(long,))))
 
     real, calls = raced, []
@@ -381,9 +384,7 @@ def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
 
     monkeypatch.setattr("specviz.measure.races.raced", failing)
     result = result_of(list(sweep(pair, replace(REQUEST, prompts=(long, *QUESTIONS)))))
-    first, last = result.notes
-    assert first.startswith("A prompt of prose was left out: the prompt has 600 tokens")
-    assert last == "The sweep ended early: the device ran out of memory."
+    sentences("\n".join(result.notes))
     assert result.stopped and any(one.measured for one in result.rows)
 
 
@@ -398,20 +399,22 @@ def test_slow_models_get_shorter_texts(timed: VirtualTime, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"prompts": ()}, "there are no prompts to sweep: give at least one."),
-        ({"gammas": (0,)}, "gammas has 0: use whole numbers, 1 to 64."),
-        ({"gammas": ()}, "gammas is empty: use whole numbers from 1 on."),
-        ({"drafters": ("psychic",)}, "drafters has 'psychic': use some of model, ngram"),
-        ({"seconds": 0.0}, "seconds is 0: use 1 to 86400."),
-        ({"temperatures": (-1.0,)}, "temperature is -1.0"),
+        {"prompts": ()},
+        {"gammas": (0,)},
+        {"gammas": ()},
+        {"drafters": ("psychic",)},
+        {"seconds": 0.0},
+        {"temperatures": (-1.0,)},
     ],
+    ids=repr,
 )
-def test_a_request_that_cannot_be_done_is_one_sentence(change: dict[str, Any], sentence: str):
-    with pytest.raises(SettingsError) as error:
+def test_a_request_that_cannot_be_done_is_one_sentence(
+    change: dict[str, Any], sentences: Sentences
+):
+    with sentences.raises(SettingsError):
         Sweep(replace(REQUEST, **change))
-    assert str(error.value).startswith(sentence)
 
 
 def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
@@ -441,7 +444,7 @@ def test_the_page_and_python_call_the_same_speedups_even():
     assert f"NEAR = {NEAR};" in (ASSETS / "page" / "words" / "verdict.js").read_text("utf-8")
 
 
-def test_a_busy_machine_is_told(good: list[SweepEvent]):
+def test_a_busy_machine_is_told(good: list[SweepEvent], sentences: Sentences):
     result = result_of(good)
     rows = tuple(
         replace(one, measured=replace(one.measured, doubts=one.measured.runs))
@@ -451,7 +454,7 @@ def test_a_busy_machine_is_told(good: list[SweepEvent]):
     )
     (advice,) = recommendations(rows, result.machine, result.request)
     assert advice.answer == "cannot tell" and advice.best is None and advice.settings == ()
-    assert advice.headline.startswith("No firm answer: the machine was busy in ")
+    sentences(advice.headline, measured=True)
     half = tuple(
         replace(one, measured=replace(one.measured, doubts=one.measured.runs // 2))
         if one.measured

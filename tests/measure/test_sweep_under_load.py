@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sentences import Sentences
 from toy_models import Load, VirtualTime, mini, pair_of, relative
 
 from specviz import Settings, Trace, race
@@ -209,12 +210,12 @@ def test_texts_of_a_few_tokens_are_measured_without_predictions(
     assert all(row.predicted is None and row.measured is not None for row in rows)
 
 
-def test_one_row_was_and_two_rows_were(swept: Callable[..., SweepResult]):
+def test_one_row_was_and_two_rows_were(swept: Callable[..., SweepResult], sentences: Sentences):
     def doubt_of(gammas: tuple[int, ...]) -> str:
         few = replace(REQUEST, drafters=("model",), gammas=gammas, seconds=1.0)
         few = replace(few, base=replace(BASE, max_new_tokens=8))
         advice: Recommendation = swept(0.05, 0.02, few).recommendations[0]
         return advice.doubt
 
-    assert doubt_of((1, 4)).startswith("1 row was neither measured nor predicted")
-    assert doubt_of((1, 2, 3, 4)).startswith("3 rows were neither measured nor predicted")
+    sentences(doubt_of((1, 4)).partition(". ")[0])
+    sentences(doubt_of((1, 2, 3, 4)).partition(". ")[0])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sentences import Sentences
 
 from specviz import Settings, load_pair
 from specviz.base.environment import ASSETS
@@ -38,24 +39,23 @@ def flipped(folder: Path) -> None:
     path.write_bytes(raw)
 
 
-FAULTS: list[tuple[Callable[[Path], object], str]] = [
-    (flipped, "draft/model.safetensors"),
-    (lambda folder: (folder / "config.json").write_text("{}"), "draft/config.json"),
-    (lambda folder: (folder / "tokenizer.json").unlink(), "draft/tokenizer.json"),
-    (lambda folder: (folder / "adapter_config.json").touch(), "draft/adapter_config.json"),
-    (lambda folder: (folder / LIST).unlink(), f"draft/{LIST}"),
-    (lambda folder: (folder / LIST).write_text("nonsense"), f"draft/{LIST}"),
-]
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "a bit": flipped,
+    "another config": lambda folder: (folder / "config.json").write_text("{}"),
+    "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "one more file": lambda folder: (folder / "adapter_config.json").touch(),
+    "no list": lambda folder: (folder / LIST).unlink(),
+    "no list of checksums": lambda folder: (folder / LIST).write_text("nonsense"),
+}
 
 
-@pytest.mark.parametrize(("fault", "sentence"), FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_file_that_is_not_as_published_is_refused(
-    copy: Path, fault: Callable[[Path], object], sentence: str
+    copy: Path, fault: str, sentences: Sentences
 ) -> None:
-    fault(copy)
-    with pytest.raises(PairError, match=f"{sentence} of the built-in pair") as caught:
+    FAULTS[fault](copy)
+    with sentences.raises(PairError):
         load_pair()
-    assert str(caught.value).endswith(".") and str(copy) not in str(caught.value)
 
 
 def test_the_list_is_one_that_other_programs_read_and_hidden_files_are_not_in_it(
@@ -71,13 +71,13 @@ def test_the_list_is_one_that_other_programs_read_and_hidden_files_are_not_in_it
 
 
 def test_the_log_tells_why_a_pair_cannot_be_loaded(
-    copy: Path, caplog: pytest.LogCaptureFixture
+    copy: Path, caplog: pytest.LogCaptureFixture, sentences: Sentences
 ) -> None:
     """A sentence travels between processes, its causes do not."""
     (copy / "tokenizer.json").write_text("{")
     name = f"{copy}+{copy.with_name('target')}"
     worker = LocalWorker(lambda pair, _: load_pair(pair), lambda *_: iter(()))
-    with pytest.raises(SpecvizError, match=r"draft has a damaged .* tokenizer\.json"):
+    with sentences.raises(SpecvizError):
         list(worker.run(RaceTask(name, "w", Settings())))
     (line,) = [record.getMessage() for record in caplog.records if "failed" in record.msg]
     assert name in line and "because of" in line and "JSONDecodeError" in line

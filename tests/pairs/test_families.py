@@ -19,6 +19,7 @@ from model_families import (
     saved_family,
     small_tokenizer,
 )
+from sentences import Sentences
 from toy_heads import random_head
 from toy_models import emitted_ids, generated, next_logits, outcome_counts
 from transformers import AutoModelForCausalLM
@@ -274,12 +275,12 @@ def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(tmp_path: Path, mix
             assert all(token.id < vocab for token in [*r.drafted, *r.emitted])
 
 
-def test_a_draft_too_narrow_for_the_tokenizer_is_rejected(tmp_path: Path):
+def test_a_draft_too_narrow_for_the_tokenizer_is_rejected(tmp_path: Path, sentences: Sentences):
     tokenizer = small_tokenizer()
     sizes = {"target": len(tokenizer), "draft": len(tokenizer) - 40}
     names = [
         str(saved(tmp_path / role, build("qwen 2", vocab_size=size), tokenizer))
         for role, size in sizes.items()
     ]
-    with pytest.raises(PairError, match=f"{sizes['draft']} tokens.*{sizes['target']}"):
+    with sentences.raises(PairError):
         load_pair("+".join(names))

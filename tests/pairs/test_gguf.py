@@ -18,6 +18,7 @@ import pytest
 import torch
 from gguf_writer import LAYER, OUTSIDE, write_packed
 from reference_distribution import text_p_value
+from sentences import Sentences
 from tiny_files import greedy_ids, tiny_file, tiny_model, tiny_tokenizer
 from transformers import LlamaConfig, StableLmConfig
 
@@ -101,53 +102,47 @@ def tensor(shape: tuple[int, ...], kind: int = 0, start: int = 0) -> bytes:
 
 
 HUGE = 2**63
-BROKEN: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "cut off"),
-    "another format": (b"PK\3\4" + bytes(100), "no GGUF file"),
-    "version 1": (header([], [], version=1), "version 1"),
-    "big endian": (MAGIC + struct.pack(">IQQ", 3, 1, 1), "big endian"),
-    "keys without end": (MAGIC + struct.pack("<IQQ", 3, 1, HUGE), "cut off"),
-    "tensors without end": (MAGIC + struct.pack("<IQQ", 3, HUGE, 1), "cut off"),
-    "a string without end": (header([struct.pack("<Q", HUGE)], []), "cut off"),
-    "a list without end": (header([pair_of("a", 9, struct.pack("<IQ", 4, HUGE))], []), "cut off"),
-    "lists in lists": (header([pair_of("a", 9, struct.pack("<IQ", 9, 5))], []), "damaged"),
-    "an unknown value": (header([pair_of("a", 99, b"")], []), "damaged"),
-    "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "in the kind 99"),
-    "a removed kind": (header([LLAMA], [tensor((32,), kind=31)]), "Q4_0_4_4"),
-    "a key twice": (header([LLAMA, LLAMA], [tensor((1,))]), "general.architecture twice"),
-    "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "cut off"),
-    "no dimensions": (header([LLAMA], [tensor(())]) + bytes(99), "cut off"),
-    "a tensor between two places": (
-        header([LLAMA], [tensor((1,), start=2)]) + bytes(99),
-        "cut off",
-    ),
-    "a tensor past the end": (header([LLAMA], [tensor((HUGE, HUGE))]), "cut off"),
-    "no tensors": (header([LLAMA], []), "no model"),
-    "no architecture": (header([], [tensor((1,))]) + bytes(99), "no model"),
-    "one part of three": (
-        header([LLAMA, pair_of("split.count", 2, struct.pack("<H", 3))], [tensor((1,))]),
-        "one part of 3",
+BROKEN: dict[str, bytes] = {
+    "nothing": b"",
+    "another format": b"PK\3\4" + bytes(100),
+    "version 1": header([], [], version=1),
+    "big endian": MAGIC + struct.pack(">IQQ", 3, 1, 1),
+    "keys without end": MAGIC + struct.pack("<IQQ", 3, 1, HUGE),
+    "tensors without end": MAGIC + struct.pack("<IQQ", 3, HUGE, 1),
+    "a string without end": header([struct.pack("<Q", HUGE)], []),
+    "a list without end": header([pair_of("a", 9, struct.pack("<IQ", 4, HUGE))], []),
+    "lists in lists": header([pair_of("a", 9, struct.pack("<IQ", 9, 5))], []),
+    "an unknown value": header([pair_of("a", 99, b"")], []),
+    "an unknown tensor": header([LLAMA], [tensor((4,), kind=99)]),
+    "a removed kind": header([LLAMA], [tensor((32,), kind=31)]),
+    "a key twice": header([LLAMA, LLAMA], [tensor((1,))]),
+    "nine dimensions": header([LLAMA], [tensor((1,) * 9)]),
+    "no dimensions": header([LLAMA], [tensor(())]) + bytes(99),
+    "a tensor between two places": header([LLAMA], [tensor((1,), start=2)]) + bytes(99),
+    "a tensor past the end": header([LLAMA], [tensor((HUGE, HUGE))]),
+    "no tensors": header([LLAMA], []),
+    "no architecture": header([], [tensor((1,))]) + bytes(99),
+    "one part of three": header(
+        [LLAMA, pair_of("split.count", 2, struct.pack("<H", 3))], [tensor((1,))]
     ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_gets_a_sentence_in_bounded_time_and_memory(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, sentences: Sentences
 ) -> None:
-    data, sentence = BROKEN[name]
     path = tmp_path / "model.gguf"
-    path.write_bytes(data)
+    path.write_bytes(BROKEN[name])
     tracemalloc.start()
     begin = time.monotonic()
     try:
-        with pytest.raises(PairError, match=sentence) as told:
+        with sentences.raises(PairError):
             load_pair(f"{path}+none")
         assert tracemalloc.get_traced_memory()[1] < 64e6
     finally:
         tracemalloc.stop()
     assert time.monotonic() - begin < 20
-    assert str(tmp_path) not in str(told.value) and str(told.value).endswith(".")
     assert examine(f"{path}+none").verdict == "stop"
 
 
@@ -159,16 +154,20 @@ def test_a_file_that_is_cut_anywhere_is_refused(packed: Path, tmp_path: Path) ->
             read_gguf(path)
 
 
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(PairError, match="there is no such file"):
+def test_a_file_that_is_not_there_is_said_to_be_missing(
+    tmp_path: Path, sentences: Sentences
+) -> None:
+    with sentences.raises(PairError):
         load_pair(f"{tmp_path / 'away.gguf'}+none")
 
 
-def test_another_architecture_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_another_architecture_is_refused_before_it_is_unpacked(
+    tmp_path: Path, sentences: Sentences
+) -> None:
     path = tmp_path / "mamba.gguf"
     keys = [pair_of("general.architecture", 8, text("mamba"))]
     path.write_bytes(header(keys, [tensor((4,))]) + bytes(64))
-    with pytest.raises(PairError, match="architecture 'mamba'"):
+    with sentences.raises(PairError):
         load_pair(f"{path}+none")
 
 
@@ -262,7 +261,7 @@ def test_two_at_a_time_unpack_once(
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
 
@@ -272,17 +271,17 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(unpack, "_write", lambda _, __, made, ___: full(made))
-        with pytest.raises(PairError, match=r"No space left.*MB: make room.*SPECVIZ_CACHE"):
+        with sentences.raises(PairError):
             unpack.unpacked(small)
     assert [one.suffix for one in (tmp_path / "gguf").iterdir()] == [".lock"]
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "file"))
-    with pytest.raises(PairError, match="SPECVIZ_CACHE"):
+    with sentences.raises(PairError):
         unpack.unpacked(small)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentences import Sentences
 
 pytest.importorskip("gguf", reason="the package gguf is not installed")
 
@@ -239,84 +240,49 @@ def test_the_cases_set_every_key_that_is_read() -> None:
     assert {key for keys in READ.values() for key in keys} <= changed
 
 
-BY_NAME = {
-    "a kind of scaling": (Case("llama", {"rope.scaling.type": "dynamic"}), "rope.scaling.type"),
-    "a part of a head": (Case("llama", {"rope.dimension_count": 8}), "rope.dimension_count"),
-    "a part of a head of qwen3": (
-        Case("qwen3", {"rope.dimension_count": 8}),
-        "rope.dimension_count",
+BY_NAME: dict[str, Case] = {
+    "a kind of scaling": Case("llama", {"rope.scaling.type": "dynamic"}),
+    "a part of a head": Case("llama", {"rope.dimension_count": 8}),
+    "a part of a head of qwen3": Case("qwen3", {"rope.dimension_count": 8}),
+    "a factor of attention": Case("qwen2", {"rope.scaling.attn_factor": 1.3}),
+    "a factor beside LongRoPE": Case("phi3", {"rope.scaling.factor": 4.0}, FACTORS),
+    "LongRoPE without factors": Case("phi3", {"rope.scaling.type": "longrope"}),
+    "factors without LongRoPE": Case("llama", tensors=FACTORS),
+    "factors of one length": Case("phi3", tensors={"rope_factors_long.weight": LONG}),
+    "factors of frequencies elsewhere": Case("qwen2", tensors={"rope_freqs.weight": LONG}),
+    "YaRN of Phi-3": Case("phi3", YARN),
+    "no scaling but in windows": Case(
+        "gemma2", {"rope.scaling.type": "none", "rope.scaling.factor": 2.0}
     ),
-    "a factor of attention": (Case("qwen2", {"rope.scaling.attn_factor": 1.3}), "attn_factor"),
-    "a factor beside LongRoPE": (
-        Case("phi3", {"rope.scaling.factor": 4.0}, FACTORS),
-        "rope.scaling.factor",
+    "a window of Llama": Case("llama", {"attention.sliding_window": 8}),
+    "a cap of Qwen": Case("qwen2", {"attn_logit_softcapping": 1.0}),
+    "no cap of Gemma 2": Case("gemma2", {"attn_logit_softcapping": 0.0}),
+    "a scale of attention": Case("llama", {"attention.scale": 0.5}),
+    "a scale of logits": Case("llama", {"logit_scale": 0.5}),
+    "clamped attention": Case("qwen2", {"attention.clamp_kqv": 1.0}),
+    "no mask": Case("llama", {"attention.causal": False}),
+    "values of another width": Case("llama", {"attention.value_length": 8}),
+    "heads of another width": Case("stablelm", {"attention.key_length": 16}),
+    "an invented key": Case("llama", {"invented": 2.0}),
+    "experts": Case("llama", {"expert_count": 2, "expert_used_count": 1}),
+    "experts that no key names": Case(
+        "llama", tensors={"blk.0.ffn_up_exps.weight": np.zeros((2, 96, 64), np.float32)}
     ),
-    "LongRoPE without factors": (
-        Case("phi3", {"rope.scaling.type": "longrope"}),
-        "rope.scaling.type",
+    "experts of an architecture that is unpacked": Case(
+        "phi3", tensors={"blk.0.ffn_gate_inp.weight": np.zeros((2, 64), np.float32)}
     ),
-    "factors without LongRoPE": (Case("llama", tensors=FACTORS), "rope_factors_long"),
-    "factors of one length": (
-        Case("phi3", tensors={"rope_factors_long.weight": LONG}),
-        "rope_factors_long",
+    "a bias of a middle layer": Case("llama", tensors=in_both_layers("ffn_up.bias", (96,))),
+    "a scale of a tensor": Case("llama", tensors=in_both_layers("ffn_up.scale", (1,))),
+    "a layer too many": Case("llama", {"block_count": 1}),
+    "an output layer of Gemma 2": Case(
+        "gemma2", tensors={"output.weight": np.zeros((325, 64), np.float32)}
     ),
-    "factors of frequencies elsewhere": (
-        Case("qwen2", tensors={"rope_freqs.weight": LONG}),
-        "rope_freqs",
-    ),
-    "YaRN of Phi-3": (Case("phi3", YARN), "rope.scaling.type"),
-    "no scaling but in windows": (
-        Case("gemma2", {"rope.scaling.type": "none", "rope.scaling.factor": 2.0}),
-        "rope.scaling.type",
-    ),
-    "a window of Llama": (Case("llama", {"attention.sliding_window": 8}), "sliding_window"),
-    "a cap of Qwen": (Case("qwen2", {"attn_logit_softcapping": 1.0}), "attn_logit_softcapping"),
-    "no cap of Gemma 2": (
-        Case("gemma2", {"attn_logit_softcapping": 0.0}),
-        "attn_logit_softcapping",
-    ),
-    "a scale of attention": (Case("llama", {"attention.scale": 0.5}), "attention.scale"),
-    "a scale of logits": (Case("llama", {"logit_scale": 0.5}), "logit_scale"),
-    "clamped attention": (Case("qwen2", {"attention.clamp_kqv": 1.0}), "clamp_kqv"),
-    "no mask": (Case("llama", {"attention.causal": False}), "attention.causal"),
-    "values of another width": (
-        Case("llama", {"attention.value_length": 8}),
-        "attention.value_length",
-    ),
-    "heads of another width": (Case("stablelm", {"attention.key_length": 16}), "key_length"),
-    "an invented key": (Case("llama", {"invented": 2.0}), "llama.invented"),
-    "experts": (
-        Case("llama", {"expert_count": 2, "expert_used_count": 1}),
-        "llama.expert_count",
-    ),
-    "experts that no key names": (
-        Case("llama", tensors={"blk.0.ffn_up_exps.weight": np.zeros((2, 96, 64), np.float32)}),
-        "blk.0.ffn_up_exps.weight",
-    ),
-    "experts of an architecture that is unpacked": (
-        Case("phi3", tensors={"blk.0.ffn_gate_inp.weight": np.zeros((2, 64), np.float32)}),
-        "blk.0.ffn_gate_inp.weight",
-    ),
-    "a bias of a middle layer": (
-        Case("llama", tensors=in_both_layers("ffn_up.bias", (96,))),
-        "blk.0.ffn_up.bias",
-    ),
-    "a scale of a tensor": (
-        Case("llama", tensors=in_both_layers("ffn_up.scale", (1,))),
-        "blk.0.ffn_up.scale",
-    ),
-    "a layer too many": (Case("llama", {"block_count": 1}), "blk.1."),
-    "an output layer of Gemma 2": (
-        Case("gemma2", tensors={"output.weight": np.zeros((325, 64), np.float32)}),
-        "output.weight",
-    ),
-    "no output layer of StableLM": (Case("stablelm", tensors={"output.weight": None}), "lm_head"),
-    "no epsilon": (Case("llama", {"attention.layer_norm_rms_epsilon": None}), "how its model"),
-    "positions of another number": (Case("gpt2", {"context_length": 100}), "position_embd"),
+    "no output layer of StableLM": Case("stablelm", tensors={"output.weight": None}),
+    "no epsilon": Case("llama", {"attention.layer_norm_rms_epsilon": None}),
+    "positions of another number": Case("gpt2", {"context_length": 100}),
     **{
-        f"a missing part of {architecture}": (
-            Case(architecture, tensors={"blk.1.ffn_down.weight": None}),
-            "lacks weights",
+        f"a missing part of {architecture}": Case(
+            architecture, tensors={"blk.1.ffn_down.weight": None}
         )
         for architecture in KNOWN
     },
@@ -324,12 +290,12 @@ BY_NAME = {
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_what_is_not_understood_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
-    case, said = BY_NAME[name]
-    path = case.written(tmp_path)
-    with pytest.raises(PairError) as refused:
+def test_what_is_not_understood_is_refused_by_its_name(
+    name: str, tmp_path: Path, sentences: Sentences
+) -> None:
+    path = BY_NAME[name].written(tmp_path)
+    with sentences.raises(PairError):
         load_pair(f"{path}+none")
-    assert said in str(refused.value) and str(refused.value).endswith(".")
     assert examine(f"{path}+none").verdict == "stop"
 
 
@@ -359,9 +325,9 @@ def test_each_missing_tensor_is_refused(architecture: str, tmp_path: Path) -> No
             load_pair(f"{path}+none")
 
 
-def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path, sentences: Sentences) -> None:
     path = Case("llama").written(tmp_path)
     data = path.read_bytes()
     path.write_bytes(data.replace(b"blk.1.attn_k.weight", b"blk.0.attn_k.weight"))
-    with pytest.raises(PairError, match=r"blk\.0\.attn_k\.weight twice"):
+    with sentences.raises(PairError):
         load_pair(f"{path}+none")

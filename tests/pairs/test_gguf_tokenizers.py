@@ -27,6 +27,7 @@ from gguf_models import (
     write_vocabulary,
 )
 from llama_oracle import LlamaOracle
+from sentences import Sentences
 from test_gguf import texts
 from tiny_files import SPECIAL
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -160,11 +161,11 @@ def test_rules_are_told_apart_by_these_texts(split_file: Callable[[str], Path]) 
 
 
 def test_a_rule_of_another_name_is_refused(
-    split_file: Callable[[str], Path], oracle: LlamaOracle
+    split_file: Callable[[str], Path], oracle: LlamaOracle, sentences: Sentences
 ) -> None:
     path = split_file("invented")
     assert oracle.tokens(path, "a") is None
-    with pytest.raises(PairError, match="'invented'"):
+    with sentences.raises(PairError):
         load_pair(f"{path}+none")
     assert examine(f"{path}+none").verdict == "stop"
 
@@ -278,19 +279,20 @@ def test_an_end_of_turn_that_is_typed_as_text_ends_a_text(tmp_path: Path) -> Non
     assert {end, 9, 10} <= pair.eos_ids == {*end_ids_of(checked_gguf(path))}
 
 
-REFUSED: dict[str, tuple[Callable[[], Keys], str]] = {
-    "a piece twice": (lambda: byte_level_fields({"[PAD324]": "q"}), "twice"),
-    "another tokenizer": (lambda: byte_level_fields(model="t5"), "'t5'"),
-    "fewer types": (lambda: byte_level_fields(token_type=[1, 1]), "token_type"),
-    "what is never said": (lambda: byte_level_fields(suppress_tokens=[4]), "suppress_tokens"),
+REFUSED: dict[str, Callable[[], Keys]] = {
+    "a piece twice": lambda: byte_level_fields({"[PAD324]": "q"}),
+    "another tokenizer": lambda: byte_level_fields(model="t5"),
+    "fewer types": lambda: byte_level_fields(token_type=[1, 1]),
+    "what is never said": lambda: byte_level_fields(suppress_tokens=[4]),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_vocabulary_that_is_not_understood_is_refused(name: str, tmp_path: Path) -> None:
-    make, said = REFUSED[name]
-    path = write_described(tmp_path / "model.gguf", described("llama"), fields=make())
-    with pytest.raises(PairError, match=said):
+def test_a_vocabulary_that_is_not_understood_is_refused(
+    name: str, tmp_path: Path, sentences: Sentences
+) -> None:
+    path = write_described(tmp_path / "model.gguf", described("llama"), fields=REFUSED[name]())
+    with sentences.raises(PairError):
         load_pair(f"{path}+none")
     assert examine(f"{path}+none").verdict == "stop"
 
@@ -393,9 +395,11 @@ def test_a_file_with_sentencepiece_is_unpacked_with_its_own_tokenizer(
         assert pair.tokenizer.convert_ids_to_tokens(ids) == ["▁" * 31, "▁" * 7, "a"]
 
 
-def test_a_tokenizer_that_merges_in_its_own_way_is_not_saved(tmp_path: Path) -> None:
+def test_a_tokenizer_that_merges_in_its_own_way_is_not_saved(
+    tmp_path: Path, sentences: Sentences
+) -> None:
     path = write_vocabulary(tmp_path / "model.gguf", SENTENCE_PIECE["scores by rank"]())
     tokenizer = read_gguf_tokenizer(checked_gguf(path))
     assert isinstance(tokenizer, transformers.PreTrainedTokenizerFast)
-    with pytest.raises(PairError, match="cannot be saved"):
+    with sentences.raises(PairError):
         tokenizer.save_pretrained(tmp_path)

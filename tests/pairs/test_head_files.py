@@ -10,6 +10,7 @@ import torch
 from doctor_reports import sentence_about
 from model_families import saved_llama
 from safetensors.torch import load_file, save_file
+from sentences import Sentences
 from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 
@@ -32,7 +33,9 @@ def head(target: Path) -> ToyHead:
     return ToyHead(model, (2, 3, 5), range(0, model.config.vocab_size, 2))
 
 
-def test_a_target_with_a_head_loads_by_name_and_races(head: ToyHead, target: Path, tmp_path: Path):
+def test_a_target_with_a_head_loads_by_name_and_races(
+    head: ToyHead, target: Path, tmp_path: Path, sentences: Sentences
+):
     folder = head.save_speculators(tmp_path / "head")
     pair = load_pair(f"{target}+{folder}", device="cpu")
     assert pair.draft is None and pair.head.config.states == (2, 3, 5)
@@ -42,14 +45,11 @@ def test_a_target_with_a_head_loads_by_name_and_races(head: ToyHead, target: Pat
     assert any(r.drafted for r in rounds)
     header = next(iter(race(pair, [1, 2, 3])))
     assert header.settings.drafter == "head"
-    with pytest.raises(PairError, match=r"no draft model: .* offers: head, ngram-head, ngram"):
+    with sentences.raises(PairError):
         next(race(pair, [1, 2, 3], Settings()))
     report = examine(str(target), str(folder))
     assert report.verdict == "good"
-    drafted, whole = len(head.drafted), head.target.config.vocab_size
-    shown = sentence_about(report, "head", "good")
-    assert "after 2, 3, 5 of its 6 layers" in shown
-    assert f"draft {drafted} of the target's {whole} tokens" in shown
+    sentences(sentence_about(report, "head", "good"))
     assert report.memory["float32"] > examine(str(target)).memory["float32"]
 
 
@@ -67,40 +67,35 @@ def changed(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Pa
     return apply
 
 
-FAULTS: list[tuple[dict[str, object], Callable[[Path], object], str]] = [
-    ({"target_hidden_size": 64}, lambda folder: None, "width 64 and the target's have width 32"),
-    (
-        {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 6]}},
-        lambda folder: None,
-        "after 2, 4, 7 layers and the target has 6",
-    ),
-    ({"vocab_size": 9999}, lambda folder: None, "vocabulary of 9,999 tokens"),
-    ({"num_hidden_layers": 2}, lambda folder: None, "a head with 2 layers"),
-    ({"norm_output": True}, lambda folder: None, "a head with norm_output"),
-    ({"hidden_size": None}, lambda folder: None, "damaged or incomplete config.json"),
-    ({"draft_vocab_size": 3}, lambda folder: None, "does not hold the weights"),
-    ({}, pickled, "only as pickles, which can run any code"),
-    ({}, changed(lambda w: w.pop("fc.weight")), "does not hold the weights"),
-    ({}, changed(lambda w: w.update(extra=torch.ones(1))), "does not hold the weights"),
-    ({}, changed(lambda w: w["d2t"].add_(99)), "outside of the target's vocabulary"),
+FAULTS: list[tuple[dict[str, object], Callable[[Path], object]]] = [
+    ({"target_hidden_size": 64}, lambda folder: None),
+    ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 6]}}, lambda folder: None),
+    ({"vocab_size": 9999}, lambda folder: None),
+    ({"num_hidden_layers": 2}, lambda folder: None),
+    ({"norm_output": True}, lambda folder: None),
+    ({"hidden_size": None}, lambda folder: None),
+    ({"draft_vocab_size": 3}, lambda folder: None),
+    ({}, pickled),
+    ({}, changed(lambda w: w.pop("fc.weight"))),
+    ({}, changed(lambda w: w.update(extra=torch.ones(1)))),
+    ({}, changed(lambda w: w["d2t"].add_(99))),
 ]
 
 
-@pytest.mark.parametrize(("config", "damage", "sentence"), FAULTS)
+@pytest.mark.parametrize(("config", "damage"), FAULTS)
 def test_a_head_that_does_not_fit_gets_one_sentence(
     head: ToyHead,
     target: Path,
     tmp_path: Path,
     config: dict[str, object],
     damage: Callable[[Path], object],
-    sentence: str,
+    sentences: Sentences,
 ):
     folder = head.save_eagle(tmp_path / "head", **config)
     damage(folder)
-    with pytest.raises(PairError, match=sentence) as caught:
+    with sentences.raises(PairError) as caught:
         load_pair(f"{target}+{folder}", device="cpu")
     shown = str(caught.value)
-    assert shown.endswith(".") and str(tmp_path) not in shown
     # What needs no weights, the doctor says too, in the same words.
-    if (config and "weights" not in sentence) or damage is pickled:
+    if (config and "weights" not in shown) or damage is pickled:
         assert sentence_about(examine(str(target), str(folder)), "head", "stop") == shown

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentences import Sentences
 from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
@@ -54,20 +55,19 @@ def test_spaces_around_names_do_not_matter(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["", "+", "one", "one+", "+two", "  +  "])
-def test_an_invalid_pair_name_is_rejected_with_the_valid_forms(name: str):
-    with pytest.raises(PairError, match=r"is no pair: write 'builtin' or 'target-id\+draft-id'"):
+def test_an_invalid_pair_name_is_rejected_with_the_valid_forms(name: str, sentences: Sentences):
+    with sentences.raises(PairError):
         load_pair(name)
 
 
-def test_a_folder_that_is_missing_is_named_without_its_path(tmp_path: Path):
-    with pytest.raises(PairError, match=r"^nowhere cannot be loaded: check the name") as caught:
+def test_a_folder_that_is_missing_is_named_without_its_path(tmp_path: Path, sentences: Sentences):
+    with sentences.raises(PairError):
         load_pair(f"{tmp_path / 'nowhere'}+{tmp_path / 'nowhere'}")
-    assert str(tmp_path) not in str(caught.value)
 
 
-def test_an_empty_folder_is_rejected(tmp_path: Path):
+def test_an_empty_folder_is_rejected(tmp_path: Path, sentences: Sentences):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PairError, match=r"^empty cannot be loaded"):
+    with sentences.raises(PairError):
         load_pair(f"{tmp_path / 'empty'}+{tmp_path / 'empty'}")
 
 
@@ -147,20 +147,22 @@ def test_a_repository_with_its_own_code_does_not_run_it(tmp_path: Path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_model_of_another_kind_is_rejected(tmp_path: Path):
+def test_a_model_of_another_kind_is_rejected(tmp_path: Path, sentences: Sentences):
     from transformers import T5Config, T5ForConditionalGeneration
 
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
     sizes = dict(vocab_size=8, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     T5ForConditionalGeneration(T5Config(**sizes)).save_pretrained(bad)
-    with pytest.raises(PairError, match=r"^bad is not a causal language model"):
+    with sentences.raises(PairError):
         load_pair(f"{bad}+{good}")
 
 
-def test_a_model_type_that_transformers_does_not_know_is_rejected(tmp_path: Path):
+def test_a_model_type_that_transformers_does_not_know_is_rejected(
+    tmp_path: Path, sentences: Sentences
+):
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
     mini(8).save_pretrained(bad)
-    with pytest.raises(PairError, match=r"^bad is not a causal language model"):
+    with sentences.raises(PairError):
         load_pair(f"{good}+{bad}")
 
 

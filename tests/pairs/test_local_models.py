@@ -26,6 +26,7 @@ from model_stores import (
     keep_in_ollama,
     use_stores,
 )
+from sentences import Sentences
 from tiny_files import PADDED, SPECIAL, tiny_file, tiny_model, tiny_tokenizer
 
 from specviz import load_pair, race
@@ -167,10 +168,10 @@ def test_a_listed_pair_loads_and_races_and_its_run_tells_no_path(
     assert str(stores) not in json.dumps([event_dict(event) for event in events], default=str)
 
 
-def test_a_name_that_is_not_here_is_a_sentence(stores: Path) -> None:
-    with pytest.raises(PairError, match=r"ollama:absent:1b is not on this machine: .*pairs"):
+def test_a_name_that_is_not_here_is_a_sentence(stores: Path, sentences: Sentences) -> None:
+    with sentences.raises(PairError):
         load_pair("ollama:absent:1b+none")
-    with pytest.raises(PairError, match="not on this machine"):
+    with sentences.raises(PairError):
         load_pair("ollama:../../etc/passwd+none")
 
 
@@ -225,7 +226,9 @@ def test_matches_are_those_that_the_loaded_pair_has(home: Path, files: Files, mo
     assert ("hub:org/larger+ollama:plain:0.5b" in listed) == (not more)
 
 
-def test_nothing_is_read_behind_a_link_that_leads_out(home: Path, files: Files) -> None:
+def test_nothing_is_read_behind_a_link_that_leads_out(
+    home: Path, files: Files, sentences: Sentences
+) -> None:
     outside = home / "elsewhere"
     outside.mkdir()
     shutil.copy(files.large, outside / "large.gguf")
@@ -242,7 +245,7 @@ def test_nothing_is_read_behind_a_link_that_leads_out(home: Path, files: Files) 
     cache.unlink()
     cache.symlink_to("../../../../etc/passwd")
     assert names_here() == {"lmstudio:me/here/small.gguf"}
-    assert "4 behind a link that leads out" in list_models().sentence
+    sentences(list_models().sentence)
     assert stored_path("lmstudio:me/here/linked.gguf") is None
     assert stored_path("hub:org/small") is None
 
@@ -301,19 +304,22 @@ def cut(model: Path, name: str) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def test_damaged_and_hostile_files_are_left_out_counted_and_said(home: Path, files: Files) -> None:
-    damaged = list(hostile(home, files))
+def test_damaged_and_hostile_files_are_left_out_counted_and_said(
+    home: Path, files: Files, sentences: Sentences
+) -> None:
+    damaged = len(list(hostile(home, files)))
     keep_in_ollama(home, files.large, "tiny:7b")
     keep_in_lm_studio(home, files.small, "me/good/bell\a.gguf")
     keep_in_lm_studio(home, files.small, "me/good/small.gguf")
     found = find_local_pairs(PLENTY, cpu=True)
     assert [match.name for match in found.matches] == ["ollama:tiny:7b+lmstudio:me/good/small.gguf"]
-    assert found.skipped == (
-        f"Not listed: {len(damaged)} damaged or not all here, 1 with a name that cannot be typed."
-    )
+    assert f" {damaged} " in found.skipped
+    sentences(found.skipped)
 
 
-def test_what_is_no_language_model_is_left_out(home: Path, files: Files, tmp_path: Path) -> None:
+def test_what_is_no_language_model_is_left_out(
+    home: Path, files: Files, tmp_path: Path, sentences: Sentences
+) -> None:
     keep_in_ollama(home, files.small, "adapted:1b", mediaType="application/vnd.ollama.image.tensor")
     keep_in_lm_studio(home, files.small, "me/parts/small-00001-of-00002.gguf")
     keep_in_lm_studio(home, files.small, "me/parts/mmproj-small.gguf")
@@ -329,7 +335,7 @@ def test_what_is_no_language_model_is_left_out(home: Path, files: Files, tmp_pat
     keep_in_hub(home, encoder.iterdir(), "org/encoder")
     found = find_local_pairs(PLENTY, cpu=True)
     assert not found.models
-    assert found.skipped == "Not listed: 4 of a kind that is not read here."
+    sentences(found.skipped)
 
 
 def test_the_list_prints_names_that_can_be_pasted(

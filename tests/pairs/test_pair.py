@@ -10,10 +10,11 @@ import orjson
 import pytest
 import torch
 import transformers
+from sentences import Sentences
 from tokenizers import AddedToken
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, tokenizer_of, words
 
-from specviz import Header, Pair, Settings, SpecvizError, Trace, baseline, race, speculate
+from specviz import Header, Pair, Settings, Trace, baseline, race, speculate
 from specviz.base.errors import PairError, PromptError, SettingsError
 from specviz.runs.rerun import rerun_events
 from specviz.runs.trace import event_dict
@@ -36,32 +37,31 @@ def pair() -> Pair:
 # Prompts
 
 
-@pytest.mark.parametrize("lane", [speculate, baseline, race])
 @pytest.mark.parametrize(
-    ("prompt", "sentence"),
+    "prompt",
     [
-        ("", "empty"),
-        ([], "empty"),
-        ((), "empty"),
-        ([8], "holds the id 8: this tokenizer has the ids 0 to 7"),
-        ([1, -1], "holds the id -1"),
-        ([10**30], "holds the id 1000000"),
-        ([1.5], "whole numbers"),
-        ([float("nan")], "whole numbers"),
-        ([float("inf")], "whole numbers"),
-        ([True, 1], "whole numbers"),
-        (["1"], "whole numbers"),
-        ([None], "whole numbers"),
-        ([[1, 2]], "whole numbers"),
-        (None, "whole numbers"),
-        (5, "whole numbers"),
+        "",
+        [],
+        (),
+        [8],
+        [1, -1],
+        [10**30],
+        [1.5],
+        [float("nan")],
+        [float("inf")],
+        [True, 1],
+        ["1"],
+        [None],
+        [[1, 2]],
+        None,
+        5,
     ],
     ids=repr,
 )
-def test_an_invalid_prompt_is_rejected_at_once(pair: Pair, lane: Any, prompt: Any, sentence: str):
-    with pytest.raises(PromptError, match=sentence) as caught:
-        lane(pair, prompt)
-    assert isinstance(caught.value, SpecvizError) and str(caught.value).endswith(".")
+def test_an_invalid_prompt_is_rejected_at_once(pair: Pair, prompt: Any, sentences: Sentences):
+    for lane in (speculate, baseline, race):
+        with sentences.raises(PromptError):
+            lane(pair, prompt)
 
 
 def test_a_prompt_may_be_text_or_ids_in_any_form(pair: Pair):
@@ -70,8 +70,8 @@ def test_a_prompt_may_be_text_or_ids_in_any_form(pair: Pair):
     assert pair.encode([2.0, 0.0]) == [2, 0]  # JSON of other programs writes 2 so
 
 
-def test_invalid_text_is_rejected():
-    with pytest.raises(PromptError, match="not valid text"):
+def test_invalid_text_is_rejected(sentences: Sentences):
+    with sentences.raises(PromptError):
         tokenizer = byte_level()
         pair_of(mini(len(tokenizer)), tokenizer=tokenizer).encode("a\ud800b")
 
@@ -107,8 +107,8 @@ def test_ids_past_the_tokenizer_are_never_drafted_nor_emitted(
         assert emitted_ids(rounds) == emitted_ids(baseline(pair, [3], settings))
 
 
-def test_a_draft_with_too_few_tokens_is_rejected():
-    with pytest.raises(PairError, match="the draft knows 6 tokens, the target's tokenizer 8"):
+def test_a_draft_with_too_few_tokens_is_rejected(sentences: Sentences):
+    with sentences.raises(PairError):
         pair_of(mini(8), mini(6))
 
 
@@ -167,15 +167,17 @@ OTHERS = [bert, masked_bert, t5, bare_llama, classifier]
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 @pytest.mark.parametrize("make", OTHERS)
-def test_a_model_that_is_not_a_causal_language_model_is_rejected(make: Any, role: str):
+def test_a_model_that_is_not_a_causal_language_model_is_rejected(
+    make: Any, role: str, sentences: Sentences
+):
     models = {"target": mini(8), "draft": mini(8), role: make()}
-    with pytest.raises(PairError, match=f"the {role} is a {type(models[role]).__name__}, not a"):
+    with sentences.raises(PairError):
         Pair(tokenizer=words(8), **models)
 
 
 @pytest.mark.parametrize("thing", [None, "gpt2", torch.nn.Linear(2, 2)])
-def test_an_object_that_is_not_a_model_is_rejected(thing: Any):
-    with pytest.raises(PairError, match="not a causal language model"):
+def test_an_object_that_is_not_a_model_is_rejected(thing: Any, sentences: Sentences):
+    with sentences.raises(PairError):
         pair = Pair(target=thing, draft=None, tokenizer=words(8))
         assert pair
 
@@ -290,31 +292,31 @@ def test_a_recording_says_which_turns_were_asked():
 
 
 @pytest.mark.parametrize(
-    ("turns", "said"),
+    "turns",
     [
-        (TURNS[:3], "last turn has the role 'assistant': end it with a turn of the user"),
-        (TURNS[:1], "last turn has the role 'system': end it with a turn of the user"),
-        ([{"role": "tool", "content": "x"}], "turn 1 has the role 'tool': use 'system', "),
-        ([TURNS[1], "x"], "turn 2 is str 'x': use objects with a 'role' and a 'content'"),
-        ([{"role": "user", "content": ""}], r"turn 1 \(user\) has no text: write some"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "turn 1 has a content that is no"),
+        TURNS[:3],
+        TURNS[:1],
+        [{"role": "tool", "content": "x"}],
+        [TURNS[1], "x"],
+        [{"role": "user", "content": ""}],
+        [{"role": "user", "content": [{"type": "image_url"}]}],
     ],
 )
-def test_turns_that_cannot_be_asked_are_a_sentence(turns: list[Any], said: str):
-    with pytest.raises(PromptError, match=said):
+def test_turns_that_cannot_be_asked_are_a_sentence(turns: list[Any], sentences: Sentences):
+    with sentences.raises(PromptError):
         chat_pair(eos=2).encode(turns)
 
 
-def test_turns_need_a_template_that_takes_all_of_them():
-    with pytest.raises(PromptError, match="no chat template: give the prompt as one text or"):
+def test_turns_need_a_template_that_takes_all_of_them(sentences: Sentences):
+    with sentences.raises(PromptError):
         chat_pair(template=None).encode(TURNS)
-    with pytest.raises(PromptError, match="needs the target's chat template: set chat to 'auto'"):
+    with sentences.raises(PromptError):
         chat_pair(eos=2).encode(TURNS, chat="off")
     silent = template_of("{% if m.role != 'system' %}{{ m.content }}{% endif %}")
-    with pytest.raises(PromptError, match=r"leaves turn 1 \(of the system\) out"):
+    with sentences.raises(PromptError):
         chat_pair(eos=2, template=silent).encode(TURNS)
     strict = template_of("{{ raise_exception('no') if m.role == 'system' else m.content }}")
-    with pytest.raises(PromptError, match="does not take these turns: let user and assistant"):
+    with sentences.raises(PromptError):
         chat_pair(eos=2, template=strict).encode(TURNS)
 
 
@@ -346,7 +348,9 @@ def test_a_rerun_of_a_literal_prompt_reads_the_same_ids():
         assert emitted_ids(again.lane(lane)) == emitted_ids(run.lane(lane))
 
 
-def test_a_template_or_tokenizer_that_would_read_a_literal_prompt_otherwise_refuses_it():
+def test_a_template_or_tokenizer_that_would_read_a_literal_prompt_otherwise_refuses_it(
+    sentences: Sentences,
+):
     changing = chat_pair(eos=2, template=TEMPLATE.replace("m.content", "m.content.upper()"))
     stripping = chat_pair(
         eos=2, template=TEMPLATE.replace("'<|im_start|>' +", "'<|im_start|>\n' +")
@@ -355,7 +359,7 @@ def test_a_template_or_tokenizer_that_would_read_a_literal_prompt_otherwise_refu
     stripping.tokenizer.backend_tokenizer.add_special_tokens([start])
     assert "\n" not in stripping.tokenizer.decode(stripping.encode("a", chat="on"))
     for pair in (changing, stripping):
-        with pytest.raises(PromptError, match="cannot take the prompt's control tokens as plain"):
+        with sentences.raises(PromptError):
             pair.encode(FORGED, chat="literal")
         assert pair.encode("the cat", chat="literal") == pair.encode("the cat", chat="on")
 
@@ -405,10 +409,10 @@ def test_a_template_that_changes_a_prompt_gets_it_as_a_text():
 
 
 @pytest.mark.parametrize("content", ["", "{{ m.content.of_another_kind }}"])
-def test_a_template_that_leaves_the_prompt_out_is_refused(content: str):
+def test_a_template_that_leaves_the_prompt_out_is_refused(content: str, sentences: Sentences):
     pair = chat_pair(eos=2, template=template_of(content))
     for chat in ("on", "auto", "literal"):
-        with pytest.raises(PromptError, match="leaves the prompt out"):
+        with sentences.raises(PromptError):
             pair.encode("the cat", chat=chat)
 
 
@@ -439,22 +443,20 @@ def test_the_first_special_token_is_not_repeated():
     assert pair.encode("<s>the cat", chat="off") == pair.encode("the cat", chat="off")
 
 
-def test_chat_without_a_template_is_rejected():
-    with pytest.raises(PromptError, match="no chat template: set chat to 'off'"):
+def test_chat_without_a_template_is_rejected(sentences: Sentences):
+    with sentences.raises(PromptError):
         chat_pair(template=None).encode("a", chat="on")
 
 
-def test_a_template_that_fails_is_rejected():
-    with pytest.raises(PromptError, match="chat template does not take this prompt"):
+def test_a_template_that_fails_is_rejected(sentences: Sentences):
+    with sentences.raises(PromptError):
         chat_pair(template="{{ raise_exception('no') }}").encode("a")
 
 
-def test_chat_needs_a_prompt_and_a_known_mode():
-    with pytest.raises(PromptError, match="empty"):
+def test_chat_needs_a_prompt_and_a_known_mode(sentences: Sentences):
+    with sentences.raises(PromptError):
         chat_pair(eos=2).encode("")
-    with pytest.raises(
-        SettingsError, match="chat is 'maybe': use one of 'auto', 'on', 'off', 'literal'"
-    ):
+    with sentences.raises(SettingsError):
         chat_pair().encode("a", chat="maybe")
 
 
@@ -468,19 +470,19 @@ def picture_tokenizer(special: bool) -> Any:
     return tokenizer
 
 
-def test_a_draft_may_lack_special_tokens_that_no_text_contains():
+def test_a_draft_may_lack_special_tokens_that_no_text_contains(sentences: Sentences):
     pair = pair_of(mini(10), mini(8, seed=1), tokenizer=picture_tokenizer(True))
     assert pair.vocab == 8
-    with pytest.raises(PromptError, match="the id 8"):
+    with sentences.raises(PromptError):
         pair.encode([8])
     settings = Settings(max_new_tokens=20)
     assert emitted_ids(speculate(pair, [3], settings)) == emitted_ids(baseline(pair, [3], settings))
 
 
-def test_a_draft_must_have_every_piece_that_a_text_may_contain():
-    with pytest.raises(PairError, match="the draft knows 8 tokens, the target's tokenizer 9"):
+def test_a_draft_must_have_every_piece_that_a_text_may_contain(sentences: Sentences):
+    with sentences.raises(PairError):
         pair_of(mini(10), mini(8), tokenizer=picture_tokenizer(False))
-    with pytest.raises(PairError, match="the draft knows 8 tokens"):
+    with sentences.raises(PairError):
         pair_of(mini(10, eos_token_id=8), mini(8), tokenizer=picture_tokenizer(True))
 
 

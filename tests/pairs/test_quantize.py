@@ -12,6 +12,7 @@ import pytest
 import torch
 from bare_rounds import bare_rounds
 from model_families import build
+from sentences import Sentences
 from toy_models import llama
 
 from specviz import Pair, generate, load_pair, race
@@ -129,8 +130,8 @@ def test_texts_through_both_models_of_few_bits_follow_the_target() -> None:
     assert (tail(*chi_square(colder, law, runs // 2)) or 0.0) < SIGNIFICANCE, "another law is told"
 
 
-def test_a_model_that_passes_do_not_read_gets_a_sentence() -> None:
-    with pytest.raises(PairError, match=r"llama, mistral, qwen2 or qwen3.*load it without\.$"):
+def test_a_model_that_passes_do_not_read_gets_a_sentence(sentences: Sentences) -> None:
+    with sentences.raises(PairError):
         quantize_on_processor(build("gpt 2"), "gpt2", "4bit")
 
 
@@ -161,13 +162,13 @@ def test_a_pass_of_integer_products_costs_its_bytes_and_no_unpacking() -> None:
     assert pass_cost(five, "compiled") < pass_cost(eight, "compiled")
 
 
-def test_five_bits_are_for_drafts_on_a_processor() -> None:
-    with pytest.raises(PairError, match=r"^quantize is '5bit': use one of '8bit', '4bit'\.$"):
+def test_five_bits_are_for_drafts_on_a_processor(sentences: Sentences) -> None:
+    with sentences.raises(PairError):
         load_pair("builtin", quantize="5bit")
-    with pytest.raises(PairError, match=r"draft_quantize is '3bit'.*'8bit', '5bit', '4bit'\.$"):
+    with sentences.raises(PairError):
         load_pair("builtin", draft_quantize="3bit")
     for device in (torch.device("cuda"), None):
-        with pytest.raises(PairError, match=r"a draft on a processor: take 8bit or 4bit here\.$"):
+        with sentences.raises(PairError):
             LoadOptions(quantize="5bit", device=device).arguments()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sentences import Sentences
 
 pytest.importorskip("gguf", reason="the package gguf is not installed")
 pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
@@ -118,13 +119,15 @@ def test_another_file_may_take_its_place(tmp_path: Path) -> None:
     assert all(torch.equal(held.data, before[name]) for name, held in weights.tensors.items())
 
 
-def test_a_file_that_was_written_to_gives_a_sentence_and_not_another_text(tmp_path: Path) -> None:
+def test_a_file_that_was_written_to_gives_a_sentence_and_not_another_text(
+    tmp_path: Path, sentences: Sentences
+) -> None:
     path = tiny_file(tmp_path, "Q4_0").path
     pair = load_pair(f"{path}+none")
     text = generate(pair, PROMPT, max_new_tokens=4).text
     with path.open("r+b") as file:
         file.write(b"GGUF")
-    with pytest.raises(PairError, match=f"^{path.name} was written to .* load the pair again"):
+    with sentences.raises(PairError):
         generate(pair, PROMPT, max_new_tokens=4)
     assert generate(load_pair(f"{path}+none"), PROMPT, max_new_tokens=4).text == text
 
@@ -191,15 +194,15 @@ def test_tensors_may_begin_anywhere(tmp_path: Path) -> None:
         assert odd.tensors[name].data.data_ptr() % held.data.element_size() == 0
 
 
-def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
+def test_a_file_that_became_shorter_is_told(tmp_path: Path, sentences: Sentences) -> None:
     path = tiny_file(tmp_path, "Q4_0").path
     header = read_gguf(path)
     for length in (path.stat().st_size // 2, header.begin - 5, 0):
         path.write_bytes(path.read_bytes()[:length])
-        with pytest.raises(PairError, match=r"cut off|cannot be read"):
+        with sentences.raises(PairError):
             read_weights(Reading(header, "it"))
     path.unlink()
-    with pytest.raises(PairError, match=r"cannot be read \(No such file"):
+    with sentences.raises(PairError):
         read_weights(Reading(header, "it"))
 
 
@@ -233,14 +236,14 @@ def test_a_file_is_read_once_whatever_is_asked_for(
 
 
 def test_no_weight_is_read_before_there_is_known_to_be_room(
-    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     path = tiny_file(tmp_path, "Q4_0").path
     load_pair(f"{path}+{path}")
     assert set(read) == {path}
     read.clear()
     monkeypatch.setattr(memory, "free_ram", lambda: 1000)
-    with pytest.raises(PairError, match="not enough memory"):
+    with sentences.raises(PairError):
         load_pair(f"{path}+{path}")
     assert read == []
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sentences import Sentences
 
 from specviz.base.errors import PairError
 from specviz.pairs.spec import (
@@ -57,10 +58,9 @@ def test_a_name_is_parsed_and_written_back(name: str) -> None:
         5,
     ],
 )
-def test_what_is_no_name_is_a_sentence(name: object) -> None:
-    with pytest.raises(PairError, match=r"\w+.*\.$") as told:
+def test_what_is_no_name_is_a_sentence(name: object, sentences: Sentences) -> None:
+    with sentences.raises(PairError):
         parse_pair(name)  # type: ignore[arg-type]
-    assert "10.0.0.1" not in str(told.value)
 
 
 def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path) -> None:

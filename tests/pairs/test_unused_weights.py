@@ -11,6 +11,7 @@ import pytest
 import torch
 from model_families import saved_llama
 from safetensors.torch import load_file, save_file
+from sentences import Sentences
 
 from specviz import load_pair
 from specviz.base.errors import PairError
@@ -46,22 +47,22 @@ def with_more(name: str) -> Callable[[State], State]:
 
 
 UNUSED = {
-    "another layer": (another_layer, "model.layers.1."),
-    "a bias": (with_bias, "q_proj.bias"),
-    "a norm of queries": (with_more("model.layers.0.self_attn.q_norm.weight"), "q_norm"),
-    "a name of nobody": (with_more("extra"), "extra"),
+    "another layer": another_layer,
+    "a bias": with_bias,
+    "a norm of queries": with_more("model.layers.0.self_attn.q_norm.weight"),
+    "a name of nobody": with_more("extra"),
 }
 
 
 @pytest.mark.parametrize("name", UNUSED)
-def test_weights_that_no_part_of_a_model_uses_are_refused(name: str, tmp_path: Path) -> None:
-    change, said = UNUSED[name]
-    folder = changed(tmp_path / "model", change)
-    with pytest.raises(PairError, match="no part of its model uses") as refused:
+def test_weights_that_no_part_of_a_model_uses_are_refused(
+    name: str, tmp_path: Path, sentences: Sentences
+) -> None:
+    folder = changed(tmp_path / "model", UNUSED[name])
+    with sentences.raises(PairError):
         load_pair(f"{folder}+none")
-    assert said in str(refused.value)
     assert examine(f"{folder}+none").verdict == "stop"
-    with pytest.raises(PairError, match="no part of its model uses"):
+    with sentences.raises(PairError):
         # As for a model of the hub, whose files are looked at only when they are read.
         load_model(ModelSource(folder, Path(folder)), LoadOptions(device=torch.device("cpu")))
 
@@ -95,7 +96,7 @@ def test_a_tied_output_layer_may_be_there_or_not(tmp_path: Path) -> None:
         load_pair(f"{folder}+none")
 
 
-def test_missing_weights_and_other_shapes_are_refused(tmp_path: Path) -> None:
+def test_missing_weights_and_other_shapes_are_refused(tmp_path: Path, sentences: Sentences) -> None:
     def without_gate(state: State) -> State:
         return {name: tensor for name, tensor in state.items() if "gate_proj" not in name}
 
@@ -104,5 +105,5 @@ def test_missing_weights_and_other_shapes_are_refused(tmp_path: Path) -> None:
 
     for index, change in enumerate((without_gate, short_norm)):
         folder = changed(tmp_path / str(index), change)
-        with pytest.raises(PairError, match="does not hold the weights"):
+        with sentences.raises(PairError):
             load_pair(f"{folder}+none")

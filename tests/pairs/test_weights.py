@@ -10,6 +10,7 @@ import pytest
 import torch
 from model_families import saved
 from safetensors.torch import load_file, save_file
+from sentences import Sentences
 from toy_models import emitted_ids, llama, words
 
 from specviz import Settings, baseline, load_pair, speculate
@@ -62,18 +63,19 @@ def test_a_large_target_is_spread_and_leaves_memory_for_the_draft_on_the_last_gp
 @pytest.mark.parametrize(
     "devices", [[gpu(0, 100)], [gpu(0, 50), gpu(1, 50)], [DeviceMemory(CPU, 100)]]
 )
-def test_a_pair_too_large_for_all_devices_is_rejected_with_numbers(devices: list[DeviceMemory]):
-    with pytest.raises(PairError, match=r"t 100 B as bfloat16 and d 10 B as bfloat16") as caught:
+def test_a_pair_too_large_for_all_devices_is_rejected_with_numbers(
+    devices: list[DeviceMemory], sentences: Sentences
+):
+    with sentences.raises(PairError):
         place_target([load("t", 100), load("d", 10)], devices)
-    assert "100 B free" in str(caught.value) and str(caught.value).endswith(".")
 
 
-def test_the_error_names_weights_of_fewer_bits_that_would_fit():
-    with pytest.raises(PairError, match=r"choose 8-bit weights, which need 50 B, or a smaller"):
+def test_the_error_names_weights_of_fewer_bits_that_would_fit(sentences: Sentences):
+    with sentences.raises(PairError):
         place_target([load("t", 100)], [gpu(0, 60)])
-    with pytest.raises(PairError, match=r"choose 4-bit weights, which need 28 B"):
+    with sentences.raises(PairError):
         place_target([load("t", 100)], [gpu(0, 30)])
-    with pytest.raises(PairError, match=r"free; choose a smaller model\."):
+    with sentences.raises(PairError):
         place_target([load("t", 100)], [gpu(0, 20)])
 
 
@@ -111,16 +113,18 @@ def test_quantized_weights_use_bitsandbytes():
 
 
 @pytest.mark.parametrize("which", ["quantize", "draft_quantize"])
-def test_quantized_weights_need_a_package(names: str, which: str, monkeypatch: Any):
-    with pytest.raises(PairError, match=f"^{which} is '3bit': use one of '8bit', "):
+def test_quantized_weights_need_a_package(
+    names: str, which: str, monkeypatch: Any, sentences: Sentences
+):
+    with sentences.raises(PairError):
         load_pair(names, **{which: "3bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("specviz.pairs.quantize.has_numba", lambda: False)
-    with pytest.raises(PairError, match=r"need the package numba.* load it without\.$"):
+    with sentences.raises(PairError):
         load_pair(names, **{which: "8bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(PairError, match=r"bitsandbytes: pip install -r requirements-quantize\.txt"):
+    with sentences.raises(PairError):
         load_pair(names, **{which: "4bit"})
 
 
@@ -152,11 +156,11 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
         assert options["use_safetensors"] and options["trust_remote_code"] is False
 
 
-def test_a_dtype_may_be_asked_for(names: str):
+def test_a_dtype_may_be_asked_for(names: str, sentences: Sentences):
     pair = load_pair(names, dtype="bfloat16", device="cpu")
     assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
     assert load_pair(names, dtype=torch.float32).target.dtype == torch.float32
-    with pytest.raises(PairError, match="dtype is 'int7': use one of 'float32', 'bfloat16'"):
+    with sentences.raises(PairError):
         load_pair(names, dtype="int7")
 
 
@@ -180,12 +184,14 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path):
 # Too little memory
 
 
-def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monkeypatch: Any):
+def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(
+    names: str, monkeypatch: Any, sentences: Sentences
+):
     monkeypatch.setattr(
         "specviz.pairs.models.device_memory", lambda place: [DeviceMemory(CPU, 1000)]
     )
     monkeypatch.setattr("specviz.pairs.quantize.load_model", lambda *_: pytest.fail("it was read"))
-    with pytest.raises(PairError, match=r"not enough memory: .* and cpu has 1\.0 kB free"):
+    with sentences.raises(PairError):
         load_pair(names)
 
 
@@ -198,7 +204,7 @@ def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monk
     ],
 )
 def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
-    names: str, error: Exception, monkeypatch: Any
+    names: str, error: Exception, monkeypatch: Any, sentences: Sentences
 ):
     from transformers import AutoModelForCausalLM
 
@@ -206,7 +212,8 @@ def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
         raise error
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", fail)
-    with pytest.raises(PairError, match=r"not enough memory: with caches of 2,048 .* as float32"):
+    monkeypatch.setattr("specviz.pairs.models.device_memory", lambda _: [DeviceMemory(CPU, 10**9)])
+    with sentences.raises(PairError):
         load_pair(names)
     monkeypatch.undo()
     assert load_pair(names).draft is not None
@@ -216,21 +223,23 @@ def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
 
 
 def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
-    tmp_path: Path, monkeypatch: Any
+    tmp_path: Path, monkeypatch: Any, sentences: Sentences
 ):
     monkeypatch.setattr("specviz.pairs.quantize.load_model", lambda *_: pytest.fail("it was read"))
     one, two = (saved(tmp_path / str(n), llama(40), words(n)) for n in (40, 1))
-    with pytest.raises(PairError, match="only 1 of the target's 40 tokens in common"):
+    with sentences.raises(PairError):
         load_pair(f"{one}+{two}")
 
 
-def test_a_model_with_missing_weights_is_not_completed_at_random(tmp_path: Path):
+def test_a_model_with_missing_weights_is_not_completed_at_random(
+    tmp_path: Path, sentences: Sentences
+):
     """transformers would fill them with random numbers."""
     folder = saved(tmp_path / "t", llama(8), words(8))
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(PairError, match=r"^t lacks weights, model\.norm\.weight among them"):
+    with sentences.raises(PairError):
         load_model(find_source(str(folder)), LoadOptions(device=CPU))
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sentences import Sentences
 from toy_models import byte_level, llama
 
 from specviz import load_pair
@@ -30,19 +31,21 @@ def test_closed_models_are_known_by_name_and_open_ones_are_not():
         assert not is_closed(name), name
 
 
-def test_the_doctor_says_why_a_closed_model_cannot_race(tmp_path: Path):
+def test_the_doctor_says_why_a_closed_model_cannot_race(tmp_path: Path, sentences: Sentences):
     report = examine("gpt-4+gpt-3.5-turbo")
     (finding,) = report.findings
     assert report.verdict == "stop" and finding.topic == "closed"
-    assert finding.sentence.startswith("gpt-4 has no weights to load, and its API")
-    assert "specviz guess" in finding.sentence and report.suggested is None
-    assert "openai/gpt-4o has no weights" in examine("openai/gpt-4o").findings[0].sentence
-    with pytest.raises(PairError, match="no log-probabilities of given tokens"):
+    assert report.suggested is None
+    sentences(finding.sentence)
+    sentences(examine("openai/gpt-4o").findings[0].sentence)
+    with sentences.raises(PairError):
         load_pair("claude-3-opus+none")
-    assert "name a draft of the hub" in examine("gpt2", "gpt-3.5-turbo").findings[0].sentence
+    sentences(examine("gpt2", "gpt-3.5-turbo").findings[0].sentence)
 
 
-def test_guess_prints_places_and_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_guess_prints_places_and_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
+):
     folder, file = tmp_path / "draft", tmp_path / "text.txt"
     llama(300).save_pretrained(folder)
     byte_level(300).save_pretrained(folder)
@@ -54,7 +57,7 @@ def test_guess_prints_places_and_rounds(tmp_path: Path, capsys: pytest.CaptureFi
     assert found["would_be"]["5"]["judged"] >= found["would_be"]["5"]["right"]
     assert main([*command, "--color", "never", "--gamma", "2"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("No speed-up: a thought experiment.")
+    sentences(printed.splitlines()[0])
     rounds = len(found["would_be"]["2"]["rounds"])
     assert sum(" │ " in line for line in printed.splitlines()) == rounds + 1
     assert f"had {sum(one['right'] for one in found['places'])} of" in printed

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from fake_completions import FakeServer, fake_server
 from llama_server import LlamaServer
+from sentences import Sentences
 
 from scripts.engines import checks
 from scripts.engines.__main__ import examine, table
@@ -102,7 +103,7 @@ def test_llama_cpp_is_audited_as_it_speculates(llama_cpp: Callable[..., LlamaSer
     assert finding.passed and "drafts were kept" in finding.says and len(finding.figures) == 2
 
 
-def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:
+def test_what_does_not_start_is_in_the_table(tmp_path: Path, sentences: Sentences) -> None:
     pair = ASSETS / "pair"
     broken = Deployment("two nodes", pair / "target", pair / "draft", ("--no-such-flag",), nodes=2)
     rows = list(examine(Path(sys.executable), broken, tmp_path))  # this Python has no vLLM
@@ -112,7 +113,7 @@ def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:
     assert "--headless" in node and "--headless" not in head and "29500" in node
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(SystemExit, match="no virtual environment"):
+    with sentences.raises(SystemExit):
         installed(tmp_path / "full")
 
 

@@ -10,6 +10,7 @@ import httpx
 import orjson
 import pytest
 from fake_completions import FakeServer
+from sentences import Sentences
 from toy_models import byte_level, llama
 
 from specviz import Settings
@@ -101,18 +102,20 @@ def test_a_line_is_told_as_soon_as_it_has_ended():
     assert next(data) == b"2" and len(read) == 2
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch):
+def test_a_line_without_an_end_is_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch, sentences: Sentences
+):
     monkeypatch.setattr(wire, "MAX_BYTES", 1000)
-    with pytest.raises(ServerError, match="for one answer"):
+    with sentences.raises(ServerError):
         streamed(b"data: " + b"x" * 2000)
 
 
 @pytest.mark.parametrize("nothing", [None, "", {}, False])
-def test_an_error_that_is_none_ends_no_stream(nothing: Any):
+def test_an_error_that_is_none_ends_no_stream(nothing: Any, sentences: Sentences):
     chunks = [{"text": "a", "error": nothing}]
     assert streamed(b"data: " + orjson.dumps(chunks[0]) + b"\n\n") == chunks
     for error in ("it broke", {"message": "it broke"}):
-        with pytest.raises(ServerError, match="failed in mid-answer: it broke"):
+        with sentences.raises(ServerError):
             streamed(b"data: " + orjson.dumps({"error": error}) + b"\n\n")
 
 
@@ -150,16 +153,15 @@ def test_a_path_without_a_version_is_a_prefix_too():
     assert server.ask("/tokenize", {}) == {"at": "/llm/tokenize"}
 
 
-def test_what_a_proxy_keeps_back_is_named():
+def test_what_a_proxy_keeps_back_is_named(sentences: Sentences):
     """The address is right, so the sentence does not blame it."""
 
     def only_the_interface(path: str, body: Body) -> Any:
         return {"/llm/v1/models": {"data": [{"id": "target"}]}}[path]
 
     server = server_of(only_the_interface, "/llm/v1")
-    with pytest.raises(ServerError, match=r"answers nothing at /tokenize, .*proxy") as caught:
+    with sentences.raises(ServerError):
         Completions(server, "target").tokenize("hi")
-    assert "address" not in str(caught.value)
 
 
 class Router:

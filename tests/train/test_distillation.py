@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from sentences import Sentences
 from toy_models import llama, relative, tokenizer_of, words
 from transformers import AutoModelForCausalLM, AutoTokenizer, T5Config, T5Model
 
@@ -152,22 +154,22 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "says", "prepare"),
+    ("extra", "prepare"),
     [
-        (["--draft", "{}/other"], "have different tokenizers", None),
-        (["--draft", "{}/t5"], "not a causal language model", None),
-        (["--distill", "{}/none"], "cannot be loaded", None),
-        (["--distill", "http://host/v1#model"], "gives no logits to learn from", None),
-        (["--prompts", "{}/none.txt"], "cannot be read", None),
-        (["--prompts", "{}/empty.txt"], "is empty", None),
-        (["--prompts", "{}/long.txt"], "only 0 prompts are left", None),
-        (["--rate", "0"], "--rate: '0': use a number from 1e-08 to 1", None),
-        (["--write-rows", "0"], "--write-rows: '0': use a whole number from 1", None),
-        (["--written-temperatures", "hot"], "--written-temperatures", None),
-        (["--device", "moon"], "'moon' is no device", None),
-        ([], "100.0 kB free; use smaller", _little_memory),
-        ([], "The loss became nan at step 0", _no_number),
-        (["--draft-steps", "1"], "(No space left on device): free some space", _full_disk),
+        (["--draft", "{}/other"], None),
+        (["--draft", "{}/t5"], None),
+        (["--distill", "{}/none"], None),
+        (["--distill", "http://host/v1#model"], None),
+        (["--prompts", "{}/none.txt"], None),
+        (["--prompts", "{}/empty.txt"], None),
+        (["--prompts", "{}/long.txt"], None),
+        (["--rate", "0"], None),
+        (["--write-rows", "0"], None),
+        (["--written-temperatures", "hot"], None),
+        (["--device", "moon"], None),
+        ([], _little_memory),
+        ([], _no_number),
+        (["--draft-steps", "1"], _full_disk),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(
@@ -176,8 +178,8 @@ def test_what_goes_wrong_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     extra: list[str],
-    says: str,
     prepare: Any,
+    sentences: Sentences,
 ) -> None:
     (models / "empty.txt").write_text("\n")
     (models / "long.txt").write_text("\n".join("w4 " * (500 + i) for i in range(3)))
@@ -191,5 +193,6 @@ def test_what_goes_wrong_is_one_sentence(
     named = [one.replace("{}", str(models)) for one in extra]
     assert main(arguments(models, tmp_path, *named)) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert message.startswith("specviz: ") and says in message
+    assert message.startswith("specviz: ")
+    sentences(re.sub("distilled-[0-9a-f]+", "distilled-HASH", message))
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.partial"))

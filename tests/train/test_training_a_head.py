@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentences import Sentences
 from toy_models import byte_level, llama
 from transformers.cache_utils import DynamicLayer
 
@@ -132,20 +133,14 @@ def test_tokens_without_a_mark_are_not_learnt(target: torch.nn.Module):
     assert loss(head, rows).item() != loss(head, other).item()
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "JSONDecodeError"),
-        ('{"prompt": [1]}', "KeyError"),
-        ('{"prompt": [1], "ids": [900]}', "vocabulary"),
-    ],
-)
-def test_a_file_of_text_that_cannot_be_used_is_told(tmp_path: Path, line: str, said: str):
+@pytest.mark.parametrize("line", ["{", '{"prompt": [1]}', '{"prompt": [1], "ids": [900]}'])
+def test_a_file_of_text_that_cannot_be_used_is_told(
+    tmp_path: Path, line: str, sentences: Sentences
+):
     path = tmp_path / "text.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(SpecvizError, match=said) as raised:
+    with sentences.raises(SpecvizError):
         read_text(path, 16, 300, 0)
-    assert "text.jsonl cannot be read" in str(raised.value)
 
 
 def test_a_target_of_a_chat_writes_its_own_questions(target: torch.nn.Module, tmp_path: Path):
@@ -194,14 +189,14 @@ def test_text_that_was_written_is_kept_until_it_would_be_another(
 
 
 def test_a_target_without_a_template_needs_books_or_prompts(
-    target: torch.nn.Module, tmp_path: Path
+    target: torch.nn.Module, tmp_path: Path, sentences: Sentences
 ):
     words = ("--head", str(saved(target, tmp_path / "target")), "--out", str(tmp_path / "head"))
-    with pytest.raises(SpecvizError, match="pass --corpus, a folder"):
+    with sentences.raises(SpecvizError):
         trained(*words, "--work", str(tmp_path / "work"), "--row-tokens", "31")
-    with pytest.raises(SpecvizError, match=r"no \.txt books: pass --corpus a folder"):
+    with sentences.raises(SpecvizError):
         trained(*words, "--corpus", str(tmp_path), "--row-tokens", "31")
-    with pytest.raises(SpecvizError, match="--row-tokens twice"):
+    with sentences.raises(SpecvizError):
         trained(*words, "--row-tokens", "9")
 
 
@@ -213,10 +208,12 @@ def test_the_rate_warms_up_and_falls_to_zero():
     assert loop.Schedule(16, minutes=2).progress(9, 60.0) == 0.5
 
 
-def test_a_checkpoint_of_another_shape_is_told(target: torch.nn.Module, tmp_path: Path):
+def test_a_checkpoint_of_another_shape_is_told(
+    target: torch.nn.Module, tmp_path: Path, sentences: Sentences
+):
     small, large = (new_head(target, layers, torch.arange(300)) for layers in ((1, 3), (1, 2, 3)))
     loop._save(small, [], loop.TrainingProgress(), tmp_path / "checkpoint.pt")
-    with pytest.raises(SpecvizError, match="was made with another shape: remove it"):
+    with sentences.raises(SpecvizError):
         loop._restore(large, [], tmp_path / "checkpoint.pt")
 
 
