@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,11 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     if item.config.getoption("write_sentences"):
         item.config.stash[WRITTEN][item.nodeid] = said.lines()
         return result
-    __tracebackhide__ = True
-    expected = item.config.stash[REVIEWED].get(item.nodeid, [])
-    assert said.lines() == expected, "as --write-sentences would write them"
+    reviewed = item.config.stash[REVIEWED].get(item.nodeid, [])
+    difference = [line for line in ndiff(reviewed, said.lines()) if not line.startswith(" ")]
+    if difference:
+        explained = f"- is in {FILE.name}, + is said now (--write-sentences takes it over):"
+        pytest.fail("\n".join([explained, *difference]), pytrace=False)
     return result
 
 
