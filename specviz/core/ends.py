@@ -65,21 +65,27 @@ def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
     if named is None or named == "":
         named = []
     ids = [named] if type(named) is int else named
-    if not isinstance(ids, list | tuple | set) or any(
-        type(token_id) is not int for token_id in ids
-    ):
+    if not _are_ids(ids):
         raise PairError(
             f"the model's config names {shown(named)} as the end of a text: write the id of a "
             "token, or a list of ids, as eos_token_id."
         )
     end = getattr(tokenizer, "eos_token", None)
-    spoken = {i for i, piece in control_tokens(tokenizer).items() if piece == end}
-    return frozenset({*ids, *spoken})
+    by_tokenizer = {i for i, piece in control_tokens(tokenizer).items() if piece == end}
+    return frozenset({*ids, *by_tokenizer})
+
+
+def _are_ids(ids: object) -> bool:
+    if not isinstance(ids, list | tuple | set):
+        return False
+    return not any(type(token_id) is not int for token_id in ids)
 
 
 def spelled_ends(control: Mapping[int, str]) -> frozenset[int]:
     """Select the control tokens (id -> spelling) that are spelled like an end."""
-    spellings = ENDS - {MESSAGE_END} if {*control.values()} >= REPLY_ENDS else ENDS
+    spellings = ENDS
+    if set(control.values()) >= REPLY_ENDS:
+        spellings = ENDS - {MESSAGE_END}
     return frozenset(i for i, piece in control.items() if piece in spellings)
 
 
@@ -113,8 +119,10 @@ def _turn_ends(tokenizer: Any, control: Mapping[int, str]) -> frozenset[int]:
     """The control token that a chat template puts behind a turn of the assistant, if it has one."""
     if not getattr(tokenizer, "chat_template", None):
         return frozenset()
-    behind = text_after_reply(tokenizer, REPLY)
-    if behind is None:
+    text = text_after_reply(tokenizer, REPLY)
+    if text is None:
         return frozenset()
-    lengths = {i: len(piece) for i, piece in control.items() if behind.lstrip().startswith(piece)}
-    return frozenset([max(lengths, key=lambda i: lengths[i])] if lengths else ())
+    candidates = [i for i, piece in control.items() if text.lstrip().startswith(piece)]
+    if not candidates:
+        return frozenset()
+    return frozenset([max(candidates, key=lambda i: len(control[i]))])

@@ -71,10 +71,14 @@ class NumpyPath:
         feed = host_ids([ids[-1], *drafted])
         logits = self.engine.forward(feed, keep=len(feed), temperature=self._judged.temperature)
         p, p_array = self._judged.write(logits)  # perhaps in the memory of the logits
-        q = draft.q if draft else p[:0]
+        if draft is None:
+            drafted_ids = feed[:0]
+            q = p[:0]
+        else:
+            drafted_ids = draft.ids
+            q = draft.q
         u = self._source.numbers(len(drafted))
         if self._run.decide is not None:  # other verdicts take tensors, as a benchmark's own does
-            drafted_ids = draft.ids if draft else feed[:0]
             decision = self._run.decide(p, q, drafted_ids, torch.from_numpy(u), self._source)
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:

@@ -107,10 +107,14 @@ class OptimalGamma(Policy):
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         judged = accepted + (accepted < drafted)
-        memory = MEMORY if drafted else MEMORY_IDLE
+        if drafted:
+            memory = MEMORY
+            self._idle = 0
+        else:
+            memory = MEMORY_IDLE
+            self._idle += 1
         self._accepted = memory * self._accepted + accepted
         self._judged = memory * self._judged + judged
-        self._idle = 0 if drafted else self._idle + 1
         self.gamma = self._best()
         if self._idle >= PROBE:
             self.gamma = max(1, self.gamma)
@@ -138,13 +142,14 @@ class Calibration:
 
     def observe(self, confidences: Sequence[float], accepted: int) -> None:
         """Update the exponent with judged drafts: each one's confidence, and the number kept."""
-        logs = [math.log(min(max(MIN_KNOWN, one), MAX_KNOWN)) for one in confidences]
+        clipped = [min(max(MIN_KNOWN, confidence), MAX_KNOWN) for confidence in confidences]
+        logs = [math.log(confidence) for confidence in clipped]
         for index, exponent in enumerate(EXPONENTS):
-            kept = exponent * sum(logs[:accepted])
-            rejected = sum(math.log1p(-math.exp(exponent * log)) for log in logs[accepted:])
-            self._log_likelihoods[index] += kept + rejected
-        likeliest = max(self._log_likelihoods)
-        self.exponent = EXPONENTS[self._log_likelihoods.index(likeliest)]
+            log_kept = exponent * sum(logs[:accepted])
+            log_rejected = sum(math.log1p(-math.exp(exponent * log)) for log in logs[accepted:])
+            self._log_likelihoods[index] += log_kept + log_rejected
+        likeliest = self._log_likelihoods.index(max(self._log_likelihoods))
+        self.exponent = EXPONENTS[likeliest]
 
 
 class ConfidenceGamma(OptimalGamma):
@@ -170,8 +175,10 @@ class ConfidenceGamma(OptimalGamma):
         super().observe(drafted, accepted)
         self._written += accepted + 1
         self._spent += 1 + drafted * self._price + self._unread * self._extra_token
-        if self._reads_again:
-            self._unread = self._unread + accepted + 1 if accepted < drafted else 0
+        if accepted == drafted:
+            self._unread = 0
+        elif self._reads_again:
+            self._unread += accepted + 1
         self._calibration.observe(confidences[: accepted + 1], accepted)
         self.least_chance = self._least_chance()
 
@@ -186,16 +193,14 @@ class ConfidenceGamma(OptimalGamma):
 
 def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
     """Make the policy that the settings name."""
-    if settings.gamma and settings.gamma_policy == "heuristic":
+    if not settings.adapts:
+        return Policy(settings.gamma)
+    if settings.gamma_policy == "heuristic":
         return HeuristicGamma(settings.gamma)
-    if settings.gamma and settings.gamma_policy == "optimal":
-        return OptimalGamma(settings.gamma, *costs())
-    if settings.gamma and settings.gamma_policy == "confidence":
-        # Copied drafts have no confidence.
-        has_confidence = drafter_kind(settings.drafter).has_model
-        kind = ConfidenceGamma if has_confidence else OptimalGamma
-        return kind(settings.gamma, *costs())
-    return Policy(settings.gamma)
+    # Copied drafts have no confidence.
+    if settings.gamma_policy == "confidence" and drafter_kind(settings.drafter).has_model:
+        return ConfidenceGamma(settings.gamma, *costs())
+    return OptimalGamma(settings.gamma, *costs())
 
 
 def predicted_tau(alpha: float, gamma: int) -> float:
@@ -281,5 +286,9 @@ def tokens_read_again(tau: Callable[[int], float], gamma: int, extra_token: floa
     tokens = tau(gamma)
     all_kept = tokens - tau(gamma - 1)
     after_rejections = tokens - (gamma + 1) * all_kept
-    most = math.sqrt(tokens / (2 * extra_token)) if extra_token else math.inf
-    return min(after_rejections / all_kept, most) if all_kept else most
+    most = math.inf
+    if extra_token:
+        most = math.sqrt(tokens / (2 * extra_token))
+    if all_kept == 0.0:
+        return most
+    return min(after_rejections / all_kept, most)

@@ -118,12 +118,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     """
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
-    # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
-    # To check that a short list is enough reads a value: on a GPU the host would wait for it.
-    short = k == vocab and p.device.type == "cpu"
-    values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
-    if values.shape[-1] < k and values.sum(-1).min() < top_p:
-        values = p.topk(k).values
+    values = _listed(p, k, top_p)
     mass = values.double().cumsum(-1)  # [n, listed]
     whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
     before = mass - values.double()
@@ -137,6 +132,19 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     chosen = above | (level & (level.cumsum(-1) <= spare))
     p = torch.where(chosen, p, 0.0)
     return p / p.sum(-1, keepdim=True)
+
+
+def _listed(p: Tensor, k: int, top_p: float) -> Tensor:
+    """The k largest entries of `p` [n, vocab], descending, or fewer whose mass reaches `top_p`."""
+    # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
+    # To check that a short list is enough reads a value: on a GPU the host would wait for it.
+    listed = k
+    if k == p.shape[-1] and p.device.type == "cpu":
+        listed = min(k, SHORT_LIST)
+    values = p.topk(listed).values
+    if listed < k and values.sum(-1).min() < top_p:
+        values = p.topk(k).values
+    return values
 
 
 def draw(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -60,8 +60,12 @@ class TensorPath:
             feed = torch.cat([feed, draft.ids.to(feed.device)])
         logits = engine.forward(feed, keep=len(feed)).to(run.device)  # [n + 1, vocab]
         p = probabilities(logits, run.settings)
-        q = p[:0] if draft is None else draft.q
-        drafted_ids = feed[:0].to(run.device) if draft is None else draft.ids
+        if draft is None:
+            drafted_ids = feed[:0].to(run.device)
+            q = p[:0]
+        else:
+            drafted_ids = draft.ids
+            q = draft.q
         u = uniforms(len(drafted_ids), run.source)
         judge = run.decide or decide
         decision = judge(p, q, drafted_ids, u, run.source)

@@ -36,8 +36,9 @@ class Views:
         if not judged.p_is_complete:
             for name in NEED_COMPLETE_P:
                 self._numbers.pop(name, None)
+        if judged.draft is not None and judged.draft.seen is not None:
+            self._numbers["seen"] = judged.draft.seen
         self._pieces = pieces
-        self._seen = judged.draft.seen if judged.draft else None
         self._greedy = settings.greedy
         self._top_logprobs_only = top_logprobs_only
         self._rule = verdict_kind(settings.rule)
@@ -65,7 +66,7 @@ class Views:
             q=self._numbers["q"][i],
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
-            seen=self._seen[i] if self._seen is not None else None,
+            seen=self._optional("seen", i),
         )
         if not self._rule.together:
             return token
@@ -79,49 +80,59 @@ class Views:
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
         """Make the token of a draft that was judged."""
-        token = self.unjudged(i, token_id, text)
+        u = self._numbers["u"][i] if self._rule.draws else None
+        top_residual = self._top("residual", 0) if outcome == "rejected" else ()
         return replace(
-            token,
+            self.unjudged(i, token_id, text),
             outcome=outcome,
             p=self._numbers["p"][i],
-            u=self._numbers["u"][i] if self._rule.draws else None,
+            u=u,
             weight=self._optional("weight", i),
             threshold=self._optional("threshold", i),
             chance=self._optional("chance", i),
             beta=self._optional("beta", i),
             soft_p=self._soft("soft_p", i),
             top_p=self._top("p", i),
-            top_residual=self._top("residual", 0) if outcome == "rejected" else (),
+            top_residual=top_residual,
         )
 
     def final(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
         """Make the token that the target itself drew at position i."""
-        corrected = outcome == "corrected"
-        return Token(
+        token = Token(
             token_id,
             text,
             outcome,
             p=self._numbers["last_p"],
             q=self._numbers.get("last_q"),
             soft_p=self._soft("last_soft_p"),
-            soft_q=self._soft("last_soft_q") if corrected else None,
             top_p=self._top("p", i),
-            top_q=self._top("q", i) if corrected else (),
-            top_residual=self._top("residual", 0) if corrected else (),
+        )
+        if outcome != "corrected":
+            return token
+        return replace(
+            token,
+            soft_q=self._soft("last_soft_q"),
+            top_q=self._top("q", i),
+            top_residual=self._top("residual", 0),
         )
 
-    def _optional(self, name: str, i: int) -> float | None:
-        """Read a number that not every run has."""
-        return self._numbers[name][i] if name in self._numbers else None
+    def _optional(self, name: str, i: int) -> Any:
+        """Read a number that not every run has; None without it."""
+        if name not in self._numbers:
+            return None
+        return self._numbers[name][i]
 
     def _soft(self, name: str, i: int | None = None) -> float | None:
-        """A probability at temperature 1, in a greedy run; None where it is unknown."""
+        """A probability at temperature 1, in a greedy run; None where it is unknown.
+
+        i: its position, None for a single number.
+        """
         if not self._greedy:
             return None
         numbers = self._numbers[name]
         probability: float = numbers if i is None else numbers[i]
-        is_target = name.endswith("soft_p")
-        if is_target and self._top_logprobs_only and probability == 0.0:
+        is_unlisted = self._top_logprobs_only and probability == 0.0
+        if is_unlisted and name.endswith("soft_p"):
             return None
         return probability
 
@@ -168,34 +179,44 @@ def _shown_numbers(
     weight, threshold, chance: [n], if the verdict has them.
     """
     p = judged.p
-    draft = judged.draft
-    position, next_id, outcome = judged.verdict
-    soft_p = _soft_p(judged, top_logprobs_only) if settings.greedy else p
+    position, next_id, _ = judged.verdict
+    soft_p = _soft_p(judged, settings, top_logprobs_only)
     numbers = {
         "target": _are_usable(judged.logits),
         "last_p": p[position, next_id],
         "last_soft_p": soft_p[position, next_id],
         **_best("p", soft_p),
     }
-    if draft is None:
-        return numbers
+    if judged.draft is not None:
+        numbers |= _draft_numbers(judged, judged.draft, settings, soft_p)
+    return numbers
+
+
+def _draft_numbers(
+    judged: JudgedRound, draft: Draft, settings: Settings, soft_p: Tensor
+) -> dict[str, Tensor]:
+    """The numbers of `_shown_numbers` that only a round with drafts has."""
+    p = judged.p
     draft_logits = draft.logits
-    if draft_logits is not None:
-        numbers["draft"] = _are_usable(draft_logits)
     # Copied drafts have no logits: only q can be shown. Other drafts' may be on another device.
     soft_q = draft.q
     if settings.greedy and draft_logits is not None:
         soft_q = torch.softmax(draft_logits.to(p.device), -1)
-    numbers["p"] = _probabilities_of(draft.ids, p[:-1])
-    numbers["q"] = _probabilities_of(draft.ids, draft.q)
-    numbers["soft_p"] = _probabilities_of(draft.ids, soft_p[:-1])
-    numbers["soft_q"] = _probabilities_of(draft.ids, soft_q)
-    numbers["u"] = torch.as_tensor(judged.u)
-    numbers["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
-    numbers |= _best("q", soft_q)
+    numbers = {
+        "p": _probabilities_of(draft.ids, p[:-1]),
+        "q": _probabilities_of(draft.ids, draft.q),
+        "soft_p": _probabilities_of(draft.ids, soft_p[:-1]),
+        "soft_q": _probabilities_of(draft.ids, soft_q),
+        "u": torch.as_tensor(judged.u),
+        "beta": torch.minimum(p[:-1], draft.q).sum(-1),
+        **_best("q", soft_q),
+    }
+    if draft_logits is not None:
+        numbers["draft"] = _are_usable(draft_logits)
     kind = verdict_kind(settings.rule)
     if kind.numbers is not None:
         numbers |= kind.numbers(p, draft.q, draft.ids)
+    position, next_id, outcome = judged.verdict
     if outcome == "corrected":
         numbers["last_q"] = draft.q[position, next_id]
         numbers["last_soft_q"] = soft_q[position, next_id]
@@ -203,8 +224,10 @@ def _shown_numbers(
     return numbers
 
 
-def _soft_p(judged: JudgedRound, top_logprobs_only: bool) -> Tensor:
-    """The target's distributions at temperature 1, fp32 [n + 1, vocab]."""
+def _soft_p(judged: JudgedRound, settings: Settings, top_logprobs_only: bool) -> Tensor:
+    """The target's distributions to show, fp32 [n + 1, vocab]: at temperature 1 in a greedy run."""
+    if not settings.greedy:
+        return judged.p
     if top_logprobs_only:
         # Unlisted tokens share the rest of the mass in an unknown way.
         return judged.logits.exp()
@@ -235,7 +258,9 @@ def _best_after_rejection(
     if kind.after is None:
         return _best("residual", residual(p[position], draft.q[position]).unsqueeze(0))
     corrections = kind.after(p, draft.q, draft.ids, position)
-    return {} if corrections is None else _best("residual", corrections.unsqueeze(0))
+    if corrections is None:
+        return {}
+    return _best("residual", corrections.unsqueeze(0))
 
 
 def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
@@ -244,9 +269,11 @@ def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
     Falls back to `otherwise`, by default p, where rounding leaves no mass (Leviathan et al. 2022,
     arXiv 2211.17192).
     """
+    if otherwise is None:
+        otherwise = p
     left = (p - q).clamp_(min=0.0)
     mass = left.sum()
-    return torch.where(usable(mass), left / mass, p if otherwise is None else otherwise)
+    return torch.where(usable(mass), left / mass, otherwise)
 
 
 def usable(mass: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ MUTANTS = [
     # Values of other kinds, and nested ones
     Mutant("kinds", "_reads_both_ways", "is False for module", "is True for module", "doctor_agrees"),
     Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
-    Mutant("kinds", "named_end_ids", "type(token_id) is not int", "False", "doctor_agrees"),
+    Mutant("kinds", "_are_ids", "type(token_id) is not int", "False", "doctor_agrees"),
     Mutant("kinds", "_is_session", "<= MAX_SESSION", "<= 10**6", "security"),
     Mutant("kinds", "_numbers", "len(known) < len(numbers)", "False", "api"),
     Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
@@ -251,7 +251,7 @@ MUTANTS = [
     Mutant("policy", "OptimalGamma.observe", "accepted + (accepted < drafted)", "drafted", "policy"),
     Mutant("policy", "OptimalGamma.observe", "self._idle >= PROBE", "False", "policy"),
     Mutant("policy", "OptimalGamma.__init__", "self._judged = FIRST_ACCEPTED", "self._judged = 0.0", "policy"),
-    Mutant("policy", "ConfidenceGamma.observe", "+= accepted + 1", "+= accepted", "confidence"),
+    Mutant("policy", "ConfidenceGamma.observe", "_written += accepted + 1", "_written += accepted", "confidence"),
     Mutant("policy", "ConfidenceGamma.observe", "drafted * self._price", "self._price", "confidence"),
     Mutant("policy", "ConfidenceGamma._best", "self._most if super()._best() else 0", "self._most", "confidence"),
     Mutant("policy", "DraftEnd.is_behind", "if self._greedy else q", "if False else q", "confidence"),
@@ -266,8 +266,8 @@ MUTANTS = [
     # Rounds as tokens with text
     Mutant("tokens", "tokens_of", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
     Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),
-    Mutant("tokens", "Views.final", 'self._top("q", i) if corrected', 'self._top("q", 0) if corrected', "loop real_runs paths"),
-    Mutant("tokens", "_shown_numbers", "torch.minimum(p[:-1], draft.q)", "torch.minimum(p[1:], draft.q)", "loop real_runs paths"),
+    Mutant("tokens", "Views.final", 'self._top("q", i)', 'self._top("q", 0)', "loop real_runs paths"),
+    Mutant("tokens", "_draft_numbers", "torch.minimum(p[:-1], draft.q)", "torch.minimum(p[1:], draft.q)", "loop real_runs paths"),
     Mutant("detokenise", "TextStream.push", "if whole.endswith(UNFINISHED):", "if False:", "detokenize loop"),
     Mutant("detokenise", "TextStream.push", "self._ids = self._ids[self._settled :]", "self._ids = [token_id]", "detokenize"),
     Mutant("detokenise", "TextStream.copy", "list(self._ids)", "self._ids", "detokenize loop"),
