@@ -75,19 +75,31 @@ def read_message(turn: Any, where: str, *, skips_pictures: bool = False) -> Mess
             f"{where} is {shown(turn)}: use objects with a 'role' and a 'content', such as "
             '{"role": "user", "content": "Why?"}.'
         )
-    role = _value_of(turn, ROLE_FIELDS)
-    if not isinstance(role, str) or role not in ROLES:
-        name = f"the role {role[:40]!r}" if isinstance(role, str) else "no role"
-        raise PromptError(f"{where} has {name}: use 'system', 'user' or 'assistant'.")
+    role = _role_of(turn, where)
     content = _text_of(_value_of(turn, CONTENT_FIELDS), where, skips_pictures)
     if not content.strip():
-        raise PromptError(f"{where} ({ROLES[role]}) has no text: write some, or leave it out.")
-    return Message(ROLES[role], content)
+        raise PromptError(f"{where} ({role}) has no text: write some, or leave it out.")
+    return Message(role, content)
+
+
+def _role_of(turn: Mapping[str, Any], where: str) -> Role:
+    """The role of a turn. Raises `PromptError`."""
+    name = _value_of(turn, ROLE_FIELDS)
+    if not isinstance(name, str):
+        raise PromptError(f"{where} has no role: use 'system', 'user' or 'assistant'.")
+    if name not in ROLES:
+        raise PromptError(
+            f"{where} has the role {name[:40]!r}: use 'system', 'user' or 'assistant'."
+        )
+    return ROLES[name]
 
 
 def _value_of(turn: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     """The value of the first of these fields that a turn has; None if it has none."""
-    return next((turn[name] for name in names if name in turn), None)
+    for name in names:
+        if name in turn:
+            return turn[name]
+    return None
 
 
 def _text_of(content: Any, where: str, skips_pictures: bool) -> str:
@@ -97,7 +109,9 @@ def _text_of(content: Any, where: str, skips_pictures: bool) -> str:
     parts = content if isinstance(content, (list, tuple)) else [content]
     texts = []
     for part in parts:
-        text = part.get("text") if isinstance(part, Mapping) else part
+        text = part
+        if isinstance(part, Mapping):
+            text = part.get("text")
         if isinstance(text, str):
             texts.append(text)
         elif not skips_pictures:

@@ -23,7 +23,9 @@ def logit_width(model: LanguageModel) -> int:
     if outputs is not None:  # weights may lie in another order than one row for each output
         return int(outputs)
     weight = getattr(head, "weight", None)
-    return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
+    if weight is not None:
+        return int(weight.shape[0])
+    return int(text_config(model).vocab_size)
 
 
 def logits_device(model: LanguageModel) -> torch.device:
@@ -31,7 +33,9 @@ def logits_device(model: LanguageModel) -> torch.device:
     import torch  # counting needs no torch
 
     head = model.get_output_embeddings()
-    return torch.device(head.weight.device if head is not None else model.device)
+    if head is None:
+        return torch.device(model.device)
+    return torch.device(head.weight.device)
 
 
 def text_config(model: LanguageModel) -> Any:
@@ -42,7 +46,9 @@ def text_config(model: LanguageModel) -> Any:
 def context_length(model: LanguageModel) -> int | None:
     """The model's context length in tokens, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    return int(limit)
 
 
 def rotation_borders(model: Any) -> tuple[int, ...]:
@@ -56,13 +62,12 @@ def rotation_borders(model: Any) -> tuple[int, ...]:
     borders: set[int] = set()
     for _, module in model.named_modules():
         # A module that has weights alone would become callable if the attribute were read.
-        own = vars(module)
-        if "rope_type" not in own:
+        attributes = vars(module)
+        if "rope_type" not in attributes:
             continue
-        parameters = getattr(own.get("config"), "rope_parameters", None) or {}
-        # By kind of layer in some models.
-        nested = [value for value in parameters.values() if isinstance(value, dict)]
-        for rope in nested or [parameters]:
+        parameters = getattr(attributes.get("config"), "rope_parameters", None) or {}
+        by_kind_of_layer = [value for value in parameters.values() if isinstance(value, dict)]
+        for rope in by_kind_of_layer or [parameters]:
             if rope.get("rope_type") == LONG_ROPE or "long_mscale" in rope:
                 borders.add(int(rope["original_max_position_embeddings"]))
     return tuple(sorted(borders))
@@ -70,14 +75,17 @@ def rotation_borders(model: Any) -> tuple[int, ...]:
 
 def before_border(borders: Sequence[int], length: int, due: int) -> int:
     """`due` tokens, or fewer if a text of `length` meets its next border before: 0 at a border."""
-    return min([due, *(border - length for border in borders if border >= length)])
+    distances = [border - length for border in borders if border >= length]
+    return min([due, *distances])
 
 
 def cache_argument(model: Any) -> str:
     """The name of the cache's argument in a model of transformers, which changed in 5.24."""
     parameters = inspect.signature(model.forward).parameters
-    names = ("cache", "past_key_values", "cache_params")
-    return next((name for name in names if name in parameters), "past_key_values")
+    for name in ("cache", "past_key_values", "cache_params"):
+        if name in parameters:
+            return name
+    return "past_key_values"
 
 
 def complete(model: LanguageModel) -> None:
@@ -91,18 +99,20 @@ def changed_file(model: object) -> str | None:
     """The name of the file that a model's weights are mapped from, if it was written to since, so
     that the weights may have changed; else None."""
     file = getattr(model, "weights_file", None)
-    return file.path.name if file is not None and file.was_written_to() else None
+    if file is None or not file.was_written_to():
+        return None
+    return str(file.path.name)
 
 
 def leaf_count(module: Any) -> int:
     """The number of modules inside of a module that have no modules in them."""
-    return sum(1 for _, part in module.named_modules() if next(part.children(), None) is None)
+    return sum(not list(part.children()) for _, part in module.named_modules())
 
 
 def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once, also where a file stores them apart; of packed
     weights as many as their blocks hold."""
-    counts = {id(p): p.numel() for p in model.parameters()}
+    counts = {id(parameter): parameter.numel() for parameter in model.parameters()}
     for module in getattr(model, "modules", list)():
         if hasattr(type(module), "numbers"):
             counts[id(module.weight)] = module.numbers
@@ -121,8 +131,8 @@ def weights_form(model: LanguageModel) -> str:
 
 def parameter_bytes(model: Any, *, without: Any = None) -> int:
     """Bytes of a loaded model's weights, tied ones once. without: a weight to leave out."""
-    weights = (p for p in model.parameters() if p is not without)
-    return sum(p.numel() * p.element_size() for p in weights)
+    weights = (weight for weight in model.parameters() if weight is not without)
+    return sum(weight.numel() * weight.element_size() for weight in weights)
 
 
 def pass_bytes(model: Any) -> int:
@@ -146,20 +156,18 @@ class PassWeights(NamedTuple):
 def pass_weights(model: Any) -> PassWeights:
     """Count the weights of a pass: all of a model's, without an untied embedding table."""
     table = _untied_table(model)
-    in_blocks = {
-        module.weight: module
-        for module in model.modules()
-        if hasattr(type(module), "numbers") and module.weight is not table
-    }
-    plain = sum(
-        parameter.numel()
-        for parameter in model.parameters()
-        if parameter not in in_blocks and parameter is not table
-    )
+    in_blocks = {}
+    for module in model.modules():
+        if hasattr(type(module), "numbers") and module.weight is not table:
+            in_blocks[module.weight] = module
+    plain = 0
+    for weight in model.parameters():
+        if weight not in in_blocks and weight is not table:
+            plain += weight.numel()
     unpacked = [module for module in in_blocks.values() if not module.is_tiled]
     tiled = [module for module in in_blocks.values() if module.is_tiled]
     return PassWeights(
-        plain,
+        plain=plain,
         packed=sum(module.numbers for module in unpacked),
         packed_bytes=sum(module.weight.nbytes for module in unpacked),
         integer=sum(module.numbers for module in tiled),
@@ -173,4 +181,6 @@ def _untied_table(model: Any) -> Any:
         table = model.get_input_embeddings().weight
     except (NotImplementedError, AttributeError):  # a custom model may not have this method
         return None
-    return None if table is head else table
+    if table is head:
+        return None
+    return table

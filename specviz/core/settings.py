@@ -84,9 +84,8 @@ class Settings:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if not _is_choice(name, value):
-                raise SettingsError(
-                    f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
-                )
+                names = ", ".join(map(repr, choices()))
+                raise SettingsError(f"{name} is {_shown(value)}: use one of {names}.")
         object.__setattr__(self, "stop", _strings(self.stop))
         if not isinstance(self.ignore_eos, bool):
             raise SettingsError(f"ignore_eos is {_shown(self.ignore_eos)}: use True or False.")
@@ -125,12 +124,10 @@ class Settings:
     @classmethod
     def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return `values` themselves. Raises `SettingsError` if one belongs to no field."""
-        names = {f.name for f in fields(cls)}
+        names = sorted(field.name for field in fields(cls))
         for name in values:
             if name not in names:
-                raise SettingsError(
-                    f"there is no setting {name!r}: use {', '.join(sorted(names))}."
-                )
+                raise SettingsError(f"there is no setting {name!r}: use {', '.join(names)}.")
         return dict(values)
 
 
@@ -147,16 +144,17 @@ def _number(name: str, value: Any) -> float:
     """Convert the value of a field to its number. Raises `SettingsError`."""
     low, high = RANGES[name]
     must_be_whole = isinstance(low, int)
-    allowed = f"{low} to {high}" if name != "top_p" else "above 0, up to 1"
+    kind = "a whole number" if must_be_whole else "a number"
+    allowed = "above 0, up to 1" if name == "top_p" else f"{low} to {high}"
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or (must_be_whole and value % 1 != 0):
-        kind = "a whole number" if must_be_whole else "a number"
         raise SettingsError(f"{name} is {_shown(value)}: use {kind}, {allowed}.")
-    number: float = int(value) if must_be_whole else value
+    if must_be_whole:
+        value = int(value)
     # NaN compares false with everything, so it is out of every range.
-    if not low <= number <= high:
-        raise SettingsError(f"{name} is {_shown(number)}: use {allowed}.")
-    return number if must_be_whole else float(number)
+    if not low <= value <= high:
+        raise SettingsError(f"{name} is {_shown(value)}: use {allowed}.")
+    return value if must_be_whole else float(value)
 
 
 def _shown(value: object) -> str:

@@ -39,13 +39,9 @@ def checked_several(settings: Several) -> dict[Lane, Settings]:
     One alone in a sequence is `SPECULATIVE`. Raises `SettingsError` for an invalid name, too many
     lanes or none, and lanes that differ in a `SHARED` setting.
     """
-    several = list(settings.values()) if isinstance(settings, Mapping) else settings
-    are_settings = isinstance(several, (list, tuple)) and all(
-        isinstance(lane_settings, Settings) for lane_settings in several
-    )
-    if not are_settings:
+    if not _holds_settings(settings):
         raise SettingsError(NO_SETTINGS.format(shown(settings)))
-    lanes = dict(settings) if isinstance(settings, Mapping) else named(list(settings))
+    lanes = dict(settings) if isinstance(settings, Mapping) else named(settings)
     if not 1 <= len(lanes) <= MAX_LANES:
         raise SettingsError(
             f"the race has {len(lanes)} speculative lanes: use 1 to {MAX_LANES} of them."
@@ -54,6 +50,15 @@ def checked_several(settings: Several) -> dict[Lane, Settings]:
         check_name(name)
     check_shared(lanes)
     return lanes
+
+
+def _holds_settings(lanes: object) -> bool:
+    """Whether it is a mapping, a list or a tuple whose values are `Settings`."""
+    if isinstance(lanes, Mapping):
+        lanes = list(lanes.values())
+    if not isinstance(lanes, (list, tuple)):
+        return False
+    return all(isinstance(lane_settings, Settings) for lane_settings in lanes)
 
 
 def check_name(name: object) -> None:
@@ -84,14 +89,22 @@ def named(several: Sequence[Settings]) -> dict[Lane, Settings]:
     settings get a number."""
     if len(several) == 1:
         return {SPECULATIVE: several[0]}
-    different = [field for field in OWN if len({repr(getattr(s, field)) for s in several}) > 1]
-    # A reader looks for the drafter first.
-    different.sort(key=lambda field: field != "drafter")
+    different = _different_fields(several) or ["drafter"]
     lanes: dict[Lane, Settings] = {}
     for lane_settings in several:
-        parts = [_in_words(field, lane_settings) for field in different or ["drafter"]]
-        lanes[_free_name(", ".join(parts), lanes)] = lane_settings
+        name = ", ".join(_in_words(field, lane_settings) for field in different)
+        lanes[_free_name(name, lanes)] = lane_settings
     return lanes
+
+
+def _different_fields(several: Sequence[Settings]) -> list[str]:
+    """The fields in which lanes differ, the drafter first: a reader looks for it."""
+    different = []
+    for field in OWN:
+        values = {repr(getattr(lane_settings, field)) for lane_settings in several}
+        if len(values) > 1:
+            different.append(field)
+    return sorted(different, key=lambda field: field != "drafter")
 
 
 def _free_name(name: str, lanes: Iterable[Lane]) -> str:
@@ -99,7 +112,9 @@ def _free_name(name: str, lanes: Iterable[Lane]) -> str:
     taken = sum(lane == name or lane.startswith(f"{name} again") for lane in lanes)
     if taken == 0:
         return name
-    return f"{name} again" if taken == 1 else f"{name} again{taken}"
+    if taken == 1:
+        return f"{name} again"
+    return f"{name} again{taken}"
 
 
 def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lane, Settings]:
@@ -137,8 +152,11 @@ def parsed_lane(text: str) -> dict[str, Any]:
             raise SettingsError(
                 f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
             )
-        # Python reads no numbers of thousands of digits; `Settings` rejects large ones.
-        changes[field] = int(value[:30]) if value.isdecimal() else value
+        if value.isdecimal():
+            # Python reads no numbers of thousands of digits; `Settings` rejects large ones.
+            changes[field] = int(value[:30])
+        else:
+            changes[field] = value
     return changes
 
 
@@ -147,4 +165,6 @@ def _in_words(field: str, settings: Settings) -> str:
     value = getattr(settings, field)
     if field == "drafter":
         return drafter_kind(value).lane
-    return f"{field} {value}" if isinstance(value, (int, float)) else str(value)
+    if isinstance(value, (int, float)):
+        return f"{field} {value}"
+    return str(value)
