@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TensorPath:
-    """A `DecodingPath` for any engine on any device: the rules of `sampling` and `verdicts`."""
+    """A `DecodingPath` for any engine on any device, by `sampling` and `tensor_verdict`."""
 
     def __init__(self, engine: Engine, run: RunContext) -> None:
         self.engine = engine

@@ -43,10 +43,10 @@ def shaped_pair(name: str) -> Pair:
 
 
 def scripted(acceptance: float) -> Decide:
-    """A replacement for `verdicts.decide` that keeps each draft with the given probability.
+    """A replacement for `tensor_verdict.decide` that keeps each draft with the given probability.
 
-    It calls `verdicts.decide` and replaces only the number of accepted tokens, so a round takes
-    the same time.
+    It calls that function and replaces only the number of accepted tokens, so a round takes the
+    same time.
     """
 
     def keep_some(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
