@@ -48,8 +48,9 @@ def may_have_gpu() -> bool:
     its devices, which takes seconds where it is not imported yet."""
     if on_zerogpu() or Path("/dev/kfd").exists():  # ZeroGPU, or AMD's driver
         return True
+    driver = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        ctypes.CDLL(driver)
     except OSError:
         return False
     return True
@@ -118,8 +119,12 @@ class Variable(Generic[T]):
         try:
             return self.type.parse(text)
         except ValueError:
-            wrong = "must be" if self.secret else f"is {text!r}: use"
-            raise SettingsError(f"{self.name} {wrong} {self.type.allowed}.") from None
+            raise SettingsError(self._refusal(text)) from None
+
+    def _refusal(self, text: str) -> str:
+        if self.secret:
+            return f"{self.name} must be {self.type.allowed}."
+        return f"{self.name} is {text!r}: use {self.type.allowed}."
 
 
 def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[N]:
@@ -132,8 +137,9 @@ def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[
         return value
 
     what = "a whole number" if kind is int else "a number"
-    bounds = f"from {least:g} on" if most >= 1e15 else f"from {least:g} to {most:g}"
-    return ValueType(parse, f"{what} {bounds}")
+    if most >= 1e15:
+        return ValueType(parse, f"{what} from {least:g} on")
+    return ValueType(parse, f"{what} from {least:g} to {most:g}")
 
 
 def one_of(*words: str) -> ValueType[str]:
@@ -145,8 +151,8 @@ THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
     "The number of threads that share a pass.",
     number(int, 1),
-    None,
-    "what makes rounds fastest; half of the processors where torch runs the models",
+    default=None,
+    unset="what makes rounds fastest; half of the processors where torch runs the models",
 )
 PLAINEST = "eager"
 FORM = Variable(

@@ -30,7 +30,9 @@ MAX_LOGGED = 500  # characters
 def brief(error: BaseException) -> str:
     """An error that a stranger caused, in one line of limited length for the log."""
     text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= MAX_LOGGED else text[:MAX_LOGGED] + " ..."
+    if len(text) > MAX_LOGGED:
+        return text[:MAX_LOGGED] + " ..."
+    return text
 
 
 class DiscreetFormatter(logging.Formatter):
@@ -44,7 +46,9 @@ class DiscreetFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         request = REQUEST.get()
-        record.message = _escaped(f"[{request}] {record.message}" if request else record.message)
+        if request:
+            record.message = f"[{request}] {record.message}"
+        record.message = _escaped(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:

@@ -30,7 +30,9 @@ class ServerAddress:
     @property
     def shown(self) -> str:
         """Host and port, for sentences."""
-        return HIDDEN if self.hidden else self.url.netloc.decode()
+        if self.hidden:
+            return HIDDEN
+        return self.url.netloc.decode()
 
 
 def server_address(url: str) -> ServerAddress:

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 from ..base.errors import PairError, ServerError
 from .wire import Server
 
-LLAMA_CPP, VLLM, UNKNOWN = "llama.cpp", "vLLM", "a server of OpenAI's protocol"
+LLAMA_CPP = "llama.cpp"
+VLLM = "vLLM"
+UNKNOWN = "a server of OpenAI's protocol"
 SGLANG = "SGLang"
 OLLAMA = "Ollama"
 LM_STUDIO = "LM Studio"
@@ -56,8 +58,9 @@ class Identity:
     def speculates(self) -> bool:
         """Whether the server drafts by itself. llama.cpp always has counters; without drafts they
         are 0."""
-        counted = self.counted
-        return counted is not None and (self.engine != LLAMA_CPP or counted["drafted"] > 0)
+        if self.counted is None:
+            return False
+        return self.engine != LLAMA_CPP or self.counted["drafted"] > 0
 
 
 def identity_of(server: Server, model: str) -> Identity:
@@ -65,37 +68,42 @@ def identity_of(server: Server, model: str) -> Identity:
     has no model of this name."""
     models = served_models(server)
     if model not in models:
+        names = ", ".join(sorted(models)[:5]) or "none"
         raise PairError(
-            f"{server.shown} has no model {model!r}: name one of those that it has, "
-            f"{', '.join(sorted(models)[:5]) or 'none'}."
+            f"{server.shown} has no model {model!r}: name one of those that it has, {names}."
         )
     entry = models[model]
-    meta = entry.get("meta")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = _as_object(entry.get("meta"))
     context = positive(entry.get("max_model_len")) or positive(meta.get("n_ctx"))
-    if entry.get("owned_by") == "llamacpp":
-        props = _object_at(server, "/props")
-        if not props or props.get("role") == ROUTER:
-            props = _object_at(server, "/props", model)
+    owner = entry.get("owned_by")
+    version = ""
+    if owner == "llamacpp":
         engine = LLAMA_CPP
-        defaults = props.get("default_generation_settings")
-        if context is None and isinstance(defaults, dict):
+        props = _llama_cpp_props(server, model)
+        version = props.get("build_info", "")
+        if context is None:
+            defaults = _as_object(props.get("default_generation_settings"))
             context = positive(defaults.get("n_ctx"))
-        software = f"{LLAMA_CPP} {str(props.get('build_info', ''))[:MAX_SHOWN]}"
-    elif entry.get("owned_by") in OWNERS:
-        engine = software = OWNERS[str(entry["owned_by"])]
-    elif version := _object_at(server, "/version").get("version"):
-        engine = VLLM
-        software = f"{VLLM} {str(version)[:MAX_SHOWN]}"
+    elif owner in OWNERS:
+        engine = OWNERS[str(owner)]
     else:
-        engine = software = UNKNOWN
+        version = _object_at(server, "/version").get("version", "")
+        engine = VLLM if version else UNKNOWN
     return Identity(
-        engine,
-        software.rstrip(),
-        context,
-        positive(meta.get("n_params")) or 0,
-        counters(server, model),
+        engine=engine,
+        software=f"{engine} {str(version or '')[:MAX_SHOWN]}".rstrip(),
+        context=context,
+        parameters=positive(meta.get("n_params")) or 0,
+        counted=counters(server, model),
     )
+
+
+def _llama_cpp_props(server: Server, model: str) -> dict[str, Any]:
+    """The properties that a server of llama.cpp, or a router to several, shows of a model."""
+    props = _object_at(server, "/props")
+    if props and props.get("role") != ROUTER:
+        return props
+    return _object_at(server, "/props", model)
 
 
 def served_models(server: Server) -> dict[str, dict[str, Any]]:
@@ -110,7 +118,9 @@ def served_models(server: Server) -> dict[str, dict[str, Any]]:
 def counters(server: Server, model: str) -> Counted | None:
     """The server's counters of its own speculation for a model; None if it shows none."""
     text = counters_text(server, model)
-    return None if text is None else counted_in(text, model)
+    if text is None:
+        return None
+    return counted_in(text, model)
 
 
 def counters_text(server: Server, model: str) -> str | None:
@@ -127,7 +137,9 @@ def counted_in(text: str, model: str) -> Counted | None:
     for name, labels, value in LINE.findall(text):
         if _is_of_model(labels, model):
             totals[NAMES[name]] = totals.get(NAMES[name], 0) + int(float(value))
-    return totals if len(totals) == len(NAMES) else None
+    if len(totals) < len(NAMES):
+        return None
+    return totals
 
 
 def accepted_by_position(text: str, model: str) -> dict[int, int]:
@@ -151,19 +163,28 @@ def moved(before: Counted | None, after: Counted | None) -> Counted | None:
     if before is None or after is None:
         return None
     difference = {name: after[name] - before[name] for name in after}
-    return None if min(difference.values()) < 0 else difference
+    if min(difference.values()) < 0:
+        return None
+    return difference
 
 
 def positive(value: Any) -> int | None:
     """Return a whole number above 0 as it is, and None for anything else."""
-    return value if type(value) is int and value > 0 else None
+    if type(value) is not int or value <= 0:
+        return None
+    return value
 
 
 def _object_at(server: Server, path: str, model: str | None = None) -> dict[str, Any]:
     """The JSON object at "/path", perhaps of one of the server's models; empty if there is
     none."""
+    query = {"model": model} if model else None
     try:
-        answer = server.ask(path, query={"model": model} if model else None)
+        return _as_object(server.ask(path, query=query))
     except (PairError, ServerError):
         return {}
-    return answer if isinstance(answer, dict) else {}
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}

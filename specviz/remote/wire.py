@@ -63,16 +63,21 @@ class Server:
         on_request: Callable[[], None] | None = None,
         answer_seconds: float | None = None,
     ) -> None:
-        self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
-        self._url, self._key = self.address.url, self.address.key
-        self.shown = self.address.shown  # host and port, for sentences
+        if isinstance(where, str):
+            where = ServerAddress(checked_url(where))
+        if answer_seconds is None:
+            answer_seconds = ANSWER_SECONDS
+        self.address = where
+        self._url = where.url
+        self._key = where.key
+        self.shown = where.shown  # host and port, for sentences
         self._on_request = on_request
-        self._answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
+        self._answer_seconds = answer_seconds
+        headers = {"content-type": "application/json"}
+        if self._key:
+            headers["authorization"] = f"Bearer {self._key}"
         self._client = httpx.Client(
-            headers={
-                "content-type": "application/json",
-                **({"authorization": f"Bearer {self._key}"} if self._key else {}),
-            },
+            headers=headers,
             timeout=httpx.Timeout(self._answer_seconds, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
@@ -143,16 +148,16 @@ class Server:
         start = time.perf_counter()
         with self._response(path, body) as response:
             for data in event_data(self._lines(response)):
-                if not data.strip() or data.strip() == DONE:
+                if data.strip() in (b"", DONE):
                     continue
-                at = time.perf_counter() - start
+                seconds = time.perf_counter() - start
                 chunk = parsed_json(data)
                 if not isinstance(chunk, dict):
                     raise ValueError
                 if chunk.get("error"):  # some servers write "error": null in every chunk
                     message = _server_message(chunk, self._key)
                     raise ServerError(f"{self.shown} failed in mid-answer{message}.")
-                yield at, chunk
+                yield seconds, chunk
 
     @contextmanager
     def _response(
@@ -223,8 +228,8 @@ class Server:
 
     def _fault(self, error: Exception) -> str:
         if isinstance(error, httpx.TimeoutException):
-            connecting = isinstance(error, httpx.ConnectTimeout)
-            seconds = CONNECT_SECONDS if connecting else self._answer_seconds
+            is_connecting = isinstance(error, httpx.ConnectTimeout)
+            seconds = CONNECT_SECONDS if is_connecting else self._answer_seconds
             return (
                 f"{self.shown} did not answer within {seconds:g} s: see whether the server is up "
                 "and has loaded its model."
@@ -294,11 +299,14 @@ class RefusedError(ServerError):
 def _server_message(answer: Any, key: str | None) -> str:
     """The server's message about an error, cut short, as the end of a sentence and without the
     key."""
-    error = answer.get("error", answer) if isinstance(answer, dict) else None
-    text = error.get("message") if isinstance(error, dict) else error
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(answer, dict):
         return ""
-    plain = " ".join(text.split())
+    message = answer.get("error", answer)
+    if isinstance(message, dict):
+        message = message.get("message")
+    if not isinstance(message, str) or not message.strip():
+        return ""
+    plain = " ".join(message.split())
     if key:
         plain = plain.replace(key, "[key]")
     return f": {plain[:MAX_SHOWN].rstrip('.')}"
