@@ -74,16 +74,18 @@ def _difference(
     repeated: Tensor,
     judged: Sequence[Token],
 ) -> Difference:
-    """Build the `Difference`. fresh: logits [positions, vocab] of the last positions, by the way of
-    scoring with fresh caches. repeated: logits [vocab] of the difference in the lane with drafts.
+    """Build the `Difference`.
+
+    fresh: logits [positions, vocab] of the last positions, by the way of scoring with fresh caches.
+    repeated: logits [vocab] of the difference in the lane with drafts.
     judged: guesses of the control.
     """
     rounding, reasons = _rounding(list(fresh.values()), pair)
     ours = parting.ours[-1]
     theirs = parting.theirs[-1]
-    logits_by_way = {REPEATED: repeated}
-    for name, logits in fresh.items():
-        logits_by_way[name] = logits[-1]
+    logits_by_scoring = {REPEATED: repeated}
+    for scoring, logits in fresh.items():
+        logits_by_scoring[scoring] = logits[-1]
 
     behind = min(_behind(logits[-1], ours, theirs) for logits in fresh.values())
     if behind > rounding:
@@ -91,7 +93,7 @@ def _difference(
             f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
             f"and rounding moves logits by at most {rounding:.2g}"
         )
-    moved = _moved(repeated, logits_by_way[ONE_PASS])
+    moved = _moved(repeated, logits_by_scoring[ONE_PASS])
     if moved > rounding:
         reasons.append(
             f"the passes of the lane with drafts, repeated, give logits that differ by {moved:.2g} "
@@ -102,11 +104,14 @@ def _difference(
     if wrong:
         reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
 
+    scored = [
+        _scored(scoring, logits, ours, theirs) for scoring, logits in logits_by_scoring.items()
+    ]
     return Difference(
         index=parting.index,
         ours=str(pair.tokenizer.decode([ours])),
         theirs=str(pair.tokenizer.decode([theirs])),
-        scored=tuple(_scored(name, logits, ours, theirs) for name, logits in logits_by_way.items()),
+        scored=tuple(scored),
         rounding=rounding,
         behind=behind,
         held=len(judged) - len(rejected),
@@ -192,29 +197,31 @@ def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
     return logits.double().cpu()
 
 
-def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
+def _rounding(scorings: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
     """The most that rounding can move two logits apart, and the reasons against rounding.
 
     Twice what is seen between ways of scoring that use no rollback, and no more than the dtype of
     the weights allows: a fault in passes over several tokens must not count as rounding.
 
-    ways: logits [positions, vocab], which all end at the difference.
+    scorings: logits [positions, vocab], which all end at the difference.
     """
-    seen = 0.0
-    for first, second in combinations(ways, 2):
+    observed = 0.0
+    for first, second in combinations(scorings, 2):
         for first_logits, second_logits in zip(reversed(first), reversed(second), strict=False):
-            seen = max(seen, _moved(first_logits, second_logits))
+            observed = max(observed, _moved(first_logits, second_logits))
     dtype = _dtype_of_passes(pair)
-    least, most = UNITS.get(dtype, HALF_UNITS)
-    unit = torch.finfo(dtype).eps * max(float(logits.amax(-1).abs().max()) for logits in ways)
-    if seen > most * unit:
+    largest_logit = max(float(logits.amax(-1).abs().max()) for logits in scorings)
+    unit = torch.finfo(dtype).eps * largest_logit
+    min_units, max_units = UNITS.get(dtype, HALF_UNITS)
+    limit = max_units * unit
+    if observed > limit:
         name = str(dtype).removeprefix("torch.")
         reason = (
-            f"passes over one token and over several differ by {seen:.2g} nats, and rounding in "
-            f"{name} explains at most {most * unit:.2g}"
+            f"passes over one token and over several differ by {observed:.2g} nats, and rounding "
+            f"in {name} explains at most {limit:.2g}"
         )
-        return most * unit, [reason]
-    return min(max(2 * seen, least * unit), most * unit), []
+        return limit, [reason]
+    return min(max(2 * observed, min_units * unit), limit), []
 
 
 def _dtype_of_passes(pair: Pair) -> torch.dtype:

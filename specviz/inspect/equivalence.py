@@ -45,9 +45,10 @@ class Cell(NamedTuple):
 class Comparison(NamedTuple):
     """The result of a chi-square test of whether two samples have one distribution.
 
-    length: how many leading tokens were compared. cells: the most frequent first, the rare
-        outcomes together last. statistic, degrees: chi-square and its degrees of freedom. p_value:
-        the probability that two samples of one distribution differ at least as much; None if
+    length: how many leading tokens were compared.
+    cells: the most frequent first, the rare outcomes together last.
+    statistic, degrees: chi-square and its degrees of freedom.
+    p_value: the probability that two samples of one distribution differ at least as much; None if
         there is only one cell.
     """
 
@@ -81,7 +82,13 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
         if expected_theirs:
             statistic += (cell.theirs - expected_theirs) ** 2 / expected_theirs
     degrees = len(cells) - 1
-    return Comparison(length, cells, statistic, degrees, tail(statistic, degrees))
+    return Comparison(
+        length=length,
+        cells=cells,
+        statistic=statistic,
+        degrees=degrees,
+        p_value=tail(statistic, degrees),
+    )
 
 
 def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:

@@ -52,8 +52,11 @@ MAX_TOKENS = 2048  # of a text
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One position of the text, in the draft's own tokens. text: the written token. guess: the
-    draft's first choice there, given all text before. right: whether both are the same token.
+    """One position of the text, in the draft's own tokens.
+
+    text: the written token.
+    guess: the draft's first choice there, given all text before.
+    right: whether both are the same token.
     q_guess, q_text: the draft's probabilities of both at temperature 1.
     """
 
@@ -66,9 +69,11 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """All positions of a text. draft: the draft's name. before: the beginning of the text that has
-    no context and cannot be guessed; mostly empty. left_out: tokens at the end of the text that
-    were not examined.
+    """All positions of a text.
+
+    draft: the draft's name.
+    before: the beginning of the text that has no context and cannot be guessed; mostly empty.
+    left_out: tokens at the end of the text that were not examined.
     """
 
     draft: str
@@ -151,7 +156,8 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         context_ids = unguessed
         text_ids = text_ids[1:]
     limit = context_length(draft.target) or MAX_TOKENS
-    ids = text_ids[: max(0, min(MAX_TOKENS, limit - len(context_ids)))]
+    room = max(0, limit - len(context_ids))
+    ids = text_ids[: min(MAX_TOKENS, room)]
     if not ids:
         raise PromptError(
             "there is nothing to guess: give a text of a few words, and a prompt that leaves room "

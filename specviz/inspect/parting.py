@@ -25,10 +25,13 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """The first difference of the texts of two greedy lanes, and the passes that led to it. prompt:
-    ids. passes: of the lane with drafts, up to the one that wrote the difference. theirs: the
-    baseline's emitted ids, up to and including the difference. gamma: of the run. target, dtype:
-    its model, as the header names it.
+    """The first difference of the texts of two greedy lanes, and the passes that led to it.
+
+    prompt: ids.
+    passes: of the lane with drafts, up to the one that wrote the difference.
+    theirs: the baseline's emitted ids, up to and including the difference.
+    gamma: of the run.
+    target, dtype: the run's model, as the header names it.
     """
 
     prompt: tuple[int, ...]
@@ -53,8 +56,11 @@ class Parting:
 
 
 class Scored(NamedTuple):
-    """The scores of the position by one way of scoring. p_ours, p_theirs: the probabilities of both
-    candidates at temperature 1. apart: the logit of `theirs` minus that of `ours`, in nats."""
+    """The scores of the position by one way of scoring.
+
+    p_ours, p_theirs: the probabilities of both candidates at temperature 1.
+    apart: the logit of `theirs` minus that of `ours`, in nats.
+    """
 
     name: str
     p_ours: float
@@ -64,13 +70,16 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The explanation of a difference, with its evidence. index: as in `Parting`. ours, theirs: the
-    texts of both candidates. scored: the ways of
-    scoring: both lanes' own passes repeated, then fresh caches. rounding: the most, in nats, that
-    rounding can move two logits apart here. behind: the least distance of the worse candidate from
-    the first choice in fresh passes. held, judged: guesses of the control, a run in which the
-    target drafts for itself, that were kept, and all that were judged. reasons: what rounding
-    cannot explain; empty if the verdict is "tie".
+    """The explanation of a difference, with its evidence.
+
+    index: as in `Parting`.
+    ours, theirs: the texts of both candidates.
+    scored: the ways of scoring: both lanes' own passes repeated, then fresh caches.
+    rounding: the most, in nats, that rounding can move two logits apart here.
+    behind: the least distance of the worse candidate from the first choice in fresh passes.
+    held, judged: the guesses that were kept, and all that were judged, of the control: a run in
+        which the target drafts for itself.
+    reasons: what rounding cannot explain; empty if the verdict is "tie".
     """
 
     index: int

@@ -25,15 +25,27 @@ from .shapes import Size
 
 WORDS = 4  # of the vocabulary
 LENGTH = 3  # tokens of a text, so that there are 64 of them
-SIZE = Size(WORDS, 32, 32, 2, 2, 1, False)
+SIZE = Size(
+    vocab_size=WORDS,
+    hidden_size=32,
+    intermediate_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    tie_word_embeddings=False,
+)
 PROMPT = (0, 1, 2, 0, 1, 3, 0, 1)  # it repeats itself, so that n-gram drafters find a match
 RUNS = 3000
 
 
 class Proof(NamedTuple):
-    """The result of `prove`. drafted: the number of drafted tokens in all runs. statistic, degrees:
-    chi-square and its degrees of freedom. p_value: the probability that texts of the target's own
-    distribution differ from it at least as much."""
+    """The result of `prove`.
+
+    drafted: the number of drafted tokens in all runs.
+    statistic, degrees: chi-square and its degrees of freedom.
+    p_value: the probability that texts of the target's own distribution differ from it at least as
+        much.
+    """
 
     runs: int
     drafted: int
@@ -65,13 +77,21 @@ def prove(name: str, runs: int = RUNS, device: torch.device = CPU) -> Proof:
     drawn: Counter[Outcome] = Counter()
     drafted = 0
     for seed in range(runs):
-        rounds = list(speculate(pair, PROMPT, settings, seed=seed))
-        drafted += sum(len(r.drafted) for r in rounds)
-        drawn[tuple(token.id for r in rounds for token in r.emitted)] += 1
+        text: list[int] = []
+        for r in speculate(pair, PROMPT, settings, seed=seed):
+            drafted += len(r.drafted)
+            text += [token.id for token in r.emitted]
+        drawn[tuple(text)] += 1
     statistic, degrees = chi_square(drawn, law, runs)
     p_value = tail(statistic, degrees)
     assert p_value is not None
-    return Proof(runs, drafted, statistic, degrees, p_value)
+    return Proof(
+        runs=runs,
+        drafted=drafted,
+        statistic=statistic,
+        degrees=degrees,
+        p_value=p_value,
+    )
 
 
 def _settings_with(name: str) -> Settings:
@@ -108,8 +128,9 @@ def draw_continuations(
     # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
     # would agree more than chance allows, and the test would find nothing.
     generator = torch.Generator().manual_seed(settings.seed)
-    most = int(RANGES["seed"][1])
-    seeds = torch.randint(0, most, (len(LANES), count), generator=generator)  # [lanes, count]
+    _, max_seed = RANGES["seed"]
+    shape = (len(LANES), count)
+    seeds = torch.randint(0, int(max_seed), shape, generator=generator)
     decode = speculate if lane == SPECULATIVE else baseline
     for seed in seeds[LANES.index(lane)].tolist():
         settings_of_draw = replace(settings, max_new_tokens=length, seed=seed, stop=())
@@ -149,6 +170,8 @@ def main(options: argparse.Namespace) -> int:
     if proof.kept:
         print("kept: nothing speaks against the target's own distribution.")
         return 0
-    odds = f"{1 / proof.p_value:,.0f}" if proof.p_value > 1e-9 else "a billion or more"
+    odds = "a billion or more"
+    if proof.p_value > 1e-9:
+        odds = f"{1 / proof.p_value:,.0f}"
     print(f"not kept: texts of the target's own distribution differ so once in {odds} tests.")
     return 1
