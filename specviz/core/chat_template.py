@@ -59,12 +59,14 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
         if text is None:
             continue
         texts.append(text)
-        counts = [_counts(tokenizer, messages, place, form, text) for place in range(len(messages))]
-        unread = [place for place, (_, is_read) in enumerate(counts) if not is_read]
-        if unread or _is_printed_list(text, turns):
-            left_out = left_out or messages[unread[0] if unread else 0]
+        reads = [_read(tokenizer, messages, index, form, text) for index in range(len(messages))]
+        unread = [message for message, read in zip(messages, reads, strict=True) if not read.at_all]
+        if _is_printed_list(text, turns):
+            unread.append(messages[0])
+        if unread:
+            left_out = left_out or unread[0]
             continue
-        if all(arrives for arrives, _ in counts):
+        if all(read.as_it_is for read in reads):
             return text
         changed.append(text)
     if changed:
@@ -85,23 +87,24 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 class _Read(NamedTuple):
-    """How a template treats the content of a turn. arrives: as it is. is_read: at all."""
+    """Whether a template reads the content of a turn: as it is, and at all."""
 
-    arrives: bool
-    is_read: bool
+    as_it_is: bool
+    at_all: bool
 
 
-def _counts(tokenizer: Any, messages: Sequence[Message], place: int, form: str, text: str) -> _Read:
-    """Compare the template's `text` with what it makes of another content of one turn."""
-    content = messages[place].content
-    other = ("x" if content.strip("x") else "y") * len(content)
+def _read(tokenizer: Any, messages: Sequence[Message], index: int, form: str, text: str) -> _Read:
+    """Compare the template's `text` with what it makes of another content of turn `index`."""
+    message = messages[index]
+    letter = "x" if message.content.strip("x") else "y"
+    other_content = letter * len(message.content)
     turns = [turn(message.role, message.content, form) for message in messages]
-    turns[place] = turn(messages[place].role, other, form)
-    text_of_other = template_text(tokenizer, turns, opens_reply=True)
-    words = content.strip()
+    turns[index] = turn(message.role, other_content, form)
+    other_text = template_text(tokenizer, turns, opens_reply=True)
+    words = message.content.strip()
     # The template may have such words itself.
-    arrives = text.count(words) > (text_of_other or "").count(words)
-    return _Read(arrives, text != text_of_other)
+    as_it_is = text.count(words) > (other_text or "").count(words)
+    return _Read(as_it_is, at_all=text != other_text)
 
 
 def _name_of(message: Message, messages: Sequence[Message]) -> str:
@@ -112,7 +115,9 @@ def _name_of(message: Message, messages: Sequence[Message]) -> str:
 
 def _way_out(messages: Sequence[Message]) -> str:
     """Advice on a template that cannot be used, for the end of an error sentence."""
-    return "set chat to 'off'" if len(messages) == 1 else "give the prompt as one text"
+    if len(messages) == 1:
+        return "set chat to 'off'"
+    return "give the prompt as one text"
 
 
 def text_after_reply(tokenizer: Any, reply: str) -> str | None:
@@ -128,4 +133,5 @@ def text_after_reply(tokenizer: Any, reply: str) -> str | None:
 
 def _is_printed_list(text: str, turns: Sequence[dict[str, Any]]) -> bool:
     """Whether a template for texts has printed a list of parts as Python does."""
-    return any(isinstance(said["content"], list) and str(said["content"]) in text for said in turns)
+    contents = [turn["content"] for turn in turns]
+    return any(isinstance(content, list) and str(content) in text for content in contents)

@@ -31,8 +31,9 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     """Encode a prompt as plain text. Raises `PromptError`."""
     ids = text_ids(tokenizer, prompt, "the prompt", add_special_tokens=True)
     # If the text itself begins with the first special token, that token comes twice.
-    twice = len(ids) > 1 and ids[0] == ids[1] == getattr(tokenizer, "bos_token_id", None)
-    return ids[1:] if twice else ids
+    if len(ids) > 1 and ids[0] == ids[1] == getattr(tokenizer, "bos_token_id", None):
+        return ids[1:]
+    return ids
 
 
 def chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
@@ -54,27 +55,35 @@ def literal_chat_ids(tokenizer: Any, messages: Messages) -> list[int]:
     control = re.compile("|".join(map(re.escape, sorted(pieces, key=len, reverse=True))))
     if not pieces or not any(control.search(message.content) for message in messages):
         return chat_ids(tokenizer, messages)
-    marks = [f"{MARK}{place}" for place in range(len(messages))]
+    marks = [f"{MARK}{number}" for number in range(len(messages))]
     marked = tuple(
         replace(message, content=mark) for message, mark in zip(messages, marks, strict=True)
     )
     frame = _split_at(chat_text(tokenizer, marked), marks)
-    text = chat_text(tokenizer, messages)
-    contents = [message.content for message in messages]
-    trims = (str, str.strip, str.rstrip, str.lstrip)  # a template may trim its turns
-    fillings = [[trim(content) for content in contents] for trim in trims]
-    filled = next((each for each in fillings if _joined(frame, each) == text), None)
-    # The frame must equal the one that the marked turns get when they are encoded as usual.
-    is_whole = filled is not None and len(frame) == len(messages) + 1
-    if not is_whole or _literal_ids(tokenizer, frame, marks, control) != chat_ids(
-        tokenizer, marked
-    ):
-        raise PromptError(
-            "this target's chat template cannot take the prompt's control tokens as plain text: "
-            "remove them, or set chat to 'on'."
-        )
-    assert filled is not None
-    return _literal_ids(tokenizer, frame, filled, control)
+    contents = _contents_in(frame, messages, chat_text(tokenizer, messages))
+    if contents is not None:
+        # In parts, the marked turns must give the ids that they give as one text.
+        in_parts = _literal_ids(tokenizer, frame, marks, control)
+        if in_parts == chat_ids(tokenizer, marked):
+            return _literal_ids(tokenizer, frame, contents, control)
+    raise PromptError(
+        "this target's chat template cannot take the prompt's control tokens as plain text: "
+        "remove them, or set chat to 'on'."
+    )
+
+
+def _contents_in(frame: Sequence[str], messages: Messages, text: str) -> list[str] | None:
+    """The contents that fill the frame to give `text`: those of the messages, or all trimmed alike.
+
+    None if neither does.
+    """
+    if len(frame) != len(messages) + 1:
+        return None
+    for trim in (str, str.strip, str.rstrip, str.lstrip):
+        contents = [trim(message.content) for message in messages]
+        if _joined(frame, contents) == text:
+            return contents
+    return None
 
 
 def _split_at(text: str, marks: Sequence[str]) -> list[str]:
@@ -101,7 +110,7 @@ def _literal_ids(
     # own: a turn with its surroundings, up to the template's nearest ones.
     ids: list[int] = []
     plain = ""
-    for place, part in enumerate(frame):
+    for number, part in enumerate(frame):
         begin = 0
         for match in control.finditer(part):
             plain += part[begin : match.start()]
@@ -110,8 +119,8 @@ def _literal_ids(
             plain = ""
             begin = match.end()
         plain += part[begin:]
-        if place < len(contents):
-            plain += contents[place]
+        if number < len(contents):
+            plain += contents[number]
     return ids + text_ids(tokenizer, plain, "the prompt", split_special_tokens=True)
 
 

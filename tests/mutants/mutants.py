@@ -71,9 +71,9 @@ MUTANTS = [
     Mutant("borders", "LaneRun.gamma_after", "before_border(self.borders, length, room)", "room", "long_texts"),
     Mutant("borders", "ModelDrafter.room", "before_border(self._borders, length, self._context - length)", "self._context - length", "long_texts"),
     # A prompt in a chat template
-    Mutant("chat", "_counts", "text != text_of_other)", "True)", "pair"),
-    Mutant("chat", "_counts", "text.count(words) > (text_of_other or \"\").count(words)", "words in text", "pair"),
-    Mutant("chat", "chat_text", "or _is_printed_list(text, turns)", "", "pair"),
+    Mutant("chat", "_read", "text != other_text)", "True)", "pair"),
+    Mutant("chat", "_read", "text.count(words) > (other_text or \"\").count(words)", "words in text", "pair"),
+    Mutant("chat", "chat_text", "_is_printed_list(text, turns)", "False", "pair"),
     Mutant("chat", "checked_messages", "last != \"user\"", "False", "pair"),
     Mutant("chat", "Pair.messages_of", "chat == \"off\"", "False", "pair"),
     Mutant("chat", "_literal_ids", "ids += text_ids(tokenizer, plain, \"the prompt\", split_special_tokens=True)", "ids += text_ids(tokenizer, plain)", "pair"),
