@@ -45,7 +45,8 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     """
     if isinstance(model, ModelElsewhere):
         return model.pass_cost()
-    model = model if layers is None else truncated_model(model, layers)
+    if layers is not None:
+        model = truncated_model(model, layers)
     weights = pass_weights(model)
     read = pass_bytes(model) - weights.packed_bytes + UNPACKING * weights.packed
     kernel_cost = engine_kind(engine).kernel_cost
@@ -101,7 +102,9 @@ def _call_cost(modules: Sequence[Any], device: torch.device, engine: str) -> flo
     """The cost in bytes of calling all modules that have no modules in them."""
     calls = sum(map(leaf_count, modules))
     kind = engine_kind(engine)
-    return calls * (kind.call_on_cpu if device.type == "cpu" else kind.call_elsewhere)
+    if device.type == "cpu":
+        return calls * kind.call_on_cpu
+    return calls * kind.call_elsewhere
 
 
 def extra_token_cost(target: LanguageModel, engine: str) -> float:

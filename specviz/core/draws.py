@@ -109,7 +109,6 @@ class Distributions:
         return p, array
 
     def _probabilities(self, logits: Tensor) -> Tensor:
-
         return probabilities(logits, self._settings)
 
     def _one_hot(self, position: int, array: Floats, logits: Floats) -> int:

@@ -153,12 +153,13 @@ class EagerEngine(OwnEngine):
         return logits
 
     def _logits_to_keep(self, tokens: int, keep: int) -> int | Tensor:
-        if not self._states:
-            return keep
         # If it gets a number, a model whose last layers share keys skips the other tokens there,
         # and with them their states.
-        shares_keys = getattr(text_config(self._model), "num_kv_shared_layers", 0)
-        return torch.arange(tokens - keep, tokens, device=self.device) if shares_keys else keep
+        if not self._states:
+            return keep
+        if not getattr(text_config(self._model), "num_kv_shared_layers", 0):
+            return keep
+        return torch.arange(tokens - keep, tokens, device=self.device)
 
     def rollback(self, length: int) -> None:
         if not self._checked:

@@ -74,7 +74,8 @@ def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
     width = 1
     if lane != BASELINE:
         width = Settings().gamma + 1
-        draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+        if pair.shared is None:  # else it has a vocabulary of its own
+            draft = pair.draft
     for kind in engines():
         if kind.name == engine.name and kind.threads:
             return kind.threads(pair.target, draft, pair.vocab, width)

@@ -335,5 +335,6 @@ def agreement_of(rounds: Sequence[Round], alone: Sequence[Round]) -> Agreement:
     compared = min(len(ours), len(baseline))
     for index in range(compared):
         if ours[index].id != baseline[index].id:
-            return Agreement(False, compared, Divergence(index, margin_of(baseline[index])))
-    return Agreement(True, compared)
+            divergence = Divergence(index, margin_of(baseline[index]))
+            return Agreement(identical=False, compared=compared, divergence=divergence)
+    return Agreement(identical=True, compared=compared)

@@ -44,14 +44,14 @@ def header_of(
     memory: the earlier texts; the header has their number, never the texts. asked: the turns in the
     chat template; none if the prompt is plain text.
     """
-    lanes = {lane: each for lane, each in settings.items() if lane != BASELINE}
+    lanes = {lane: lane_settings for lane, lane_settings in settings.items() if lane != BASELINE}
     drafts = {
-        lane: _draft_described(pair, prefilled[lane], each.drafter) for lane, each in lanes.items()
+        lane: _draft_described(pair, prefilled[lane], lane_settings.drafter)
+        for lane, lane_settings in lanes.items()
     }
     first_lane = next(iter(lanes))
     target_engine = prefilled[first_lane].engines["target"]
     prompt = str(pair.tokenizer.decode(prompt_ids))
-    question = asked[-1].content.strip() if asked else ""
     header = Header(
         prompt=prompt,
         prompt_ids=tuple(prompt_ids),
@@ -62,19 +62,34 @@ def header_of(
         dtype=weights_form(pair.target),
         versions=_versions(pair.device) | _packages(lanes.values()),
         threads=torch.get_num_threads(),
-        lane_threads={lane: read.threads for lane, read in prefilled.items()},
+        lane_threads={lane: lane_prefill.threads for lane, lane_prefill in prefilled.items()},
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        prefill_seconds={lane: read.seconds for lane, read in prefilled.items()},
+        prefill_seconds={lane: lane_prefill.seconds for lane, lane_prefill in prefilled.items()},
         mode=mode,
         processor=_processor_name(),
-        memory={"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None,
-        # A tokenizer may have changed its letters.
-        question=question if question and question in prompt else None,
+        memory=_memory_size(memory),
+        question=_question_in(prompt, asked),
         messages=asked if len(asked) > 1 else None,
     )
     if isinstance(pair.target, ModelElsewhere):
         return replace(header, **pair.target.header_fields(prompt_ids))
     return header
+
+
+def _memory_size(memory: EarlierTexts) -> dict[str, int] | None:
+    if not memory:
+        return None
+    return {"texts": len(memory), "tokens": sum(map(len, memory))}
+
+
+def _question_in(prompt: str, asked: Messages) -> str | None:
+    """The last turn as it stands in the prompt; None without turns, or if it is not there."""
+    if not asked:
+        return None
+    question = asked[-1].content.strip()
+    if not question or question not in prompt:  # a tokenizer may have changed its letters
+        return None
+    return question
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
@@ -93,11 +108,14 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
 
 def _packages(settings: Iterable[Settings]) -> dict[str, str]:
     """The versions of packages with kinds that are not ours, by package name."""
-    packages = []
-    for each in settings:
-        packages += [drafter_kind(each.drafter).package, verdict_kind(each.rule).package]
+    packages: list[str | None] = []
+    for lane_settings in settings:
+        packages.append(drafter_kind(lane_settings.drafter).package)
+        packages.append(verdict_kind(lane_settings.rule).package)
     versions = {}
-    for package in filter(None, packages):
+    for package in packages:
+        if not package:
+            continue
         name, _, version = package.rpartition(" ")
         if name:
             versions[name] = version
@@ -120,20 +138,23 @@ def _versions(device: torch.device) -> dict[str, str]:
 
 def model_name(model: LanguageModel | DraftHead) -> str:
     """The name of a model in a header."""
-    # A model loaded from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    path = Path(name)
+    if path.is_absolute() or path.is_dir():
+        return path.name  # the model is in a folder: whole paths are private
+    return name
 
 
 def described(model: LanguageModel | DraftHead, engine: str, context: int | None) -> dict[str, Any]:
     """A header's entry for a model. engine: the name of the one that runs it. context: its length
     in tokens, None without a limit."""
-    config = model.config
+    commit = getattr(model.config, "_commit_hash", None)
+    gguf_digest = getattr(model.config, "gguf_digest", None)
     description = {
         "name": model_name(model),
         "parameters": parameter_count(model),
         "form": engine,
-        "revision": getattr(config, "_commit_hash", None) or getattr(config, "gguf_digest", None),
+        "revision": commit or gguf_digest,
         "context": context,
     }
     packed_as = getattr(model, "packed_as", None)
@@ -159,5 +180,8 @@ def _processor_name() -> str:
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
+    for line in lines:
+        field, _, value = line.partition(":")
+        if field.startswith("model name") and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()

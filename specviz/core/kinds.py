@@ -163,7 +163,9 @@ def arithmetic_in_words(form: str, products: str | None) -> str:
     form: of its weights, a dtype or the kind of most blocks. products: one of `PRODUCTS`, or None
     where weights are plain numbers.
     """
-    return form if products is None else f"{form}, {PRODUCTS_IN_WORDS[products]}"
+    if products is None:
+        return form
+    return f"{form}, {PRODUCTS_IN_WORDS[products]}"
 
 
 class Arithmetic(NamedTuple):

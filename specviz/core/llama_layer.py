@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 class LlamaSizes:
     """The sizes of a model of the family, equal in all of its layers.
 
-    width: of a state. inner: of the states between the projections of the MLP. heads, kv_heads: of
-    queries, and of keys and values. head_dim: numbers of a head. qkv_bias, output_bias: whether the
-    projections of the attention have biases. head_norms: whether each head of queries and keys is
-    normalised.
+    width: of a state.
+    inner: of the states between the projections of the MLP.
+    heads, kv_heads: of queries, and of keys and values.
+    head_dim: numbers of a head.
+    qkv_bias, output_bias: whether the projections of the attention have biases.
+    head_norms: whether each head of queries and keys is normalised.
     """
 
     layers: int

@@ -89,8 +89,8 @@ def start_lane(
     started = now(device)
     decide = options.decide or decide_of(settings)
     context = make_context(settings, pair.vocab, device, decide, lane, options.memory)
-    has_states = options.states or drafter_kind(settings.drafter).reads_states
-    make = make_state_engine if has_states else make_engine
+    needs_states = options.states or drafter_kind(settings.drafter).reads_states
+    make = make_state_engine if needs_states else make_engine
     target: Engine = make(pair.target, pair.vocab)
     threads = lane_threads(pair, lane, target)
     target.share_passes(threads)
@@ -122,11 +122,16 @@ def start_lane(
 class LaneRun:
     """The state of one lane between rounds.
 
-    ids: of the prompt and of all that was committed since. budget: the most tokens of both.
-    context: the most tokens that the target can see. borders: of its rotations, see
-    `rotation_borders`. policy: None if gamma are always due. index: of the next round. clock, wall:
-    seconds, as in `Round`. resumed: when `wall` last began to count. ended: why no further round is
-    due, or None. whole_rounds: what runs a round on the device alone, if anything does.
+    ids: of the prompt and of all that was committed since.
+    policy: None if gamma are always due.
+    budget: the most tokens of prompt and text.
+    context: the most tokens that the target can see.
+    borders: of the target's rotations, see `rotation_borders`.
+    resumed: when `wall` last began to count.
+    index: of the next round.
+    clock, wall: seconds, as in `Round`.
+    whole_rounds: runs a round on the device alone; None if nothing can.
+    ended: why no further round is due, or None.
     """
 
     pair: Pair
@@ -198,7 +203,9 @@ class LaneRun:
         if self.policy:
             self.drafter.least_chance = self.policy.least_chance
         self.resumed = began = now(self.device)
-        draft = self.drafter.draft(self.ids, gamma) if gamma else None
+        draft = None
+        if gamma:
+            draft = self.drafter.draft(self.ids, gamma)
         drafted = now(self.device)
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
@@ -262,10 +269,10 @@ class LaneRun:
     ) -> Round:
         """Make the `Round` that ends now. draft, verify, overhead: seconds."""
         return Round(
-            self.lane,
-            self.index - 1,
-            drafts,
-            last,
+            lane=self.lane,
+            index=self.index - 1,
+            drafted=drafts,
+            last=last,
             draft_seconds=draft,
             verify_seconds=verify,
             overhead_seconds=overhead,
@@ -301,4 +308,6 @@ class LaneRun:
         """The limit that is reached, budget or context; None if another token has room."""
         if len(self.ids) < self.most:
             return None
-        return "length" if len(self.ids) >= self.budget else "context"
+        if len(self.ids) >= self.budget:
+            return "length"
+        return "context"

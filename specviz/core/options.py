@@ -123,9 +123,14 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
 def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
     """Read the settings that `add_settings` parsed. If drafter or gamma was not given, the pair's
     is taken, or that of `Settings` without a pair. Raises `SettingsError`."""
-    given = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    values = {name: value for name, value in given.items() if value is not None}
-    return pair.settings(**values) if pair else Settings(**values)
+    values = {}
+    for field in fields(Settings):
+        value = getattr(options, field.name)
+        if value is not None:
+            values[field.name] = value
+    if pair is None:
+        return Settings(**values)
+    return pair.settings(**values)
 
 
 def check_writable(path: str | Path, *, folder: bool = False) -> None:
@@ -134,9 +139,10 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
     folder: it is a folder, which may not exist yet.
     """
     absolute = Path(path).absolute()
-    if absolute.exists() and absolute.is_dir() != folder:
-        kind = "a file" if folder else "a folder"
-        raise TraceError(f"{path} is {kind}: name another place to write to.")
+    if folder and absolute.exists() and not absolute.is_dir():
+        raise TraceError(f"{path} is a file: name another place to write to.")
+    if not folder and absolute.is_dir():
+        raise TraceError(f"{path} is a folder: name another place to write to.")
     if not folder and not absolute.parent.is_dir():
         raise TraceError(f"there is no folder for {path}: make it first.")
     nearest = next(parent for parent in (absolute, *absolute.parents) if parent.exists())

@@ -145,7 +145,8 @@ class Pair:
         if draft_vocab == target_vocab:
             return None
         common = self._common_size
-        if all(draft_vocab.get(piece) == i for piece, i in target_vocab.items() if i < common):
+        common_vocab = {piece: i for piece, i in target_vocab.items() if i < common}
+        if common_vocab.items() <= draft_vocab.items():
             return None
         from .shared_tokens import Vocabulary, shared_tokens  # most pairs have one tokenizer
 
@@ -162,12 +163,16 @@ class Pair:
 
         With one tokenizer they are those that both models know; else the target's.
         """
-        return self._target_size if self.shared is not None else self._common_size
+        if self.shared is None:
+            return self._common_size
+        return self._target_size
 
     @cached_property
     def draft_vocab(self) -> int:
         """The number of ids that the draft model may give a probability to."""
-        return self.vocab if self.shared is None else self.shared.draft_size
+        if self.shared is None:
+            return self.vocab
+        return self.shared.draft_size
 
     @property
     def _target_size(self) -> int:
@@ -185,7 +190,9 @@ class Pair:
             return size
         unknown = set(range(logit_width(self.draft), size))
         needed = unknown - special_ids(self.tokenizer) or unknown & self.eos_ids
-        return size if needed else min(unknown)
+        if needed:
+            return size
+        return min(unknown)
 
     @property
     def device(self) -> torch.device:
@@ -233,12 +240,15 @@ class Pair:
 
     def _prompt_ids(self, prompt: Prompt, chat: str) -> list[int]:
         messages = self.messages_of(prompt, chat)
+        if messages and chat == "literal":
+            return literal_chat_ids(self.tokenizer, messages)
         if messages:
-            to_ids = literal_chat_ids if chat == "literal" else chat_ids
-            return to_ids(self.tokenizer, messages)
-        if isinstance(prompt, str):
-            return prompt_ids(self.tokenizer, prompt) if prompt else []
-        return checked_ids(prompt, self.vocab)
+            return chat_ids(self.tokenizer, messages)
+        if not isinstance(prompt, str):
+            return checked_ids(prompt, self.vocab)
+        if not prompt:
+            return []
+        return prompt_ids(self.tokenizer, prompt)
 
     def messages_of(self, prompt: Prompt, chat: str) -> Messages:
         """The turns that `encode` puts into the chat template; none if it uses no template.
@@ -336,7 +346,9 @@ def settings_for(
         return pair.settings(**Settings.known(changes))
     if not isinstance(settings, Settings):
         raise SettingsError(NO_SETTINGS.format(shown(settings)))
-    return replace(settings, **Settings.known(changes)) if changes else settings
+    if not changes:
+        return settings
+    return replace(settings, **Settings.known(changes))
 
 
 def lanes_for(

@@ -32,17 +32,29 @@ def make_context(
     Each lane has a stream of random numbers of its own: with the same numbers, two would agree
     more often than independent samples do.
     """
-    # It depends on the lane's name alone, not on the other lanes.
-    key = (LANES.index(lane),) if lane in LANES else (len(LANES), *lane.encode())
-    stream = np.random.SeedSequence(settings.seed, spawn_key=key)
+    stream = np.random.SeedSequence(settings.seed, spawn_key=_stream_key(lane))
     source: RandomSource
     if device.type == "cpu":
         source = HostDraws(stream)
     else:
         seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
         source = torch.Generator(device).manual_seed(seed)
-    host = HostDraws(stream.spawn(1)[0])
-    return RunContext(settings, vocab, device, source, decide, host, memory)
+    return RunContext(
+        settings=settings,
+        vocab=vocab,
+        device=device,
+        source=source,
+        decide=decide,
+        host=HostDraws(stream.spawn(1)[0]),
+        memory=memory,
+    )
+
+
+def _stream_key(lane: Lane) -> tuple[int, ...]:
+    """The key of a lane's stream: it depends on the lane's name alone, not on the other lanes."""
+    if lane in LANES:
+        return (LANES.index(lane),)
+    return (len(LANES), *lane.encode())
 
 
 def plain_path(engine: Engine, run: RunContext) -> DecodingPath:

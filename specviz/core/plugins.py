@@ -85,10 +85,13 @@ def load_plugins() -> None:
 
 def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
     """Register an entry point's kind, or in its place one that says why it cannot be loaded."""
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
+    package = entry.module
+    if entry.dist:
+        package = f"{entry.dist.name} {entry.dist.version}"
     try:
-        loaded = entry.load()
-        record = loaded if isinstance(loaded, kind) else loaded()
+        record = entry.load()
+        if not isinstance(record, kind):
+            record = record()
         register(replace(record, package=package))
     except Exception as error:
         sentence = (

@@ -82,7 +82,8 @@ def _race(
     }
     try:
         prefills = {lane: prefilled(events) for lane, events in lanes.items()}
-        if (yield header_of(pair, prompt_ids, settings, mode, prefills, memory, asked)):
+        header = header_of(pair, prompt_ids, settings, mode, prefills, memory, asked)
+        if (yield header):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
         rounds: dict[str, list[Round]] = {lane: [] for lane in lanes}

@@ -78,33 +78,38 @@ def drafters_for(parts: Collection[str], first: str | None = None) -> tuple[str,
 
     parts: of "draft", "head" and "layers" (the target's first layers can draft).
     """
+
+    def rank(kind: DrafterKind) -> tuple[bool, ...]:
+        needs_own_part = kind.needs in ("draft", "head")
+        return (kind.name != first, not kind.drafts, not needs_own_part)
+
     possible = [kind for kind in drafters() if kind.needs is None or kind.needs in parts]
-    possible.sort(
-        key=lambda kind: (
-            kind.name != first,
-            not kind.drafts,
-            kind.needs not in ("draft", "head"),
-        )
-    )
-    return tuple(kind.name for kind in possible)
+    return tuple(kind.name for kind in sorted(possible, key=rank))
 
 
 def drafter_kind(name: str) -> DrafterKind:
     """The drafter of this name. A recording may name one that is not installed here; only its name
     is known then."""
-    return known_drafters[name] if has_drafter(name) else unusable_drafter(name, _absent(name))
+    if has_drafter(name):
+        return known_drafters[name]
+    return unusable_drafter(name, _absent(name))
 
 
 def verdict_kind(name: str) -> VerdictKind:
     """The verdict of this name, as `drafter_kind` has it."""
-    return known_verdicts[name] if has_verdict(name) else unusable_verdict(name, _absent(name))
+    if has_verdict(name):
+        return known_verdicts[name]
+    return unusable_verdict(name, _absent(name))
 
 
 def engine_kind(name: str) -> EngineKind:
     """The engine with this form, named by the part before a comma. An unlisted one gets the costs
     of a static form."""
-    listed = (kind for kind in known_engines if kind.name == name.partition(",")[0])
-    return next(listed, EngineKind(name=name, label=name))
+    form, _, _ = name.partition(",")
+    for kind in known_engines:
+        if kind.name == form:
+            return kind
+    return EngineKind(name=name, label=name)
 
 
 def unusable_drafter(name: str, sentence: str, package: str | None = None) -> DrafterKind:

@@ -60,16 +60,17 @@ class RunningEngine(EagerEngine):
 
     def _pass(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
         begin = self._read if layers is None else self._shallow_read
-        again = self.length - begin
+        read_again = self.length - begin
         self._text = torch.cat([self._text[: self.length], ids])
         self.length += len(ids)
         unread = self._text[begin:]
         # All models read several tokens as they should from an empty state: a prompt is one pass.
         is_prompt = begin == 0 and keep == 1
         singly = self._one_by_one and not is_prompt
+        pieces = unread.split(1) if singly else [unread]
         logits = []
         states: list[dict[int, Tensor]] = []
-        for piece in unread.split(1) if singly else [unread]:
+        for piece in pieces:
             if layers is None or begin == self._read:
                 self._save(begin)
             positions = positions_from(self._model, begin, len(piece))
@@ -79,8 +80,10 @@ class RunningEngine(EagerEngine):
             self._shallow_read = begin
             if layers is None:
                 self._read = begin
-        if layers is None and not self._one_by_one:
-            self._rent = self._rent + again * self._extra_token if again else 0.0
+        if layers is None and read_again == 0:
+            self._rent = 0.0
+        elif layers is None and not self._one_by_one:
+            self._rent += read_again * self._extra_token
         for n in self._states:
             self._states[n] = torch.cat([piece[n] for piece in states], 1)[:, -len(ids) :]
         return torch.cat(logits)[-keep:]

@@ -191,7 +191,10 @@ def _saved(layer: Any) -> LayerState:
 
 
 def _copied(states: dict[int, Tensor | None]) -> dict[int, Tensor | None]:
-    return {index: None if state is None else state.clone() for index, state in states.items()}
+    copies: dict[int, Tensor | None] = {}
+    for index, state in states.items():
+        copies[index] = None if state is None else state.clone()
+    return copies
 
 
 @torch.inference_mode()
@@ -215,10 +218,10 @@ def _examined(model: Any) -> RunningStates | None:
         return None  # convolutions alone, whose inputs can be kept
     if state_bytes(cache) == 0:
         raise ModelError(refusal_sentence(model, STATE_ELSEWHERE))
-    together, again, singly = (
-        _read_and_put_back(model, cache, pieces, half)
-        for pieces in ([ids[half:]], [ids[half:]], ids[half:].split(1))
-    )
+    unread = ids[half:]
+    together = _read_and_put_back(model, cache, [unread], half)
+    again = _read_and_put_back(model, cache, [unread], half)
+    singly = _read_and_put_back(model, cache, unread.split(1), half)
     tolerance = TOLERANCE.get(model.dtype, HALF_TOLERANCE) * together.abs().max().clamp(min=1.0)
     if not (together - again).abs().max() <= tolerance:
         raise ModelError(refusal_sentence(model, STATE_ELSEWHERE))

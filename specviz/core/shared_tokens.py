@@ -59,12 +59,18 @@ class Spelling:
         ids = []
         begin = 0
         while begin < len(text):
-            sizes = range(min(self.longest, len(text) - begin), 0, -1)
-            size = next((n for n in sizes if text[begin : begin + n] in self.ids), 0)
-            if size:
-                ids.append(self.ids[text[begin : begin + size]])
-            begin += size or 1
+            piece = self._longest_piece(text[begin : begin + self.longest])
+            if piece:
+                ids.append(self.ids[piece])
+            begin += len(piece) or 1
         return ids
+
+    def _longest_piece(self, text: bytes) -> bytes:
+        """The longest beginning of `text` that is an id; empty if there is none."""
+        for size in range(len(text), 0, -1):
+            if text[:size] in self.ids:
+                return text[:size]
+        return b""
 
 
 class Vocabulary(NamedTuple):
@@ -216,4 +222,6 @@ def _decoder_types(tokenizer: Any, pieces: Iterable[str]) -> set[str]:
     signs = {sign for piece in pieces for sign in piece}
     if SPACE in signs:
         return {"ByteFallback"}
-    return {"ByteLevel"} if "\u0120" in signs else set()  # its space
+    if "\u0120" in signs:  # the space of byte-level vocabularies
+        return {"ByteLevel"}
+    return set()

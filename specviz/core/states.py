@@ -60,7 +60,9 @@ def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateR
     target: the engine whose states the head reads.
     """
     for kind in usable_engines():
-        engine = kind.make_head(head, vocab, target) if kind.make_head else None
+        if kind.make_head is None:
+            continue
+        engine = kind.make_head(head, vocab, target)
         if engine is not None:
             return engine
     return head.make_engine(vocab, target)

@@ -115,5 +115,5 @@ class StopTexts:
             window = self._tail + text
             if any(stop in window for stop in self._stops):
                 return index
-            self._tail = window[len(window) - reach :] if len(window) > reach else window
+            self._tail = window[max(0, len(window) - reach) :]
         return None

@@ -70,5 +70,6 @@ def tokens_of(
             drafted.append(views.token(i, token_id, texts.not_emitted[0], "rejected"))
         else:
             drafted.append(views.unjudged(i, token_id, texts.not_emitted[i - kept]))
-    last = None if ended else views.final(accepted, next_id, texts.emitted[-1], outcome)
-    return drafted, last
+    if ended:
+        return drafted, None
+    return drafted, views.final(accepted, next_id, texts.emitted[-1], outcome)

@@ -61,7 +61,8 @@ def watched_model(model: Any, layers: Sequence[int], keep: Callable[[int, Tensor
             _watch(blocks[n - 1], keep, n)
     root = _with_blocks(model, blocks)
     if FINAL in layers:
-        _watch(root.get_submodule(blocks_path(model).rpartition(".")[0]), keep, FINAL)
+        parent, _, _ = blocks_path(model).rpartition(".")
+        _watch(root.get_submodule(parent), keep, FINAL)
     return root
 
 
@@ -69,7 +70,8 @@ def _watch(twin: Any, keep: Callable[[int, Tensor], None], n: int) -> None:
     """Let a copy of a module call `keep` with its output."""
 
     def hook(module: Any, inputs: Any, output: Any) -> None:
-        keep(n, output if isinstance(output, Tensor) else output[0])
+        states = output if isinstance(output, Tensor) else output[0]
+        keep(n, states)
 
     # The hooks of the original are kept, and it gets no new ones.
     twin._forward_hooks = OrderedDict(twin._forward_hooks)

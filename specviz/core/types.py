@@ -73,7 +73,9 @@ class Draft:
     @property
     def logits(self) -> Tensor | None:
         """`step_logits` as one tensor, fp32 [n, vocab]."""
-        return torch.cat(tuple(self.step_logits)) if self.step_logits else None
+        if not self.step_logits:
+            return None
+        return torch.cat(tuple(self.step_logits))
 
 
 class Verdict(NamedTuple):
