@@ -47,36 +47,27 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """
     if not getattr(tokenizer, "chat_template", None):
         raise PromptError(
-            f"this target has no chat template: {_way_out(messages)} or choose a target that was "
+            f"this target has no chat template: {_advice(messages)} or choose a target that was "
             "tuned for chat."
         )
-    texts = []
-    changed = []
-    left_out: Message | None = None
+    trials = []
     for form in FORMS:
-        turns = [turn(message.role, message.content, form) for message in messages]
-        text = template_text(tokenizer, turns, opens_reply=True)
-        if text is None:
+        trial = _trial(tokenizer, messages, form)
+        if trial is None:
             continue
-        texts.append(text)
-        reads = [_read(tokenizer, messages, index, form, text) for index in range(len(messages))]
-        unread = [message for message, read in zip(messages, reads, strict=True) if not read.at_all]
-        if _is_printed_list(text, turns):
-            unread.append(messages[0])
-        if unread:
-            left_out = left_out or unread[0]
-            continue
-        if all(read.as_it_is for read in reads):
-            return text
-        changed.append(text)
-    if changed:
-        return changed[0]
-    if texts and not messages[-1].content.strip():
-        return texts[0]
+        if trial.left_out is None and not trial.is_changed:
+            return trial.text
+        trials.append(trial)
+    for trial in trials:
+        if trial.left_out is None:
+            return trial.text
+    if trials and not messages[-1].content.strip():
+        return trials[0].text
+    left_out = trials[0].left_out if trials else None
     if left_out is not None:
         raise PromptError(
             f"the target's chat template leaves {_name_of(left_out, messages)} out, as a text and "
-            f"as a list of parts: {_way_out(messages)}."
+            f"as a list of parts: {_advice(messages)}."
         )
     if len(messages) > 1:
         raise PromptError(
@@ -86,25 +77,45 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     raise PromptError("the target's chat template does not take this prompt: set chat to 'off'.")
 
 
-class _Read(NamedTuple):
-    """Whether a template reads the content of a turn: as it is, and at all."""
+class _Trial(NamedTuple):
+    """The text that a template makes of turns in one form.
 
-    as_it_is: bool
-    at_all: bool
+    left_out: a turn whose content the template does not read; None if it reads all.
+    is_changed: whether the text has some content otherwise than it is.
+    """
+
+    text: str
+    left_out: Message | None
+    is_changed: bool
 
 
-def _read(tokenizer: Any, messages: Sequence[Message], index: int, form: str, text: str) -> _Read:
-    """Compare the template's `text` with what it makes of another content of turn `index`."""
-    message = messages[index]
-    letter = "x" if message.content.strip("x") else "y"
-    other_content = letter * len(message.content)
+def _trial(tokenizer: Any, messages: Sequence[Message], form: str) -> _Trial | None:
+    """Put the turns into the template in this form; return None if it refuses them."""
     turns = [turn(message.role, message.content, form) for message in messages]
-    turns[index] = turn(message.role, other_content, form)
-    other_text = template_text(tokenizer, turns, opens_reply=True)
-    words = message.content.strip()
-    # The template may have such words itself.
-    as_it_is = text.count(words) > (other_text or "").count(words)
-    return _Read(as_it_is, at_all=text != other_text)
+    text = template_text(tokenizer, turns, opens_reply=True)
+    if text is None:
+        return None
+    left_out = None
+    is_changed = False
+    for index, message in enumerate(messages):
+        other_turns = list(turns)
+        other_turns[index] = turn(message.role, _other_content(message), form)
+        other_text = template_text(tokenizer, other_turns, opens_reply=True)
+        if text == other_text and left_out is None:
+            left_out = message
+        words = message.content.strip()
+        # The template may have such words itself.
+        if text.count(words) <= (other_text or "").count(words):
+            is_changed = True
+    if left_out is None and _is_printed_list(text, turns):
+        left_out = messages[0]
+    return _Trial(text, left_out, is_changed)
+
+
+def _other_content(message: Message) -> str:
+    """A content of the same length, to see whether a template reads the message's own."""
+    letter = "x" if message.content.strip("x") else "y"
+    return letter * len(message.content)
 
 
 def _name_of(message: Message, messages: Sequence[Message]) -> str:
@@ -113,7 +124,7 @@ def _name_of(message: Message, messages: Sequence[Message]) -> str:
     return f"turn {messages.index(message) + 1} (of the {message.role})"
 
 
-def _way_out(messages: Sequence[Message]) -> str:
+def _advice(messages: Sequence[Message]) -> str:
     """Advice on a template that cannot be used, for the end of an error sentence."""
     if len(messages) == 1:
         return "set chat to 'off'"

@@ -36,9 +36,9 @@ class PremadeDraws:
 
     def take(self, count: int) -> Tensor:
         """Return the next `count` draws."""
-        taken = self._draws[:count]
+        first = self._draws[:count]
         self._draws = self._draws[count:]
-        return taken
+        return first
 
 
 class DraftEnd:
@@ -120,17 +120,16 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     k = min(top_k, vocab) or vocab
     values = _listed(p, k, top_p)
     mass = values.double().cumsum(-1)  # [n, listed]
-    whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
+    total = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
     before = mass - values.double()
-    kept = before < top_p * whole if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
+    kept = before < top_p * total if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
     count = kept.sum(-1, keepdim=True).clamp_(min=1)  # [n, 1]
     smallest = values.gather(-1, count - 1)  # the least probability that stays
     above = p > smallest
-    level = p == smallest
+    tied = p == smallest
     # Of entries tied at this probability, the first ones stay, up to the count.
-    spare = count - above.sum(-1, keepdim=True)
-    chosen = above | (level & (level.cumsum(-1) <= spare))
-    p = torch.where(chosen, p, 0.0)
+    kept_ties = tied & (tied.cumsum(-1) <= count - above.sum(-1, keepdim=True))
+    p = torch.where(above | kept_ties, p, 0.0)
     return p / p.sum(-1, keepdim=True)
 
 
