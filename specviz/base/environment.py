@@ -99,9 +99,10 @@ class ValueType(Generic[T_co]):
 class Variable(Generic[T]):
     """An environment variable that configures the program.
 
-    meaning: one sentence. default: the value if the variable is empty or not set. unset: the
-    default in words, where its text does not say it. secret: whether messages must not show the
-    value.
+    meaning: one sentence.
+    default: the value if the variable is empty or not set.
+    unset: the default in words, where its text does not say it.
+    secret: whether messages must not show the value.
     """
 
     name: str

@@ -32,15 +32,17 @@ class DrafterKind:
     name: in `Settings.drafter`, on command lines and in recordings.
     make: (pair, run, target) -> `Drafter`, once per lane and run; target is the `DecodingPath` that
         judges the drafts. It may raise `PairError`.
-    label: its name within a line: "n-grams". choice: its name on a control. lane: the name of a
-        lane that differs from others by its drafter. Both default to the label.
+    label: its name within a line: "n-grams".
+    choice: its name on a control; by default the label.
+    lane: the name of a lane that differs from others by its drafter; by default the label.
     clause: a clause on who guesses: "a small model guesses ahead".
     who: the beginning of a sentence on one round: "The draft guesses" three tokens, one after the
-        other. guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number
-        of tokens. unguessed: a sentence on why a round has no drafts.
+        other.
+    guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number of tokens.
+    unguessed: a sentence on why a round has no drafts.
     needs: the part of a pair (`Pair.parts`) that it drafts with, None if it can draft for any pair.
-    reads_states: whether it reads the target's hidden states. reads_memory: whether it drafts from
-        earlier texts too.
+    reads_states: whether it reads the target's hidden states.
+    reads_memory: whether it drafts from earlier texts too.
     predicted: how a sweep predicts its drafts along a known text: at each "place" of it by itself,
         "copied" from it, "chained" from the target's states; None if only a run shows them.
     certain: whether q is 1 for each of its drafts, also where the target samples.
@@ -82,25 +84,31 @@ class DrafterKind:
     package: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "choice", self.choice or self.label[:1].upper() + self.label[1:])
-        object.__setattr__(self, "lane", self.lane or self.label)
+        if not self.choice:
+            object.__setattr__(self, "choice", _capitalised(self.label))
+        if not self.lane:
+            object.__setattr__(self, "lane", self.label)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictKind:
     """A rule that judges drafts.
 
-    name: in `Settings.verdict`. decide: the rule itself, with the signature of
-        `core.tensor_verdict.decide`.
-    label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
-    clause: a clause on what it does. law: a sentence on why the text follows the target's
-        distribution, or that it does not. note: a remark beside a round's first verdict. left: the
-        words for the distribution of a correction. beta: the words for the mean of beta.
+    name: in `Settings.verdict`.
+    decide: the rule itself, with the signature of `core.tensor_verdict.decide`.
+    label, choice: as a `DrafterKind`'s.
+    exact: whether the text follows the target's distribution.
+    clause: a clause on what it does.
+    law: a sentence on why the text follows the target's distribution, or that it does not.
+    note: a remark beside a round's first verdict.
+    left: the words for the distribution of a correction.
+    beta: the words for the mean of beta.
     chance: whether judged tokens have the probability that a draft drawn from q is kept there.
     threshold: the number that is compared with thresholds: "u", "p", or None without thresholds.
     weighted: whether tokens have a weight, too.
-    together: whether all drafts of a round are judged at once. draws: whether u is compared with
-        anything. residual: whether corrections are drawn from the residual of p.
+    together: whether all drafts of a round are judged at once.
+    draws: whether u is compared with anything.
+    residual: whether corrections are drawn from the residual of p.
     numbers: (p, q, drafted) -> the numbers of each draft that a reader needs besides p, q and u:
         tensors [gamma] by field of `Token`.
     after: (p, q, drafted, place) -> the distribution [vocab] of the token that replaces the draft
@@ -129,7 +137,8 @@ class VerdictKind:
     package: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "choice", self.choice or self.label[:1].upper() + self.label[1:])
+        if not self.choice:
+            object.__setattr__(self, "choice", _capitalised(self.label))
 
     @property
     def warning(self) -> str:
@@ -140,6 +149,10 @@ class VerdictKind:
             f"The verdict {self.label} changes the text: it does not follow the target's "
             "distribution."
         )
+
+
+def _capitalised(label: str) -> str:
+    return label[:1].upper() + label[1:]
 
 
 INTEGER_PRODUCTS = "int8"
@@ -181,12 +194,14 @@ class Arithmetic(NamedTuple):
 class EngineKind:
     """A form in which a model's passes run.
 
-    name: the form in headers, where details may follow behind a comma. label: in words. make:
-    (model, vocab) -> `Engine`, or None if it cannot run this model exactly. package: a module that
-    must be installed. states: whether it hands out hidden states. anywhere: whether it runs every
-    model, so that no trial is needed.
-    make_head: (head, vocab, target) -> an engine of a head, or None. threads: (target, draft,
-    vocab, width) -> how many threads suit such rounds.
+    name: the form in headers, where details may follow behind a comma.
+    label: in words.
+    make: (model, vocab) -> `Engine`, or None if it cannot run this model exactly.
+    package: a module that must be installed.
+    states: whether it hands out hidden states.
+    anywhere: whether it runs every model, so that no trial is needed.
+    make_head: (head, vocab, target) -> an engine of a head, or None.
+    threads: (target, draft, vocab, width) -> how many threads suit such rounds.
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module: a static
         form makes fewer and cheaper calls, and in compiled passes only the work itself is left.
         On a processor they are right to about half an order of magnitude. Elsewhere they are those

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 class LaneOptions:
     """Options of a lane beside its settings.
 
-    decide: a rule that replaces the settings' verdict, for benchmarks of speed. memory: as
-    `memory_ids` gives it. states: run the target in a form that has hidden states, for a lane
-    beside this one. prompt: the prompt that this lane shares with those beside it; None if there
-    are none.
+    decide: a rule that replaces the settings' verdict, for benchmarks of speed.
+    memory: as `memory_ids` gives it.
+    states: run the target in a form that has hidden states, for a lane beside this one.
+    prompt: the prompt that this lane shares with those beside it; None if there are none.
     """
 
     decide: Decide | None = None

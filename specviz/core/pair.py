@@ -44,12 +44,15 @@ class Pair:
 
     target, draft: models as `AutoModelForCausalLM` returns them, or, for GGUF files that compiled
         passes read, models that load as such when they are first called or inspected; `draft` may
-        be None, and then only the other drafters can be used. tokenizer: the target's.
-        draft_tokenizer: the draft's own, if it has one; if it differs from the target's, drafts are
+        be None, and then only the other drafters can be used.
+    tokenizer: the target's.
+    draft_tokenizer: the draft's own, if it has one; if it differs from the target's, drafts are
         translated (see `shared`).
-    name: shown to the user. head: the model that reads the target's states, for the drafter "head":
-        a `Head`, `MtpHead` or `Assistant`, or None. drafter, gamma, gamma_policy: its defaults, if
-        not the usual ones.
+    name: shown to the user.
+    head: the model that reads the target's states, for the drafter "head": a `Head`, `MtpHead` or
+        `Assistant`, or None.
+    drafter, gamma, gamma_policy: its defaults, if not the usual ones.
+
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -209,10 +212,10 @@ class Pair:
     def is_chat(self) -> bool:
         """Whether the target was tuned for its tokenizer's chat template."""
         return is_tuned_for(
-            getattr(self.tokenizer, "chat_template", None),
-            named_end_ids(self.target, self.tokenizer),
-            control_tokens(self.tokenizer),
-            self.tokenizer.get_vocab,
+            template=getattr(self.tokenizer, "chat_template", None),
+            named=named_end_ids(self.target, self.tokenizer),
+            control=control_tokens(self.tokenizer),
+            vocab=self.tokenizer.get_vocab,
         )
 
     def encode(self, prompt: Prompt, *, chat: str = "auto") -> list[int]:

@@ -119,8 +119,9 @@ class JudgedRound(NamedTuple):
 class TimedRound(NamedTuple):
     """A round that a device ran by itself.
 
-    draft_seconds, verify_seconds: of the device's own clock. is_followed: whether the next round
-    was enqueued before this one was read, so that the device does not wait for the host.
+    draft_seconds, verify_seconds: of the device's own clock.
+    is_followed: whether the next round was enqueued before this one was read, so that the device
+        does not wait for the host.
     """
 
     judged: JudgedRound
@@ -133,7 +134,9 @@ class TimedRound(NamedTuple):
 class Prefilled:
     """A lane's first event. Keys are "target" and, in a lane that drafts with a model, "draft".
 
-    seconds: to read the prompt. engines: their names. threads: that share the lane's passes.
+    seconds: to read the prompt.
+    engines: their names.
+    threads: that share the lane's passes.
     layers: how many of the target's first layers draft, if they do.
     """
 

@@ -42,10 +42,12 @@ POSITION = re.compile(r'position="(\d+)"')
 class Identity:
     """A server as it describes itself, without a request to its model.
 
-    engine: LLAMA_CPP, VLLM, one of `OWNERS` or UNKNOWN. software: the engine with its version.
-    context: the context window in tokens, None if unknown. parameters: of the model, 0 if unknown.
+    engine: LLAMA_CPP, VLLM, one of `OWNERS` or UNKNOWN.
+    software: the engine with its version.
+    context: the context window in tokens, None if unknown.
+    parameters: of the model, 0 if unknown.
     counted: counters of its own speculation since its start; None if it has none, as vLLM without
-    speculation.
+        speculation.
     """
 
     engine: str

@@ -37,8 +37,11 @@ Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 
 
 class Reply(NamedTuple):
-    """An answer and its cost. seconds: from the request's first byte to the answer's last, as this
-    machine sees it. sent, received: bytes of the bodies."""
+    """An answer and its cost.
+
+    seconds: from the request's first byte to the answer's last, as this machine sees it.
+    sent, received: bytes of the bodies.
+    """
 
     value: Any
     seconds: float
@@ -49,10 +52,12 @@ class Reply(NamedTuple):
 class Server:
     """A server that speaks OpenAI's protocol, over connections that are kept.
 
-    where: its address with its key, or the URL of a server without a key. transport: for tests.
+    where: its address with its key, or the URL of a server without a key.
+    transport: for tests.
     on_request: called before each request is sent; an error from it prevents the request.
-    answer_seconds: the longest silence of the server, `ANSWER_SECONDS` by default. Raises
-    `ServerError` for an invalid address.
+    answer_seconds: the longest silence of the server, `ANSWER_SECONDS` by default.
+
+    Raises `ServerError` for an invalid address.
     """
 
     def __init__(
