@@ -48,12 +48,13 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     if layers is not None:
         model = truncated_model(model, layers)
     weights = pass_weights(model)
-    read = pass_bytes(model) - weights.packed_bytes + UNPACKING * weights.packed
+    plain_bytes = pass_bytes(model) - weights.packed_bytes
+    bytes_read = plain_bytes + UNPACKING * weights.packed
     kernel_cost = engine_kind(engine).kernel_cost
     device = torch.device(model.device)
     if kernel_cost is not None and device.type != "cpu":
-        return read + kernel_cost(model, engine)
-    return read + _call_cost([model], device, engine)
+        return bytes_read + kernel_cost(model, engine)
+    return bytes_read + _call_cost([model], device, engine)
 
 
 class DraftCosts(NamedTuple):

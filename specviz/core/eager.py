@@ -103,8 +103,8 @@ class EagerEngine(OwnEngine):
         states: list[dict[int, Tensor]] = []
         for stop in [*stops, end]:
             count = stop - self.length
-            kept = min(count, stop - first + 1)
-            logits.append(self._pass_on_side(ids[:count], kept, layers))
+            rows = min(count, stop - first + 1)
+            logits.append(self._pass_on_side(ids[:count], rows, layers))
             states.append(dict(self._states))
             ids = ids[count:]
         for n in self._states:

@@ -307,7 +307,9 @@ class End:
 
     @property
     def _first(self) -> Agreement:
-        return next(iter((self.lanes or {}).values()), Agreement())
+        if not self.lanes:
+            return Agreement()
+        return next(iter(self.lanes.values()))
 
     def agreement(self, lane: Lane) -> Agreement:
         """The agreement of a speculative lane."""

@@ -26,21 +26,21 @@ ROUNDING = 1e-3  # how far the sum of a row may be from 1
 
 def _name(kind: DrafterKind | VerdictKind) -> str:
     """The words for a kind in an error sentence."""
-    what = "drafter" if isinstance(kind, DrafterKind) else "verdict"
-    return f"the {what} {kind.name!r} of {kind.package}"
+    role = "drafter" if isinstance(kind, DrafterKind) else "verdict"
+    return f"the {role} {kind.name!r} of {kind.package}"
 
 
 def _called(
-    kind: DrafterKind | VerdictKind, doing: str, function: Callable[..., Any], *arguments: Any
+    kind: DrafterKind | VerdictKind, task: str, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """Call a function of a kind and return its result. doing: its task, for the error sentence."""
+    """Call a function of a kind and return its result. task: its name in the error sentence."""
     try:
         return function(*arguments)
     except SpecvizError:
         raise
     except Exception as error:
         raise KindError(
-            f"{_name(kind)} failed in {doing} ({type(error).__name__}: {error}): mend it, or "
+            f"{_name(kind)} failed in {task} ({type(error).__name__}: {error}): mend it, or "
             "choose another one."
         ) from error
 
@@ -85,29 +85,36 @@ class CheckedDrafter(Drafter):
 
 def fault_of(draft: object, count: int, vocab: int) -> str | None:
     """The fault of a draft of at most `count` tokens, as the end of a sentence; None for none."""
-    if not isinstance(draft, Draft) or not all(isinstance(t, Tensor) for t in (draft.ids, draft.q)):
+    if not _is_of_tensors(draft):
         return f"drafted a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
-    ids, q = draft.ids, draft.q
+    ids = draft.ids
+    q = draft.q
     if ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
         return "drafted ids that are no int64 tensor [n] of one or more: mend them"
     if len(ids) > count:
         return f"drafted {len(ids)} tokens where {count} were asked for: draft fewer"
     if q.dtype != torch.float32 or q.shape != (len(ids), vocab):
-        return (
-            f"gave q as {str(q.dtype).removeprefix('torch.')} {list(q.shape)}: give float32 "
-            f"[{len(ids)}, {vocab}]"
-        )
+        dtype = str(q.dtype).removeprefix("torch.")
+        return f"gave q as {dtype} {list(q.shape)}: give float32 [{len(ids)}, {vocab}]"
     if int(ids.min()) < 0 or int(ids.max()) >= vocab:
         return f"drafted an id outside of the vocabulary: use 0 to {vocab - 1}"
     if not bool(torch.isfinite(q).all()) or float(q.min()) < 0:
         return "gave a q with negative numbers, or with some that are not finite: mend it"
     sums = q.sum(-1, dtype=torch.float64)
-    if float((sums - 1).abs().max()) > ROUNDING:
-        worst = float(sums[(sums - 1).abs().argmax()])
+    errors = (sums - 1).abs()
+    if float(errors.max()) > ROUNDING:
+        worst = float(sums[errors.argmax()])
         return f"gave a row of q that sums to {worst:.4g}: rows must sum to 1"
-    if float(q.gather(-1, ids.unsqueeze(-1)).min()) == 0:
+    drafted_q = q.gather(-1, ids.unsqueeze(-1))
+    if float(drafted_q.min()) == 0:
         return "drafted a token whose own q is 0: give the q that it was drawn from"
     return None
+
+
+def _is_of_tensors(draft: object) -> TypeGuard[Draft]:
+    if not isinstance(draft, Draft):
+        return False
+    return isinstance(draft.ids, Tensor) and isinstance(draft.q, Tensor)
 
 
 def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:

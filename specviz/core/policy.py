@@ -184,8 +184,7 @@ class ConfidenceGamma(OptimalGamma):
 
     def _least_chance(self) -> float:
         worth = min(1.0, self._price * self._written / self._spent)
-        least: float = worth ** (1 / self._calibration.exponent)
-        return least
+        return float(worth ** (1 / self._calibration.exponent))
 
     def _best(self) -> int:
         return self._most if super()._best() else 0

@@ -90,8 +90,8 @@ def _split_at(text: str, marks: Sequence[str]) -> list[str]:
     """Split a text into the parts before, between and behind the marks that come in order."""
     frame = []
     for mark in marks:
-        before, found, text = text.partition(mark)
-        if not found:
+        before, separator, text = text.partition(mark)
+        if not separator:
             return []
         frame.append(before)
     return [*frame, text]
@@ -133,12 +133,8 @@ def special_ids(tokenizer: Tokenizer) -> set[int]:
 
 def checked_ids(ids: Any, vocab: int) -> list[int]:
     """Return `ids` as a list. Raises `PromptError` unless all are from 0 to `vocab` - 1."""
-    try:
-        numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
-        are_ids = len(numbers) == len(ids) and not isinstance(ids, (bytes, bytearray, Mapping))
-    except (TypeError, ValueError, OverflowError):
-        are_ids = False
-    if not are_ids:
+    numbers = _whole_numbers(ids)
+    if numbers is None:
         raise PromptError(
             f"a prompt is text or a list of token ids (whole numbers), not {shown(ids)}."
         )
@@ -147,4 +143,20 @@ def checked_ids(ids: Any, vocab: int) -> list[int]:
             raise PromptError(
                 f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
             )
+    return numbers
+
+
+def _whole_numbers(values: Any) -> list[int] | None:
+    """The values of a collection as whole numbers; None if it has others, or is none."""
+    if not hasattr(values, "__len__") or isinstance(values, (bytes, bytearray, Mapping)):
+        return None
+    numbers = []
+    try:
+        for value in values:
+            number = int(value)
+            if isinstance(value, bool) or value != number:
+                return None
+            numbers.append(number)
+    except (TypeError, ValueError, OverflowError):
+        return None
     return numbers

@@ -72,7 +72,8 @@ def _race(
 ) -> Generator[Event, bool | None, None]:
     """settings: of all lanes, the baseline last. asked: as `Pair.messages_of` gives it."""
     # All lanes run the target in one form, or their clocks could not be compared.
-    states = any(drafter_kind(each.drafter).reads_states for each in settings.values())
+    drafters = [drafter_kind(lane_settings.drafter) for lane_settings in settings.values()]
+    states = any(drafter.reads_states for drafter in drafters)
     for lane, lane_settings in settings.items():
         warm_up(pair, prompt_ids, lane_settings, lane, states)
     options = LaneOptions(decide=decide, memory=memory, states=states, prompt=SharedPrompt())

@@ -31,12 +31,16 @@ def find_more(finder: Callable[[], None]) -> None:
 
 def has_drafter(name: object) -> bool:
     """Whether there is a drafter of this name."""
-    return isinstance(name, str) and (name in known_drafters or name in drafter_names())
+    if not isinstance(name, str):
+        return False
+    return name in known_drafters or name in drafter_names()
 
 
 def has_verdict(name: object) -> bool:
     """Whether there is a verdict of this name."""
-    return isinstance(name, str) and (name in known_verdicts or name in verdict_names())
+    if not isinstance(name, str):
+        return False
+    return name in known_verdicts or name in verdict_names()
 
 
 def drafters() -> tuple[DrafterKind, ...]:

@@ -120,15 +120,21 @@ def pass_reads_states(model: Any, cache: Any, ids: Tensor, begin: int) -> bool:
                 layer.recurrent_states[index] = leaves[-1] * 1  # passes write to it
     with torch.enable_grad():
         logits = _pass(model, cache, ids, begin)
-    seen = set()
-    unseen = [logits.grad_fn]
-    while unseen:
-        node = unseen.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            unseen += [parent for parent, _ in node.next_functions]
-    variables = {id(getattr(node, "variable", None)) for node in seen}
+    nodes = _nodes_below(logits.grad_fn)
+    variables = {id(getattr(node, "variable", None)) for node in nodes}
     return all(id(leaf) in variables for leaf in leaves)
+
+
+def _nodes_below(root: Any) -> set[Any]:
+    """All nodes of autograd's graph that `root` was computed from, `root` among them."""
+    nodes = set()
+    unvisited = [root]
+    while unvisited:
+        node = unvisited.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            unvisited += [parent for parent, _ in node.next_functions]
+    return nodes
 
 
 def refusal_sentence(model: Any, reason: str) -> str:

@@ -74,25 +74,25 @@ def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Ro
     A lane's next round is held back until no other lane can finish one before it; the lane whose
     round was yielded last is the one behind, and runs next.
     """
-    held: dict[Lane, Round] = {}
-    due = list(lanes)
+    held_back: dict[Lane, Round] = {}
+    due_lanes = list(lanes)
     try:
         while True:
-            for lane in due:
+            for lane in due_lanes:
                 finished = _next_round(lane, lanes[lane], reasons)
                 if finished is not None:
-                    held[lane] = finished
+                    held_back[lane] = finished
             # With equal clocks, the lane that is named first runs.
-            ready = [held[lane] for lane in lanes if lane in held]
+            ready = [held_back[lane] for lane in lanes if lane in held_back]
             if not ready:
                 return
             first = min(ready, key=lambda round_: round_.clock)
-            del held[first.lane]
-            due = [first.lane]
+            del held_back[first.lane]
+            due_lanes = [first.lane]
             yield first
     except Exception:
         # One lane's finished round is kept when another lane fails.
-        yield from (held[lane] for lane in lanes if lane in held)
+        yield from (held_back[lane] for lane in lanes if lane in held_back)
         raise
 
 

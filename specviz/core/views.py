@@ -141,12 +141,14 @@ class Views:
         # A correction may come from p itself, and all of p may be unknown.
         if f"ids_{name}" not in self._numbers:
             return ()
-        pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
-        return tuple(
-            Choice(token_id, self._pieces[token_id], round(value, DIGITS))
-            for token_id, value in pairs
-            if value > 0
-        )
+        ids = self._numbers[f"ids_{name}"][i]
+        probabilities = self._numbers[f"best_{name}"][i]
+        choices = []
+        for token_id, probability in zip(ids, probabilities, strict=True):
+            if probability > 0:
+                text = self._pieces[token_id]
+                choices.append(Choice(token_id, text, round(probability, DIGITS)))
+        return tuple(choices)
 
 
 def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -159,11 +161,12 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
     if device.type == "cpu":
         return {name: part.tolist() for name, part in parts.items()}
     flat = [part.to(device, torch.float64).flatten() for part in parts.values()]
-    pieces = torch.cat(flat).cpu().split([part.numel() for part in parts.values()])
-    return {
-        name: piece.to(part.dtype).reshape(part.shape).tolist()
-        for piece, (name, part) in zip(pieces, parts.items(), strict=True)
-    }
+    sizes = [part.numel() for part in parts.values()]
+    pieces = torch.cat(flat).cpu().split(sizes)
+    numbers = {}
+    for (name, part), piece in zip(parts.items(), pieces, strict=True):
+        numbers[name] = piece.to(part.dtype).reshape(part.shape).tolist()
+    return numbers
 
 
 def _shown_numbers(
@@ -271,9 +274,9 @@ def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
     """
     if otherwise is None:
         otherwise = p
-    left = (p - q).clamp_(min=0.0)
-    mass = left.sum()
-    return torch.where(usable(mass), left / mass, otherwise)
+    surplus = (p - q).clamp_(min=0.0)
+    mass = surplus.sum()
+    return torch.where(usable(mass), surplus / mass, otherwise)
 
 
 def usable(mass: Tensor) -> Tensor:
