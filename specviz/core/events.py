@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -330,10 +330,18 @@ def margin_of(token: Token) -> float | None:
     return math.log(first / max(second, 0.5 * 10**-DIGITS))
 
 
+def emitted_tokens(rounds: Iterable[Round]) -> list[Token]:
+    """All tokens that the rounds added to the text."""
+    tokens: list[Token] = []
+    for round_ in rounds:
+        tokens += round_.emitted
+    return tokens
+
+
 def agreement_of(rounds: Sequence[Round], alone: Sequence[Round]) -> Agreement:
     """Where the text of a greedy lane first differs from the baseline's."""
-    ours = [token for r in rounds for token in r.emitted]
-    baseline = [token for r in alone for token in r.emitted]
+    ours = emitted_tokens(rounds)
+    baseline = emitted_tokens(alone)
     compared = min(len(ours), len(baseline))
     for index in range(compared):
         if ours[index].id != baseline[index].id:

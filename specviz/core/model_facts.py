@@ -113,7 +113,8 @@ def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once, also where a file stores them apart; of packed
     weights as many as their blocks hold."""
     counts = {id(parameter): parameter.numel() for parameter in model.parameters()}
-    for module in getattr(model, "modules", list)():
+    modules = model.modules() if hasattr(model, "modules") else []  # a head may have none
+    for module in modules:
         if hasattr(type(module), "numbers"):
             counts[id(module.weight)] = module.numbers
     if getattr(model, "stores_tied_apart", False):

@@ -326,7 +326,7 @@ def _reads_both_ways(model: Any) -> bool:
     """Whether it is an encoder, such as BERT, with a head that transformers calls causal too."""
     if model.config.get_text_config() is not model.config:
         return False  # its encoder is for pictures or sounds
-    modules: list[Any] = list(getattr(model, "modules", list)())
+    modules = model.modules() if hasattr(model, "modules") else []
     return any(vars(module).get("is_decoder") is False for module in modules)
 
 

@@ -209,7 +209,12 @@ def _choices(draft: Pair, context_ids: Sequence[int], ids: Sequence[int]) -> Ite
         for written_id, first_id, (q_first, q_written) in zip(
             written, first.tolist(), q.tolist(), strict=True
         ):
-            yield _Choice(written_id, first_id, q_first, q_written)
+            yield _Choice(
+                written=written_id,
+                first=first_id,
+                q_first=q_first,
+                q_written=q_written,
+            )
         unread = [written[-1]]
 
 
@@ -277,19 +282,21 @@ def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
     text = _text(options.text)
     draft = _loaded_draft(options.draft)
-    places = guesses(draft, text, options.prompt, continues=options.continues)
+    result = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:
-        would_be = {gamma: places.would_be(gamma) for gamma in GAMMAS}
-        print(json.dumps({"name": NAME, **asdict(places), "would_be": would_be}, indent=1))
+        would_be = {gamma: result.would_be(gamma) for gamma in GAMMAS}
+        print(json.dumps({"name": NAME, **asdict(result), "would_be": would_be}, indent=1))
         return
-    print(*guess_lines(places, options.gamma, color=colored(options)), sep="\n")
+    print(*guess_lines(result, options.gamma, color=colored(options)), sep="\n")
 
 
 def _loaded_draft(name: str) -> Pair:
     """The draft of a named pair, or the model of this name, as a pair without a draft."""
-    if is_row(name) or "+" in name:
-        return draft_of(checked_pair(load_pair(name, on_progress=terminal_watcher())))
-    pair = checked_pair(load_pair(f"{name}+{NO_DRAFT}", on_progress=terminal_watcher()))
+    is_pair = is_row(name) or "+" in name
+    pair_name = name if is_pair else f"{name}+{NO_DRAFT}"
+    pair = checked_pair(load_pair(pair_name, on_progress=terminal_watcher()))
+    if is_pair:
+        return draft_of(pair)
     return replace(pair, name=model_name(pair.target))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..base.errors import SettingsError
-from ..core.events import Token, agreement_of
+from ..core.events import Token, agreement_of, emitted_tokens
 from ..core.lanes import BASELINE, Lane
 from ..runs.terminal import printable
 from ..runs.trace import Trace
@@ -131,7 +131,7 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
             break
         passes.append(Pass(_ids(r.drafted), _ids(r.emitted)))
         emitted += len(r.emitted)
-    baseline_tokens = [token for r in baseline_rounds for token in r.emitted]
+    baseline_tokens = emitted_tokens(baseline_rounds)
     return Parting(
         prompt=header.prompt_ids,
         passes=tuple(passes),

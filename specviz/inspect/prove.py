@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.errors import SettingsError
+from ..core.events import emitted_tokens
 from ..core.lanes import LANES, SPECULATIVE, Lane
 from ..core.pair import Pair
 from ..core.registry import drafter_names, verdict_names
@@ -77,11 +78,10 @@ def prove(name: str, runs: int = RUNS, device: torch.device = CPU) -> Proof:
     drawn: Counter[Outcome] = Counter()
     drafted = 0
     for seed in range(runs):
-        text: list[int] = []
-        for r in speculate(pair, PROMPT, settings, seed=seed):
-            drafted += len(r.drafted)
-            text += [token.id for token in r.emitted]
-        drawn[tuple(text)] += 1
+        rounds = list(speculate(pair, PROMPT, settings, seed=seed))
+        drafted += sum(len(round_.drafted) for round_ in rounds)
+        text = tuple(token.id for token in emitted_tokens(rounds))
+        drawn[text] += 1
     statistic, degrees = chi_square(drawn, law, runs)
     p_value = tail(statistic, degrees)
     assert p_value is not None
@@ -135,9 +135,10 @@ def draw_continuations(
     for seed in seeds[LANES.index(lane)].tolist():
         settings_of_draw = replace(settings, max_new_tokens=length, seed=seed, stop=())
         rounds = decode(pair, list(prompt), settings_of_draw)
-        tokens = [token for r in rounds for token in r.emitted]
+        tokens = emitted_tokens(rounds)
         ids = tuple(token.id for token in tokens)
-        yield Continuation(ids, "".join(token.text for token in tokens))
+        text = "".join(token.text for token in tokens)
+        yield Continuation(ids, text)
 
 
 @torch.inference_mode()
