@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base.environment import BUILTIN, SERVED
@@ -38,7 +38,7 @@ from ..pairs.table import (
 )
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Host
-from .names import shown_pair, title_of
+from .names import shown_pair, title_of, without_owner
 from .security.owner import SEES_MODELS
 
 OTHER = "other"
@@ -55,16 +55,27 @@ def offered_pairs() -> Sequence[NamedPair]:
 def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     """The pairs that the page lists, as (label, value); those that fit this machine come first."""
     offered = offered_pairs()
-    choices = [] if any(row.name == pair for row in offered) else [(shown_pair(pair).title, pair)]
+    choices = []
+    if all(row.name != pair for row in offered):
+        choices.append((shown_pair(pair).title, pair))
     if machine is None:
         choices += [(title_of(row), row.name) for row in offered]
     else:
-        for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
-            listed = [row for row in members if row in offered]
-            choices += [(_label(row, fit, machine.cpu), row.name) for row in listed]
+        choices += _choices_by_fit(offered, machine)
     if REMOTE.read():
         choices.append((_served_label(operator_spec()), SERVED))
-    return choices + ([("Another pair…", OTHER)] if ANY_MODEL.read() else [])
+    if ANY_MODEL.read():
+        choices.append(("Another pair…", OTHER))
+    return choices
+
+
+def _choices_by_fit(offered: Sequence[NamedPair], machine: Host) -> list[tuple[str, str]]:
+    choices = []
+    for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
+        for row in members:
+            if row in offered:
+                choices.append((_label(row, fit, machine.cpu), row.name))
+    return choices
 
 
 def pair_models(page_pair: str) -> dict[str, dict[str, Any]]:
@@ -86,17 +97,16 @@ def pair_models(page_pair: str) -> dict[str, dict[str, Any]]:
 def _offered_models() -> dict[str, dict[str, Any]]:
     offered: dict[str, dict[str, Any]] = {}
     for pair in offered_pairs():
-        roles = {"target": pair.target, "draft": pair.draft, "head": pair.head}
-        offered[pair.name] = {
-            role: (model.name.rpartition("/")[2], model.parameters)
-            for role, model in roles.items()
-            if model is not None
-        }
-        offered[pair.name]["chat"] = pair.target.chat
+        models: dict[str, Any] = {}
+        for role, model in (("target", pair.target), ("draft", pair.draft), ("head", pair.head)):
+            if model is not None:
+                models[role] = (without_owner(model.name), model.parameters)
+        models["chat"] = pair.target.chat
         if pair.target_dtype is not None:
-            offered[pair.name]["unpacked"] = pair.target_dtype
+            models["unpacked"] = pair.target_dtype
         if pair.target_bits is not None:
-            offered[pair.name]["bits"] = pair.target_bits
+            models["bits"] = pair.target_bits
+        offered[pair.name] = models
     return offered
 
 
@@ -112,7 +122,8 @@ def chosen_pair(
     """
     name = str(choice)
     if str(weights) not in WEIGHTS:
-        raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
+        allowed = ", ".join(map(repr, WEIGHTS))
+        raise PairError(f"weights are {weights!r}: use one of {allowed}.")
     if name != OTHER or not ANY_MODEL.read():
         return with_weights(_offered(name, page_pair), str(weights))
     target = str(target or "").strip()
@@ -123,6 +134,17 @@ def chosen_pair(
         )
     spec = visitor_spec(f"{target}+{draft or NO_DRAFT}", any_model=True)
     return with_weights(str(spec), str(weights))
+
+
+def requested_pair(fields: Mapping[str, Any], *, page_pair: str) -> str:
+    """The `chosen_pair` of the fields of the page's own request. Raises `PairError`."""
+    return chosen_pair(
+        fields.get("pair"),
+        fields.get("target"),
+        fields.get("draft"),
+        fields.get("weights"),
+        page_pair=page_pair,
+    )
 
 
 def asked_pair(name: object, *, page_pair: str) -> str:
@@ -156,16 +178,25 @@ def _served_label(spec: ServerSpec) -> str:
 def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     if pair.name == BUILTIN:
         return title_of(pair)
+    label = f"{title_of(pair)} · {_fit_in_words(pair, fit, cpu)}"
+    if pair.head is not None and pair.head.safetensors is False:
+        label += f", {PICKLED}"
+    if not at_hand(pair):
+        label += f" · download {shown_bytes(download_bytes(pair))}"
+    return label
+
+
+def _fit_in_words(pair: NamedPair, fit: str, cpu: bool) -> str:
+    """A pair's size, and whether it fits this machine. fit: a key of `pairs_by_fit`."""
     size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
     if not pair.sized:
         size = f"{size} and a head whose size is unknown until asked"
-    smaller = "16 bits" if cpu else "8 or 4 bits"
-    words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
-    pickled = pair.head is not None and pair.head.safetensors is False
-    fits = words.get(fit, f"{size}: too large here")
-    download = "" if at_hand(pair) else f" · download {shown_bytes(download_bytes(pair))}"
-    pickles = f", {PICKLED}" if pickled else ""
-    return f"{title_of(pair)} · {fits}{pickles}{download}"
+    if fit == FITS:
+        return f"fits, {size}"
+    if fit == FITS_SMALLER:
+        smaller = "16 bits" if cpu else "8 or 4 bits"
+        return f"{size}: fits with {smaller}"
+    return f"{size}: too large here"
 
 
 def listed_drafters(pair: str) -> tuple[str, ...] | None:
@@ -174,15 +205,17 @@ def listed_drafters(pair: str) -> tuple[str, ...] | None:
     row = named_pair(pair)
     if row is not None:
         return row.drafters
+    if pair == SERVED and REMOTE.read() is not None and isinstance(operator_spec(), ServedSpec):
+        return drafters_for(["draft"])
     spec = _parsed(pair)
-    if isinstance(spec, ModelsSpec):
-        if spec.draft is None:
-            return drafters_for(["layers"])
-        part = known_part(spec.draft)
-        return None if part is None else drafters_for(["layers", part])
-    if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
+    if not isinstance(spec, ModelsSpec):
         return None
-    return drafters_for(["draft"])
+    if spec.draft is None:
+        return drafters_for(["layers"])
+    part = known_part(spec.draft)
+    if part is None:
+        return None
+    return drafters_for(["layers", part])
 
 
 def _parsed(pair: str) -> PairSpec | None:

@@ -12,7 +12,7 @@ from ..pairs.table import download_bytes, fetch_command, missing_files, named_pa
 from ..worker.client import Worker, results_of
 from ..worker.loading import pair_and_options
 from ..worker.tasks import ExamineTask
-from .choices import Offers, chosen_pair
+from .choices import Offers, requested_pair
 from .failures import PageQuestion
 from .fair_turns import FairTurns
 from .files import after
@@ -68,13 +68,12 @@ def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
     page was started with."""
 
     def examine(request: dict[str, Any]) -> dict[str, Any]:
-        naming = (request.get(name) for name in ("pair", "target", "draft", "weights"))
-        name = chosen_pair(*naming, page_pair=page_pair)
+        name = requested_pair(request, page_pair=page_pair)
         models, _ = pair_and_options(name)
-        unfetched = _unfetched(models)
-        if unfetched is not None:
-            return _shown_report(unfetched, doctor.offers.of(name), models)
-        return _shown_report(doctor.examine(name), doctor.offers.of(name), models)
+        report = _unfetched(models)
+        if report is None:
+            report = doctor.examine(name)
+        return _shown_report(report, doctor.offers.of(name), models)
 
     return [examine]
 

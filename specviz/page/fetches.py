@@ -18,7 +18,7 @@ from ..pairs.opening import first_pair
 from ..pairs.table import NamedPair
 from ..worker.failures import FAILED
 from .failures import PageQuestion
-from .names import shown_pair
+from .names import shown_pair, without_owner
 from .queue import RunQueue
 from .security.owner import MAY_FETCH
 
@@ -37,11 +37,7 @@ class PairFetch:
     "stopped", "failed" and "done". row: the pair's row of the table; None if nothing is missing.
     """
 
-    def __init__(
-        self,
-        runs: RunQueue,
-        row: NamedPair | None = None,
-    ) -> None:
+    def __init__(self, runs: RunQueue, row: NamedPair | None = None) -> None:
         self.row = row
         self._runs = runs
         self._lock = threading.Lock()
@@ -94,31 +90,34 @@ class PairFetch:
             return None
         total = sum(file.bytes for file in self.row.files)
         done = bytes_here(self.row)
+        elapsed = None
         if self._state == "running":
             # A partial file is missing for a moment while it is renamed.
             self._most = done = max(done, self._most)
-        elapsed = time.monotonic() - self._began
+            elapsed = time.monotonic() - self._began
+        may_fetch = MAY_FETCH.get()
         return {
             "state": self._state,
             "pair": self.row.name,
             "title": _models_of(self.row),
             "running": _shown_models(self._runs.page_pair),
-            "mayFetch": MAY_FETCH.get(),
+            "mayFetch": may_fetch,
             "bytes": total,
             "done": done,
             "step": self._step,
-            "elapsed": elapsed if self._state == "running" else None,
+            "elapsed": elapsed,
             "left": self._left(total - done, done - self._first, elapsed),
-            "error": self._error if MAY_FETCH.get() else None,
+            "error": self._error if may_fetch else None,
         }
 
-    def _left(self, missing: int, came: int, elapsed: float) -> float | None:
-        """Estimate the seconds to fetch the missing files."""
-        if self._state != "running":
+    def _left(self, missing: int, received: int, elapsed: float | None) -> float | None:
+        """Estimate the seconds to fetch the missing bytes. received: bytes since it began. elapsed:
+        seconds since then, None if it is not running."""
+        if elapsed is None:
             return usual_seconds(missing)
-        if came <= 0 or elapsed < EARLIEST:
+        if received <= 0 or elapsed < EARLIEST:
             return None
-        return elapsed / came * missing
+        return elapsed / received * missing
 
     def _fetch(self, row: NamedPair) -> None:
         error = None
@@ -153,8 +152,10 @@ class PairFetch:
 
 def _models_of(row: NamedPair) -> str:
     """The names of a row's target and of its draft, without the form of their weights."""
-    models = [row.target, *([row.draft] if row.draft else [])]
-    return " + ".join(model.name.rpartition("/")[2] for model in models)
+    names = [without_owner(row.target.name)]
+    if row.draft is not None:
+        names.append(without_owner(row.draft.name))
+    return " + ".join(names)
 
 
 def _shown_models(pair: str) -> str:
@@ -162,7 +163,9 @@ def _shown_models(pair: str) -> str:
     if pair == BUILTIN:
         return "the built-in pair"
     shown = shown_pair(pair)
-    return shown.target if shown.draft is None else f"{shown.target} + {shown.draft}"
+    if shown.draft is None:
+        return shown.target
+    return f"{shown.target} + {shown.draft}"
 
 
 def fetch_questions(fetching: PairFetch, offer: Callable[[], dict[str, Any]]) -> list[PageQuestion]:
@@ -173,7 +176,9 @@ def fetch_questions(fetching: PairFetch, offer: Callable[[], dict[str, Any]]) ->
         fetch_state = fetching.state()
         if fetch_state is None:
             raise PairError(NOTHING)
-        return {**fetch_state, "offer": offer()} if fetch_state["state"] == "done" else fetch_state
+        if fetch_state["state"] == "done":
+            fetch_state["offer"] = offer()
+        return fetch_state
 
     def begin_fetch(_: dict[str, Any]) -> dict[str, Any]:
         _check_owner()

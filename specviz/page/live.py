@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..base.errors import SpecvizError
-from .choices import Offers, chosen_pair
+from .choices import Offers, requested_pair
 from .controls import (
     DEFAULTS,
     checked_others,
@@ -51,15 +51,15 @@ def add_run(page: gr.Server, runs: RunQueue, offers: Offers, page_pair: str) -> 
     with."""
 
     @page.post(RUN_PATH, include_in_schema=False)
-    async def run(request: Request, wish: dict[str, Any] = Body()) -> RunStream:  # noqa: B008
+    async def run(request: Request, fields: dict[str, Any] = Body()) -> RunStream:  # noqa: B008
         """Race all lanes, and stream deltas as server-sent events."""
-        if NEEDED - wish.keys() or not _is_session(wish["session"]):
+        if NEEDED - fields.keys() or not _is_session(fields["session"]):
             raise HTTPException(400, NOT_OURS)
         # ZeroGPU charges a call to the visitor of this request, as with Gradio's own endpoints.
         LocalContext.request.set(gr.Request(request))
         try:
             # A pair's name may have to be looked up on the disk.
-            wanted = await run_in_threadpool(_run_of, wish, offers, page_pair)
+            wanted = await run_in_threadpool(_run_of, fields, offers, page_pair)
         except SpecvizError as error:
             return RunStream(_refused(str(error)))
         return RunStream(_events(runs, wanted))
@@ -69,14 +69,14 @@ def _is_session(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_SESSION
 
 
-def _run_of(wish: dict[str, Any], offers: Offers, page_pair: str) -> Run:
+def _run_of(fields: dict[str, Any], offers: Offers, page_pair: str) -> Run:
     """The run that a visitor asks for. Raises `SpecvizError`."""
-    settings = checked_settings({name: wish[name] for name in DEFAULTS})
-    naming = (wish.get(name) for name in ("pair", "target", "draft", "weights"))
-    pair = chosen_pair(*naming, page_pair=page_pair)
-    prompt = checked_prompt(wish["prompt"])
-    compared = compared_with(settings, wish["lanes"], offers.of(pair))
-    return Run(wish["session"], pair, prompt, settings, checked_others(settings, compared))
+    settings = checked_settings({name: fields[name] for name in DEFAULTS})
+    pair = requested_pair(fields, page_pair=page_pair)
+    prompt = checked_prompt(fields["prompt"])
+    others = compared_with(settings, fields["lanes"], offers.of(pair))
+    lanes = checked_others(settings, others)
+    return Run(fields["session"], pair, prompt, settings, lanes)
 
 
 async def _events(runs: RunQueue, run: Run) -> AsyncGenerator[bytes, None]:

@@ -13,6 +13,7 @@ from ..core.registry import drafters_for
 from ..files.memory import free_ram
 from ..pairs.matches import Match, find_local_pairs
 from ..worker.tasks import Host
+from .names import without_owner
 from .security.owner import SEES_MODELS, may_show_models
 
 log = logging.getLogger(__name__)
@@ -50,16 +51,18 @@ def look_ahead() -> None:
 
 
 def _looked(machine: Host | None) -> Sequence[Match]:
-    cpu = not may_have_gpu() if machine is None else machine.cpu
+    """Look at the machine, or reuse the last look."""
+    cpu = machine.cpu if machine is not None else not may_have_gpu()
     with _lock:
         is_fresh = bool(_last) and time.monotonic() - _last[0].time < LIFETIME
         if not is_fresh or _last[0].cpu != cpu:
-            _last[:] = [_Look(time.monotonic(), cpu, _find_matches(machine, cpu=cpu))]
+            free = machine.free if machine is not None else free_ram()
+            now = time.monotonic()
+            _last[:] = [_Look(time=now, cpu=cpu, matches=_find_matches(free, cpu=cpu))]
         return _last[0].matches
 
 
-def _find_matches(machine: Host | None, *, cpu: bool) -> Sequence[Match]:
-    free = free_ram() if machine is None else machine.free
+def _find_matches(free: int, *, cpu: bool) -> Sequence[Match]:
     try:
         return find_local_pairs(free, cpu=cpu).best[:MAX_LISTED]
     except Exception:  # a strange file must not keep the page from opening
@@ -76,11 +79,9 @@ def local_models(matches: Sequence[Match]) -> dict[str, dict[str, Any]]:
     """The models of each pair, in the form of `choices.pair_models`."""
     models = {}
     for match in matches:
-        target = match.target.called.rpartition("/")[2]
-        draft = match.draft.called.rpartition("/")[2]
         models[match.name] = {
-            "target": (target, None),
-            "draft": (draft, None),
+            "target": (without_owner(match.target.called), None),
+            "draft": (without_owner(match.draft.called), None),
             "chat": match.target.is_chat,
         }
     return models

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from ..base.environment import BUILTIN
@@ -12,7 +11,7 @@ from ..files.gguf.header import read_gguf
 from ..files.local_models import is_stored, short_name, stored_model
 from ..files.local_paths import local_path
 from ..pairs.spec import ModelsSpec, parse_pair
-from ..pairs.table import NamedPair, named_pair, wheel_file
+from ..pairs.table import Facts, NamedPair, named_pair, wheel_file
 from ..sides.heads.configs import OWN_LAYERS
 
 
@@ -37,55 +36,99 @@ def shown_pair(pair: str) -> ShownPair:
     try:
         spec = parse_pair(pair)
     except PairError:
-        return ShownPair(pair, pair)
+        return ShownPair(title=pair, target=pair)
     if not isinstance(spec, ModelsSpec):
-        return ShownPair(pair, pair)
-    target_row = None if local_path(spec.target) else named_pair(spec.target)
-    target = target_row.target.name.rpartition("/")[2] if target_row else _model(spec.target)
-    if spec.draft is None:
-        return ShownPair(f"{target}, no draft model", target, None, _bytes(spec.target))
-    if spec.draft == OWN_LAYERS:
-        return ShownPair(f"{target}, its own layers", target, None, _bytes(spec.target))
-    draft = _model(spec.draft)
-    title = f"{target} + {draft}"
-    if is_stored(spec.target) and is_stored(spec.draft):  # as their owner knows them
-        title = f"{short_name(spec.target)} + {short_name(spec.draft)}"
-    sizes = [_bytes(spec.target), _bytes(spec.draft)]
-    known_sizes = [size for size in sizes if size is not None]
-    total = sum(known_sizes) if len(known_sizes) == len(sizes) else None
-    return ShownPair(title, target, draft, total)
+        return ShownPair(title=pair, target=pair)
+    if spec.draft is None or spec.draft == OWN_LAYERS:
+        return _shown_target(spec)
+    return _shown_models(spec.target, spec.draft)
+
+
+def without_owner(name: str) -> str:
+    """The name of a hub model without its owner."""
+    return name.rpartition("/")[2]
 
 
 def _shown_row(row: NamedPair) -> ShownPair:
-    target = row.target.name.rpartition("/")[2]
-    draft = None if row.draft is None else row.draft.name.rpartition("/")[2]
-    packed = wheel_file(row)
-    size = packed.stat().st_size if packed else None
+    draft = None
+    if row.draft is not None:
+        draft = without_owner(row.draft.name)
+    return ShownPair(
+        title=title_of(row),
+        target=without_owner(row.target.name),
+        draft=draft,
+        bytes=_row_bytes(row),
+    )
+
+
+def _row_bytes(row: NamedPair) -> int | None:
     if row.files:
-        size = sum(file.bytes for file in row.files)
-    return ShownPair(title_of(row), target, draft, size)
+        return sum(file.bytes for file in row.files)
+    packed = wheel_file(row)
+    return None if packed is None else packed.stat().st_size
+
+
+def _shown_target(spec: ModelsSpec) -> ShownPair:
+    """The display names of a target without a draft model."""
+    target = _target_name(spec.target)
+    drafts = "its own layers" if spec.draft == OWN_LAYERS else "no draft model"
+    return ShownPair(
+        title=f"{target}, {drafts}",
+        target=target,
+        bytes=_weight_bytes(spec.target),
+    )
+
+
+def _shown_models(target: str, draft: str) -> ShownPair:
+    """The display names of a target and its draft model."""
+    target_name = _target_name(target)
+    draft_name = _model_name(draft)
+    title = f"{target_name} + {draft_name}"
+    if is_stored(target) and is_stored(draft):  # as their owner knows them
+        title = f"{short_name(target)} + {short_name(draft)}"
+    target_bytes = _weight_bytes(target)
+    draft_bytes = _weight_bytes(draft)
+    total = None
+    if target_bytes is not None and draft_bytes is not None:
+        total = target_bytes + draft_bytes
+    return ShownPair(title=title, target=target_name, draft=draft_name, bytes=total)
 
 
 def title_of(pair: NamedPair) -> str:
     """The title of a row of the table."""
     if pair.name == BUILTIN:
         return "Built-in pair"
-    beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
-    names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
-    if pair.files:  # each says how many bits it has
-        names = [name for name in (pair.target_name, pair.draft_name) if name is not None]
-    return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
+    if pair.files:  # their names say how many bits the weights have
+        file_names = (pair.target_name, pair.draft_name)
+        names = [name for name in file_names if name is not None]
+    else:
+        names = [without_owner(model.name) for model in _titled_models(pair)]
+    title = " + ".join(names)
+    return title if pair.head is None else f"{title}, a head"
 
 
-def _model(name: str) -> str:
+def _titled_models(pair: NamedPair) -> list[Facts]:
+    """The models that a title names: the target, and its draft unless that is a shipped head."""
+    if pair.head is not None and pair.head.shipped:
+        return [pair.target]
+    return [pair.target, *pair.parts[:1]]
+
+
+def _target_name(name: str) -> str:
+    """A target's display name: that of its row if the table has one, else `_model_name`."""
+    row = None if local_path(name) else named_pair(name)
+    return _model_name(name) if row is None else without_owner(row.target.name)
+
+
+def _model_name(name: str) -> str:
     """A model's display name: the name in a file's header, a folder's own name, or a hub id without
     its owner."""
     stored = stored_model(name)
     if stored is not None and stored.id is not None:
-        return stored.id.rpartition("/")[2]
+        return without_owner(stored.id)
     path = local_path(name)
     if path is None:
-        return name.rpartition("/")[2]
+        return without_owner(name)
     if path.is_dir():
         return path.resolve().name
     try:
@@ -94,10 +137,12 @@ def _model(name: str) -> str:
         return path.stem
 
 
-def _bytes(name: str) -> int | None:
+def _weight_bytes(name: str) -> int | None:
     """The size of a model's weights on this machine; None if they are not here."""
     path = local_path(name)
     if path is None:
         return None
-    files = [path] if path.is_file() else list(Path(path).glob("*.safetensors"))
+    files = [path]
+    if not path.is_file():
+        files = list(path.glob("*.safetensors"))
     return sum(file.stat().st_size for file in files) or None

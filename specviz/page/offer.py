@@ -79,13 +79,14 @@ def presets_of(pair: str) -> tuple[Preset, ...]:
     return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
 
 
-def _usable(settings: dict[str, Any], pair: str) -> dict[str, Any]:
-    """The preset's settings, adapted to this pair: a preset of another pair may use a drafter that
-    this pair lacks."""
-    offered = listed_drafters(pair)
+def _shown_preset(preset: Preset, pair: str, page_pair: str) -> dict[str, Any]:
+    """A preset of `pair` for the browser, whose page runs `page_pair`. The latter may lack the
+    preset's drafter; its first one then takes the place."""
+    settings = preset.settings_on(pair)
+    offered = listed_drafters(page_pair)
     if offered and settings["drafter"] not in offered:
-        return {**settings, "drafter": offered[0]}
-    return settings
+        settings["drafter"] = offered[0]
+    return {**asdict(preset), "settings": settings}
 
 
 def _read(path: Path) -> Any:
@@ -123,11 +124,11 @@ def offer_of(
     table = [value for _, value in pair_choices(page_pair, None)]
     matches = [match for match in listed_matches(machine) if match.name != page_pair]
     pairs = [*table, *(match.name for match in matches)]
+    titles = {name: shown_pair(name).title for name in table if name not in (SERVED, OTHER)}
+    drafters = {name: listed_drafters(name) for name in table}
     usual = defaults_of(page_pair)
+    weights = list(WEIGHTS)
     shown = page_pair if awaited is None else str(awaited["pair"])
-    # In the order of the arguments of `chosen_pair`.
-    naming = {"pair": page_pair, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
-    listed = {"pair": pairs, "weights": list(WEIGHTS), "lanes": list(COMPARED.values())}
     return {
         "served": True,
         "isLoading": is_loading,
@@ -138,22 +139,28 @@ def offer_of(
         "vocabulary": vocabulary(),
         "titles": CHARTS,
         "links": _links(),
-        "presets": [
-            {**asdict(preset), "settings": _usable(preset.settings_on(shown), page_pair)}
-            for preset in presets
-        ],
+        "presets": [_shown_preset(preset, shown, page_pair) for preset in presets],
         "questions": _read(folder_of(shown) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [preset.name for preset in presets]),
-        "defaults": {**usual, **naming, "lanes": "one"},
+        "defaults": {
+            **usual,
+            "pair": page_pair,
+            "target": "",
+            "draft": "",
+            "weights": weights[0],
+            "lanes": "one",
+        },
         "limits": LIMITS,
         "controls": controls_of(page_pair, machine, matches),
-        "choices": {**CHOICES, **listed},
+        "choices": {
+            **CHOICES,
+            "pair": pairs,
+            "weights": weights,
+            "lanes": list(COMPARED.values()),
+        },
         "pairs": pair_models(page_pair) | local_models(matches),
-        "pairTitles": {
-            name: shown_pair(name).title for name in table if name not in (SERVED, OTHER)
-        }
-        | local_titles(matches),
-        "drafters": {name: listed_drafters(name) for name in table} | local_drafters(matches),
+        "pairTitles": titles | local_titles(matches),
+        "drafters": drafters | local_drafters(matches),
         "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
 from math import isfinite
 from typing import Any
 from uuid import uuid4
@@ -25,7 +24,7 @@ from ..runs.palette import PALETTE
 from ..runs.recording import MAX_PROMPTS
 from ..runs.vocabulary import POLICIES
 from ..worker.tasks import SweepCheckpoint, SweepTask
-from .choices import chosen_pair
+from .choices import requested_pair
 from .controls import MAX_CHARACTERS, MAX_LENGTH, checked_prompt
 from .delivery import begun
 from .failures import PageQuestion
@@ -75,11 +74,18 @@ def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[s
         return None
     bounds = Bounds.here()
     usual = SweepRequest(())
-    kinds = {pair: kinds_of(builtin_prompts(pair)) for pair in (page_pair, *pairs)}
-    seconds = [limit for limit in SECONDS if limit <= bounds.seconds] or [int(bounds.seconds)]
+    kinds = kinds_of(builtin_prompts(page_pair))
+    kinds_of_others = {}
+    for pair in pairs:
+        suited = kinds_of(builtin_prompts(pair))
+        if suited != kinds:
+            kinds_of_others[pair] = suited
+    seconds = [limit for limit in SECONDS if limit <= bounds.seconds]
+    if not seconds:
+        seconds = [int(bounds.seconds)]
     return {
-        "kinds": kinds[page_pair],
-        "kindsOf": {pair: suited for pair, suited in kinds.items() if suited != kinds[page_pair]},
+        "kinds": kinds,
+        "kindsOf": kinds_of_others,
         "drafters": {name: drafter_kind(name).choice for name in swept_drafters()},
         "policies": {name: words["choice"] for name, words in POLICIES.items()},
         "gammas": GAMMAS,
@@ -101,9 +107,7 @@ def choosing_functions(runs: RunQueue, page_pair: str) -> list[PageQuestion]:
     """The question that begins a sweep. page_pair: the pair that the page was started with."""
 
     def begin_sweep(request: dict[str, Any]) -> dict[str, Any]:
-        naming = dict(request["naming"])
-        names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
-        pair = chosen_pair(*names, page_pair=page_pair)
+        pair = requested_pair(dict(request["naming"]), page_pair=page_pair)
         return begun(runs, sweep_of(pair, asked_request(request, pair)))
 
     return [begin_sweep]
@@ -123,15 +127,7 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     the requested kinds if there are any. Lists may be texts with spaces between values. Raises
     `SpecvizError`, also for a value of a wrong type."""
     bounds = Bounds.here()
-    asked = fields.get("prompts")
-    if asked not in (None, []):
-        if not isinstance(asked, list):
-            raise PromptError(f"the prompts are {shown(asked)}: use a list of texts.")
-        prompts = tuple(map(_visitor_prompt, asked[:MAX_PROMPTS]))
-    else:
-        kinds = _names("kinds", fields.get("kinds") or [])
-        suited = builtin_prompts(pair)
-        prompts = tuple(prompt for prompt in suited if prompt.kind in kinds) or suited
+    prompts = _asked_prompts(fields, pair)
     length = _whole("length", _number("length", fields["length"]))
     seconds = _number("seconds", fields["seconds"])
     if not 2 <= length <= MAX_LENGTH:
@@ -154,6 +150,18 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     return request
 
 
+def _asked_prompts(fields: dict[str, Any], pair: str) -> tuple[Question, ...]:
+    """The visitor's own prompts, or else the built-in ones of the requested kinds."""
+    own_prompts = fields.get("prompts")
+    if own_prompts not in (None, []):
+        if not isinstance(own_prompts, list):
+            raise PromptError(f"the prompts are {shown(own_prompts)}: use a list of texts.")
+        return tuple(_visitor_prompt(prompt) for prompt in own_prompts[:MAX_PROMPTS])
+    kinds = _names("kinds", fields.get("kinds") or [])
+    suited = builtin_prompts(pair)
+    return tuple(prompt for prompt in suited if prompt.kind in kinds) or suited
+
+
 def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     """Return the summary of a visitor's file from the reading process's answer: the prompts that a
     sweep here uses, their number by kind, and the number left out. Raises `PromptError`."""
@@ -164,12 +172,18 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
             f"a prompt has {longest} characters: use up to {MAX_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
-    first = prompts[: Bounds.here().prompts]
-    sizes = accumulate(len(prompt.text.encode("utf-8", "replace")) for prompt in first)
-    kept_prompts = [prompt for prompt, size in zip(first, sizes, strict=True) if size <= MAX_SENT]
-    left_out = len(prompts) - len(kept_prompts) + int(contents["left_out"])
-    pairs = [[prompt.kind, prompt.text] for prompt in kept_prompts]
-    return {"prompts": pairs, "kinds": kinds_of(tuple(kept_prompts)), "left_out": left_out}
+    used: list[Question] = []
+    size = 0  # bytes
+    for prompt in prompts[: Bounds.here().prompts]:
+        size += len(prompt.text.encode("utf-8", "replace"))
+        if size > MAX_SENT:
+            break
+        used.append(prompt)
+    return {
+        "prompts": [[prompt.kind, prompt.text] for prompt in used],
+        "kinds": kinds_of(tuple(used)),
+        "left_out": len(prompts) - len(used) + int(contents["left_out"]),
+    }
 
 
 def _visitor_prompt(value: Any) -> Question:
@@ -285,11 +299,10 @@ class SweepJob(Job):
         if self.plan is not None and since <= 0:
             names = ("kinds", "pieces", "seconds", "now")
             news |= {name: getattr(self.plan, name) for name in names}
-        news["rows"] = [
-            {"key": key, **asdict(row)}
-            for key, (row, came) in list(self._rows.items())
-            if came > since or over
-        ]
+        news["rows"] = rows = []
+        for key, (row, news_number) in list(self._rows.items()):
+            if news_number > since or over:
+                rows.append({"key": key, **asdict(row)})
         if self.result is not None and (self._result_number > since or over):
             news |= _shown_result(self.result, complete=over)
         return news
@@ -306,11 +319,13 @@ def _shown_result(result: SweepResult, *, complete: bool) -> dict[str, Any]:
     full = result.to_dict()
     names = ("recommendations", "machine", "link", "spent", "stopped")
     shown = {name: full[name] for name in names}
-    shown["figures"] = {
-        theme: {
-            name: {**spec, "title": TITLES[name]}
-            for name, spec in figure_specs(result, theme).items()
-        }
-        for theme in PALETTE
-    }
-    return {**shown, "whole": full, "csv": sweep_csv(result)} if complete else shown
+    shown["figures"] = {theme: _titled_figures(result, theme) for theme in PALETTE}
+    if complete:
+        shown["whole"] = full
+        shown["csv"] = sweep_csv(result)
+    return shown
+
+
+def _titled_figures(result: SweepResult, theme: str) -> dict[str, Any]:
+    specs = figure_specs(result, theme)
+    return {name: {**spec, "title": TITLES[name]} for name, spec in specs.items()}
