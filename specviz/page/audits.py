@@ -60,25 +60,26 @@ class PageAudit:
         if watched_server() is None:
             return page_html(HEADING, NOTHING, "")
         if self._is_running:
-            step = f"<p>{escape(self._step)}</p><p>It takes about {MINUTES:g} minute.</p>"
+            step = _paragraph(self._step) + f"<p>It takes about {MINUTES:g} minute.</p>"
             return page_html(HEADING, QUESTION, step, REFRESH)
-        form = f"<p>{escape(NOT_YOURS)}</p>"
-        if may_begin:
-            form = FORM.format("Audit it again" if self._report else "Audit it")
         if self._report is not None:
+            form = FORM.format("Audit it again") if may_begin else _paragraph(NOT_YOURS)
             return audit_html(self._report, form)
-        error = f"<p>{escape(self._error)}</p>" if self._error and may_begin else ""
-        return page_html(HEADING, QUESTION, error + form)
+        if not may_begin:
+            return page_html(HEADING, QUESTION, _paragraph(NOT_YOURS))
+        form = FORM.format("Audit it")
+        if self._error is not None:
+            form = _paragraph(self._error) + form
+        return page_html(HEADING, QUESTION, form)
 
     def _audit(self, spec: WatchedSpec) -> None:
         # It imports torch, which a page without an audit does not need.
         from ..audit.auditing import audit_server
 
+        baseline = None if spec.alone is None else str(spec.alone)
         try:
-            baseline = None if spec.alone is None else f"{spec.alone.url}#{spec.alone.model}"
-            server = f"{spec.engine.url}#{spec.engine.model}"
             self._report = audit_server(
-                server, baseline=baseline, minutes=MINUTES, on_progress=self._note
+                str(spec.engine), baseline=baseline, minutes=MINUTES, on_progress=self._note
             )
         except SpecvizError as error:
             self._error = str(error)
@@ -90,6 +91,10 @@ class PageAudit:
 
     def _note(self, sentence: str) -> None:
         self._step = sentence
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
 
 
 def watched_server() -> WatchedSpec | None:

@@ -75,16 +75,21 @@ def delta_of(state: dict[str, Any]) -> dict[str, Any]:
     """Convert a state of a run to a delta. Tokens stay dataclasses, which orjson reads in C."""
     since = max(0, state["since"])
     delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
-    parts = {
-        "header": state.get("header") and event_dict(state["header"]),
-        "rounds": [round_values(event) for event in state.get("rounds", ())],
-        "end": state.get("end") and event_dict(state["end"]),
-        "fall_back": bool(state["error"] and state.get("fall_back")),
-        "remark": None if state["error"] else state["remark"],
-        "status": state["status"],
-        "error": state["error"],
-    }
-    delta |= {name: value for name, value in parts.items() if value}
+    if state.get("header"):
+        delta["header"] = event_dict(state["header"])
+    if state.get("rounds"):
+        delta["rounds"] = [round_values(event) for event in state["rounds"]]
+    if state.get("end"):
+        delta["end"] = event_dict(state["end"])
+    error = state["error"]
+    if error and state.get("fall_back"):
+        delta["fall_back"] = True
+    if state["remark"] and not error:
+        delta["remark"] = state["remark"]
+    if state["status"]:
+        delta["status"] = state["status"]
+    if error:
+        delta["error"] = error
     if state.get("left") is not None:
         delta["left"] = state["left"]
     return delta
@@ -115,11 +120,14 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
     jobs."""
 
     def missed(request: dict[str, Any]) -> list[dict[str, Any]] | None:
-        run = runs.job(str(request["run"]))
+        run_id = request["run"]
         since = int(request["seq"])
-        if not isinstance(run, Run):
-            return None if request["run"] else []
-        return [] if run.is_forgotten else [delta_of(run.state(runs.status_of(run), since))]
+        run = runs.job(str(run_id))
+        if isinstance(run, Run):
+            if run.is_forgotten:
+                return []
+            return [delta_of(run.state(runs.status_of(run), since))]
+        return None if run_id else []
 
     def ask_job(request: dict[str, Any]) -> dict[str, Any]:
         job = runs.job(str(request["id"]))
@@ -138,7 +146,9 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
         runs.stop(str(request["session"]))
 
     def loading(_: dict[str, Any]) -> dict[str, Any]:
-        return {"over": True} if runs.load is None else runs.load.state()
+        if runs.load is None:
+            return {"over": True}
+        return runs.load.state()
 
     return [missed, ask_job, end_job, stop, loading]
 
@@ -149,8 +159,9 @@ def drain(runs: RunQueue, seconds: float) -> None:
     """
     runs.refuse_from_now_on()
     _wait_while(lambda: runs.current is not None, seconds)
-    if (job := runs.current) is not None:
-        job.end_early(CUT_SHORT)
+    current = runs.current
+    if current is not None:
+        current.end_early(CUT_SHORT)
     _wait_while(lambda: runs.current is not None, GRACE)
     _wait_while(lambda: any(_is_awaited(job) for job in runs.jobs()), LAST_WORDS)
 

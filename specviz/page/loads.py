@@ -13,7 +13,7 @@ from ..base.environment import BUILTIN
 from ..files.memory import shown_bytes
 from ..files.model_files import cache_folder
 from ..worker.loading import LOADING
-from .names import ShownPair, shown_pair
+from .names import shown_pair
 from .probes import about
 
 log = logging.getLogger(__name__)
@@ -47,11 +47,11 @@ class Load:
         return self._sentence_with("")
 
     def _sentence_with(self, time: str) -> str:
-        shown = shown_pair(self.pair)
+        status = self.status
         # These statuses add nothing, except perhaps the names of two files.
-        is_idle = self.status in (LOADING, f"Reading what {self.pair} needs.")
-        status = "" if is_idle else self.status
-        return f"Loading {_models(self.pair)}{_size(shown)}{time}. {status}".strip()
+        if status in (LOADING, f"Reading what {self.pair} needs."):
+            status = ""
+        return f"Loading {_models(self.pair)}{_size(self.pair)}{time}. {status}".strip()
 
     @property
     def is_ready(self) -> bool:
@@ -89,8 +89,11 @@ class Load:
         return self._usual - passed
 
     def _time(self) -> str:
+        """The remaining time if it is known, else the time so far, to follow the models."""
         left = self.seconds_left
-        return f", {time.monotonic() - self._begun:.0f} s so far" if left is None else about(left)
+        if left is not None:
+            return about(left)
+        return f", {time.monotonic() - self._begun:.0f} s so far"
 
 
 def first_reading(pair: str) -> float | None:
@@ -108,11 +111,14 @@ def _models(pair: str) -> str:
     if pair == BUILTIN:
         return "the built-in pair"
     shown = shown_pair(pair)
-    return shown.target if shown.draft is None else f"{shown.target} and its draft"
+    if shown.draft is None:
+        return shown.target
+    return f"{shown.target} and its draft"
 
 
-def _size(shown: ShownPair) -> str:
-    return "" if shown.bytes is None else f" ({shown_bytes(shown.bytes)})"
+def _size(pair: str) -> str:
+    size = shown_pair(pair).bytes
+    return "" if size is None else f" ({shown_bytes(size)})"
 
 
 def _remembered(name: str) -> dict[str, float]:

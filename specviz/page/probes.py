@@ -51,7 +51,9 @@ class Durations:
         """Estimate a job's seconds from the pace of the last job of its kind with its pair; None if
         there was none yet."""
         pace = self._paces.get(kind_of(job))
-        return None if pace is None else pace * job.length
+        if pace is None:
+            return None
+        return pace * job.length
 
 
 def kind_of(job: Measured) -> Kind:
@@ -85,14 +87,18 @@ NOT_LOADED = "The models have not loaded their pair yet, or could not: see the l
 def probed(scope: Scope, runs: RunQueue | None) -> Response | None:
     """The answer to a health probe; None for any other request. runs: the page's queue, if it has
     one yet."""
-    path = scope["path"] if scope["method"] in ("GET", "HEAD") else ""
+    if scope["method"] not in ("GET", "HEAD"):
+        return None
+    path = scope["path"]
     if path == HEALTH:
         return _plain_response(200, "alive")
-    if path == READY and runs is not None:
-        if runs.closing:
-            return _plain_response(503, "The server is being restarted.")
-        return _plain_response(200, "ready") if runs.answered else _plain_response(503, NOT_LOADED)
-    return None
+    if path != READY or runs is None:
+        return None
+    if runs.closing:
+        return _plain_response(503, "The server is being restarted.")
+    if not runs.answered:
+        return _plain_response(503, NOT_LOADED)
+    return _plain_response(200, "ready")
 
 
 def _plain_response(status: int, text: str) -> Response:
