@@ -116,15 +116,25 @@ class Job:
         hidden: whether the browser shows another tab."""
         self.visitor.note_question(hidden=hidden)
         # Read in this order: news that came before its end are then among those up to `number`.
-        over = self.ending.is_delivered = self.over_for_visitor()
+        over = self.over_for_visitor()
+        self.ending.is_delivered = over
         number = self.number
-        state: dict[str, Any] = {"id": self.id, "over": over, "since": since, "version": number}
-        state |= {"status": "" if over else waiting, "error": None, "remark": None}
+        state = {
+            "id": self.id,
+            "over": over,
+            "since": since,
+            "version": number,
+            "status": waiting,
+            "error": None,
+            "remark": None,
+        }
         if over:
-            state |= {"error": self.ending.error, "remark": self.ending.remark}
-        if number == since and not over:
-            return state
-        return {**state, **self.news(since, number, over=over)}
+            state["status"] = ""
+            state["error"] = self.ending.error
+            state["remark"] = self.ending.remark
+        if number != since or over:
+            state |= self.news(since, number, over=over)
+        return state
 
     def is_abandoned(self) -> bool:
         """Whether nobody waits for its end."""
@@ -214,7 +224,9 @@ class RunQuestion(Job):
     def share(self) -> float | None:
         done = self.answer.get("done")
         draws = self.answer.get("draws")
-        return done / draws if done is not None and draws else None
+        if done is None or not draws:
+            return None
+        return float(done / draws)
 
     def has_result(self) -> bool:
         return "result" in self.answer
@@ -252,6 +264,7 @@ class Run(Job):
         self.lanes = lanes
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
+
         self.size = 0
         self._ended = False
         # The tokens of each round by lane: a round may be sent again, and replaces itself and
@@ -269,8 +282,8 @@ class Run(Job):
     def share(self) -> float | None:
         """The written share of the tokens that it may write; it may end before."""
         emitted = sum(sum(counts) for counts in self._emitted.values())
-        most = self.settings.max_new_tokens * len(self._emitted)
-        return emitted / most if most else None
+        max_emitted = self.settings.max_new_tokens * len(self._emitted)
+        return emitted / max_emitted if max_emitted else None
 
     @property
     def reading(self) -> PromptReading:
@@ -311,19 +324,23 @@ class Run(Job):
     def finish(self) -> None:
         super().finish()
         if self.racing and not self._ended and not self.ending.error:
-            self.add(End({lane: self._reason(lane) for lane in self._emitted}))
+            reasons = {lane: self._end_reason(lane) for lane in self._emitted}
+            self.add(End(reasons))
 
-    def _reason(self, lane: Lane) -> EndReason:
-        complete = sum(self._emitted[lane]) >= self.settings.max_new_tokens
-        return "length" if complete else "stopped"
+    def _end_reason(self, lane: Lane) -> EndReason:
+        is_complete = sum(self._emitted[lane]) >= self.settings.max_new_tokens
+        return "length" if is_complete else "stopped"
 
     def over_for_visitor(self) -> bool:
         """As for any job, but at once if the race has not begun."""
-        if self.over or (self.racing and not super().over_for_visitor()):
-            return self.over
-        if self.stopping.is_set():
-            self.finish()
-        return self.stopping.is_set()
+        if self.over:
+            return True
+        if not self.stopping.is_set():
+            return False
+        if self.racing and not super().over_for_visitor():
+            return False
+        self.finish()
+        return True
 
     def forget(self) -> None:
         """Free the memory of its events."""

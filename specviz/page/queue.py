@@ -65,7 +65,8 @@ class RunQueue:
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = STARTING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
-        self.closing = self.answered = False
+        self.closing = False
+        self.answered = False
 
     def jobs(self) -> list[Job]:
         """The jobs that wait, run or have ended not long ago."""
@@ -105,7 +106,8 @@ class RunQueue:
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self.current):
-                raise SpecvizError(FULL.format(waiting, about(self._wait(waiting))))
+                wait = about(self._wait(waiting))
+                raise SpecvizError(FULL.format(waiting, wait))
             if _is_share_used(job, self._waiting, self.limits.per_client):
                 raise SpecvizError(SHARE_USED)
             self._check_kind(job)
@@ -135,8 +137,9 @@ class RunQueue:
     def stop(self, session: str) -> None:
         """Stop what this visitor has running or waiting."""
         with self._wake:
-            for job in [job for job in self._jobs.values() if job.visitor.session == session]:
-                self.cancel(job)
+            for job in list(self._jobs.values()):
+                if job.visitor.session == session:
+                    self.cancel(job)
 
     def cancel(self, job: Job) -> None:
         """Stop a job: it ends soon, and at once if it is still waiting."""
@@ -192,13 +195,10 @@ class RunQueue:
                 return max(0.0, reading - (time.monotonic() - run.begun))
             if run not in self._waiting:  # its pair is being loaded
                 return None
-            wait = self._wait(self._waiting.index(run))
-            load = self.load
-            if load is not None and not load.over:
-                if wait is None or load.seconds_left is None:
-                    return None
-                wait += load.seconds_left
-        return None if wait is None else wait + reading
+            wait = self._wait_with_load(self._waiting.index(run))
+        if wait is None:
+            return None
+        return wait + reading
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
@@ -221,7 +221,20 @@ class RunQueue:
         if self.current is not None:
             seconds.append(self._left(self.current))
         known_seconds = [duration for duration in seconds if duration is not None]
-        return sum(known_seconds) if len(known_seconds) == len(seconds) else None
+        if len(known_seconds) < len(seconds):
+            return None
+        return sum(known_seconds)
+
+    def _wait_with_load(self, position: int) -> float | None:
+        """Seconds until the job at this position begins, with the load of the page's pair, which
+        comes before all jobs; None if unknown."""
+        wait = self._wait(position)
+        if wait is None or self.load is None or self.load.over:
+            return wait
+        loading = self.load.seconds_left
+        if loading is None:
+            return None
+        return wait + loading
 
     def _left(self, job: Job) -> float | None:
         """Seconds until the current job ends; None if unknown, and of one that is stopped."""
@@ -233,9 +246,11 @@ class RunQueue:
         total = expected_whole(job)
         if total is not None and job.begun is not None:
             return max(0.0, min(total, self.limits.seconds) - (now - job.begun))
-        past = self._durations.expected(job)
+        expected = self._durations.expected(job)
         spent = now - self._since
-        return past - spent if past is not None and past > spent else None
+        if expected is None or expected <= spent:
+            return None
+        return expected - spent
 
     def _expected(self, job: Job) -> float | None:
         """Estimate the seconds of a waiting job, from the last job or else from the current one;
@@ -243,21 +258,35 @@ class RunQueue:
         if isinstance(job, LoadJob):
             return job.load.seconds_left
         seconds = self._durations.expected(job)
+        if seconds is None:
+            seconds = self._expected_from_current(job)
+        if seconds is None:
+            return None
+        return min(seconds, self.limits.seconds)
+
+    def _expected_from_current(self, job: Job) -> float | None:
+        """Estimate the seconds of a job from the progress of the current one, if that is of the
+        same kind."""
         current = self.current
-        if seconds is None and current is not None and kind_of(current) == kind_of(job):
-            total = expected_whole(current)
-            seconds = total and total * job.length / current.length
-        return None if seconds is None else min(seconds, self.limits.seconds)
+        if current is None or kind_of(current) != kind_of(job):
+            return None
+        total = expected_whole(current)
+        if total is None:
+            return None
+        return total * job.length / current.length
 
     def _forget_old(self) -> None:
         over = [job for job in self._jobs.values() if job.over]
-        for job in over[: max(0, len(self._jobs) - KEPT_JOBS)]:
+        excess = max(0, len(self._jobs) - KEPT_JOBS)
+        for job in over[:excess]:
             del self._jobs[job.id]
         size = 0
-        for run in [job for job in reversed(self._jobs.values()) if isinstance(job, Run)]:
-            size += run.size
-            if size > MAX_KEPT and run.over:
-                run.forget()
+        for job in reversed(self._jobs.values()):
+            if not isinstance(job, Run):
+                continue
+            size += job.size
+            if size > MAX_KEPT and job.over:
+                job.forget()
 
     def _work(self, load: Load | None) -> None:
         if load is not None:
@@ -303,8 +332,8 @@ class RunQueue:
     def _requeue(self, job: Job) -> bool:
         """Move an unfinished job to the end of the queue, and return whether there was one."""
         with self._wake:
-            ended = self.closing or job.stopping.is_set() or job.ending.error is not None
-            if ended or not job.has_more():
+            must_end = self.closing or job.stopping.is_set() or job.ending.error is not None
+            if must_end or not job.has_more():
                 return False
             self._waiting.append(job)
             return True
@@ -325,27 +354,30 @@ class RunQueue:
     def _collect(self, job: Job) -> None:
         """Run a job's task and give the job its results, until it ends or must be given up."""
         began = time.monotonic()
-        loads = False
+        is_loading = False
         with closing(self._worker.run(job.task, job.stopping)) as results:
             for item in results:
                 if item is not None:
                     job.add(item)
                     self._note_reading(job)
-                loads = loads or item == LOADING
-                if loads and job.begun is not None:
+                if item == LOADING:
+                    is_loading = True
+                if is_loading and job.begun is not None:
                     self._load_seconds = job.begun - began
-                    loads = False
+                    is_loading = False
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return
 
     def _note_reading(self, job: Job) -> None:
         """Note the seconds until a run's first event, once it has come."""
-        if isinstance(job, Run) and job.number == 1 and job.begun is not None:
-            seconds = time.monotonic() - job.begun
-            if self._readings.expected(job.reading) is None and seconds >= MIN_SECONDS:
-                remember_first_reading(job.task.pair, seconds)
-            self._readings.add(job.reading, seconds)
+        if not isinstance(job, Run) or job.number != 1 or job.begun is None:
+            return
+        seconds = time.monotonic() - job.begun
+        is_first = self._readings.expected(job.reading) is None
+        if is_first and seconds >= MIN_SECONDS:
+            remember_first_reading(job.task.pair, seconds)
+        self._readings.add(job.reading, seconds)
 
     def _stop_if_due(self, job: Job) -> None:
         """Stop the current job if its visitor has left or its time is over."""
@@ -373,4 +405,7 @@ class RunQueue:
 def _is_share_used(job: Job, others: Iterable[Job], limit: int) -> bool:
     """Whether an address has as many of these jobs as it may. An unknown address has no limit."""
     client = job.visitor.client
-    return bool(client) and sum(other.visitor.client == client for other in others) >= limit
+    if not client:
+        return False
+    of_client = sum(other.visitor.client == client for other in others)
+    return of_client >= limit
