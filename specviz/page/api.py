@@ -76,20 +76,25 @@ def signature_of(page_pair: str) -> inspect.Signature:
     defaults. Programs may pass them by position, so their order never changes."""
     types = get_type_hints(Settings)
     usual = defaults_of(page_pair)
+
+    def setting(name: str) -> Parameter:
+        return _parameter(name, types[name], usual[name])
+
     names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
-    rows: list[tuple[str, Any, Any]] = [
-        ("prompt", str, Parameter.empty),
-        ("pair", str, page_pair),
-        *((name, types[name], usual[name]) for name in names),
-        ("stop", list[str] | None, None),
-        ("lanes", list[str] | None, None),
-        *((name, types[name], usual[name]) for name in LATER),
+    parameters = [
+        _parameter("prompt", str, Parameter.empty),
+        _parameter("pair", str, page_pair),
+        *map(setting, names),
+        _parameter("stop", list[str] | None, None),
+        _parameter("lanes", list[str] | None, None),
+        *map(setting, LATER),
     ]
+    return inspect.Signature(parameters, return_annotation=Iterator[dict[str, Any]])
+
+
+def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     kind = Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Signature(
-        [Parameter(name, kind, default=default, annotation=hint) for name, hint, default in rows],
-        return_annotation=Iterator[dict[str, Any]],
-    )
+    return Parameter(name, kind, default=default, annotation=hint)
 
 
 async def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
@@ -139,18 +144,29 @@ async def streamed(stream: States) -> Values:
     async with aclosing(stream):
         async for state in stream:
             begun = begun or state.get("header") is not None
-            rounds = [event_dict(event) for event in state.get("rounds", ())]
-            if rounds_before and rounds:
+            value = _news_of(state)
+            has_rounds = "rounds" in value
+            if rounds_before and has_rounds:
                 yield {}
-            rounds_before = bool(rounds)
-            ends = {name: state.get(name) for name in ("header", "end")}
-            value = {name: event and event_dict(event) for name, event in ends.items()}
-            value |= {"rounds": rounds, "status": state["status"]}
-            value = {name: part for name, part in value.items() if part}
+            rounds_before = has_rounds
             if value or not state["over"]:
                 yield value
             elif not begun and not state.get("error"):
                 raise sentence(ENDED_EARLY)
+
+
+def _news_of(state: dict[str, Any]) -> dict[str, Any]:
+    """The news of a run's state, with events in the form of a recording; {} if there are none."""
+    news: dict[str, Any] = {}
+    if state.get("header"):
+        news["header"] = event_dict(state["header"])
+    if state.get("end"):
+        news["end"] = event_dict(state["end"])
+    if state.get("rounds"):
+        news["rounds"] = [event_dict(event) for event in state["rounds"]]
+    if state["status"]:
+        news["status"] = state["status"]
+    return news
 
 
 async def collected(stream: States) -> Values:
@@ -163,7 +179,10 @@ async def collected(stream: States) -> Values:
             events += filter(None, news)
             status = state["status"] or status
             rounds = sum(isinstance(event, Round) for event in events)
-            yield {"status": f"{rounds} rounds so far." if rounds else status}
+            if rounds:
+                yield {"status": f"{rounds} rounds so far."}
+            else:
+                yield {"status": status}
     if not events:
         raise sentence(ENDED_EARLY)
     yield await run_in_threadpool(_whole, events)
@@ -173,7 +192,7 @@ def _whole(events: list[Event]) -> dict[str, Any]:
     """A run as one value."""
     trace = Trace.from_events(events)
     lanes = {lane: asdict(compute_metrics(trace, lane)) for lane in trace.header.speculative}
-    first, *_ = lanes
+    first = trace.header.speculative[0]
     return {
         "text": trace.text(first),
         "texts": {lane: trace.text(lane) for lane in trace.lanes},
@@ -198,6 +217,7 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
         "result" (rows and recommendations) and "csv"; until then there are values with a "status".
         Lists may be texts with blanks; without prompts it is the built-in set."""
         fields = {
+            "prompts": prompts,
             "drafters": drafters,
             "gammas": gammas,
             "policies": policies,
@@ -205,7 +225,7 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
             "length": length,
             "seconds": seconds,
         }
-        return _swept(runs, page_pair, pair, {**fields, "prompts": prompts})
+        return _swept(runs, page_pair, pair, fields)
 
     endpoints.add_stream(sweep, places=asyncio.Semaphore(1))
 
@@ -214,10 +234,12 @@ async def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, An
     job = await run_in_threadpool(_sweep_job, page_pair, pair, fields)
     async with aclosing(_without_errors(states(runs, job))) as stream:
         async for state in stream:
-            progress = job.progress
-            done = f"{progress.done} of about {progress.total} runs." if progress else ""
-            if not state["over"]:
-                yield {"status": done or state["status"]}
+            if state["over"]:
+                continue  # its results come below
+            status = state["status"]
+            if job.progress:
+                status = f"{job.progress.done} of about {job.progress.total} runs."
+            yield {"status": status}
     if "whole" not in state:
         raise sentence(ENDED_EARLY)
     yield {"result": state["whole"], "csv": state["csv"]}

@@ -105,9 +105,9 @@ def defaults_of(pair: str) -> dict[str, Any]:
         usual["max_new_tokens"] = CHAT_LENGTH
     if row is not None:
         row_defaults = row.defaults(on_gpu=may_have_gpu())
-        usual |= {
-            name: row_defaults[name] for name in ("gamma", "gamma_policy") if name in row_defaults
-        }
+        for name in ("gamma", "gamma_policy"):
+            if name in row_defaults:
+                usual[name] = row_defaults[name]
     return usual
 
 
@@ -140,23 +140,33 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
     if compare not in COMPARED.values():
         choices = ", ".join(map(repr, COMPARED.values()))
         raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {choices}.")
+    others: list[str] = []
     if compare == "drafters":
-        kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)
-        names = [kind.name for kind in kinds if kind.name in offered]
-        others = [f"drafter={name}" for name in names if name != settings.drafter]
+        others = _other_lanes("drafter", _drafters_beside(offered), settings)
     elif compare == "gammas":
-        most = int(LIMITS["gamma"][1])
-        gamma = settings.gamma
-        near = (max(1, gamma // 2), min(most, 2 * gamma), 1, most)
-        others = [f"gamma={other}" for other in dict.fromkeys(near) if other != gamma]
-    elif compare in ("policies", "verdicts"):
-        field = {"policies": "gamma_policy", "verdicts": "verdict"}[str(compare)]
-        others = [
-            f"{field}={value}" for value in CHOICES[field] if value != getattr(settings, field)
-        ]
-    else:
-        others = []
+        others = _other_lanes("gamma", _gammas_near(settings.gamma), settings)
+    elif compare == "policies":
+        others = _other_lanes("gamma_policy", CHOICES["gamma_policy"], settings)
+    elif compare == "verdicts":
+        others = _other_lanes("verdict", CHOICES["verdict"], settings)
     return others[:MAX_OTHERS]
+
+
+def _other_lanes(field: str, values: Sequence[object], settings: Settings) -> list[str]:
+    """A lane for each of these values of a setting but the first lane's own."""
+    return [f"{field}={value}" for value in values if value != getattr(settings, field)]
+
+
+def _drafters_beside(offered: Collection[str]) -> list[str]:
+    """The offered drafters, in the order in which lanes beside the first use them."""
+    kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)  # the last has no drafts
+    return [kind.name for kind in kinds if kind.name in offered]
+
+
+def _gammas_near(gamma: int) -> list[int]:
+    max_gamma = int(LIMITS["gamma"][1])
+    near = (max(1, gamma // 2), min(max_gamma, 2 * gamma), 1, max_gamma)
+    return list(dict.fromkeys(near))
 
 
 def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:
@@ -213,14 +223,15 @@ def controls_of(
         "Fewer bits take less memory; the text may be another.",
         choices=BIT_CHOICES,
     )
+    pair_list = {
+        "name": "pair",
+        "kind": "list",
+        "label": "Pair",
+        "info": "A target and a draft. Run loads them.",
+        "choices": pairs,
+    }
     return [
-        {
-            "name": "pair",
-            "kind": "list",
-            "label": "Pair",
-            "info": "A target and a draft. Run loads them.",
-            "choices": pairs,
-        },
+        pair_list,
         _model("target", "Target", "owner/model, a folder or a .gguf file"),
         _model("draft", "Draft", "the same, or empty for none"),
         *(control for control in settings if not control["folded"]),

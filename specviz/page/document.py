@@ -86,9 +86,12 @@ def _frame() -> str:
     modules = (f"{PAGE_AT}{path.relative_to(PAGE).as_posix()}" for path in first_modules(START))
     links = "".join(f'<link rel="modulepreload" href="{address}">\n' for address in modules)
     icon = base64.b64encode((PAGE / "favicon.svg").read_bytes()).decode()
-    page = _read("index.html").replace("@modules", links).replace("@description", DESCRIPTION)
+    page = _read("index.html")
+    page = page.replace("@modules", links)
+    page = page.replace("@description", DESCRIPTION)
     page = page.replace("@icon", f"data:image/svg+xml;base64,{icon}")
-    return page.replace("@brand", _read("brand.html")).replace("@tools", _read("tools.html"))
+    page = page.replace("@brand", _read("brand.html"))
+    return page.replace("@tools", _read("tools.html"))
 
 
 @cache
@@ -106,9 +109,10 @@ def _card(address: str | None) -> str:
         if PICTURE.is_file():
             facts["image"] = f"{address}/{PICTURE_NAME}"
     size = "summary_large_image" if "image" in facts else "summary"
-    return f'<meta name="twitter:card" content="{size}">' + "".join(
-        f'<meta property="og:{name}" content="{escape(value)}">' for name, value in facts.items()
-    )
+    tags = [f'<meta name="twitter:card" content="{size}">']
+    for name, value in facts.items():
+        tags.append(f'<meta property="og:{name}" content="{escape(value)}">')
+    return "".join(tags)
 
 
 def sign_in_html(status: str = "") -> str:
@@ -118,31 +122,42 @@ def sign_in_html(status: str = "") -> str:
 
 def api_html(programs: Mapping[str, tuple[str, Signature]], address: str | None) -> str:
     """The list of endpoints for programs. programs: descriptions and parameters by name."""
-    parts = [_endpoint(name, *program, address or "") for name, program in programs.items()]
-    return _read("api.html").replace("@endpoints", "".join(parts))
+    sections = [
+        _endpoint(name, about, signature, address or "")
+        for name, (about, signature) in programs.items()
+    ]
+    return _read("api.html").replace("@endpoints", "".join(sections))
 
 
 def _endpoint(name: str, about: str, signature: Signature, address: str) -> str:
-    rows = "".join(
+    description = escape(" ".join(about.split()))
+    rows = "".join(map(_field_row, signature.parameters.values()))
+    call = escape(f"{address}/gradio_api/call/v2/{name}")
+    return (
+        f"<section><h2>{name}</h2><p>{description}</p>"
+        f"<table><tr><th scope=col>field</th><th scope=col>type</th><th scope=col>usual</th></tr>"
+        f"{rows}</table><p><code>POST {call}</code></p></section>"
+    )
+
+
+def _field_row(parameter: Parameter) -> str:
+    return (
         f"<tr><th scope=row>{parameter.name}</th><td>{escape(_type(parameter))}</td>"
         f"<td>{escape(_default(parameter))}</td></tr>"
-        for parameter in signature.parameters.values()
-    )
-    call = f"{address}/gradio_api/call/v2/{name}"
-    return (
-        f"<section><h2>{name}</h2><p>{escape(' '.join(about.split()))}</p>"
-        f"<table><tr><th scope=col>field</th><th scope=col>type</th><th scope=col>usual</th></tr>"
-        f"{rows}</table><p><code>POST {escape(call)}</code></p></section>"
     )
 
 
 def _type(parameter: Parameter) -> str:
     hint = parameter.annotation
-    return str(getattr(hint, "__name__", hint)) if isinstance(hint, type) else str(hint)
+    if isinstance(hint, type):
+        return hint.__name__
+    return str(hint)
 
 
 def _default(parameter: Parameter) -> str:
-    return "" if parameter.default is Parameter.empty else json.dumps(parameter.default)
+    if parameter.default is Parameter.empty:
+        return ""
+    return json.dumps(parameter.default)
 
 
 def _read(name: str) -> str:

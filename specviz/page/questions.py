@@ -16,7 +16,7 @@ from ..inspect.parting import Difference, parting_of
 from ..pairs.spec import MAX_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
-from ..worker.tasks import Compared, DifferenceTask, RerunTask, SampleTask
+from ..worker.tasks import Compared, DifferenceTask, RerunReport, RerunTask, SampleTask
 from .controls import MAX_CHARACTERS, MAX_LENGTH, MAX_OTHERS, checked_settings
 from .delivery import begun, finished_run
 from .failures import PageQuestion
@@ -44,7 +44,9 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
         session, name = _visitor(runs, pair, request, "explain-difference")
         trace = read_run(request.get("trace"), "explain-difference")
         lane = request.get("lane")
-        parting = parting_of(trace, None if lane is None else str(lane)[:MAX_NAME])
+        if lane is not None:
+            lane = str(lane)[:MAX_NAME]
+        parting = parting_of(trace, lane)
         if parting is None:
             raise TraceError(NOT_PARTED)
         task = DifferenceTask(name, parting)
@@ -53,7 +55,7 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
     def begin_rerun(request: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, request, "check --rerun")
         task = RerunTask(name, read_run(request.get("trace"), "check --rerun"))
-        return begun(runs, RunQuestion(session, task, lambda again: {"result": again._asdict()}))
+        return begun(runs, RunQuestion(session, task, _shown_rerun))
 
     return [begin_sampling, begin_difference, begin_rerun]
 
@@ -64,18 +66,23 @@ def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
     run = finished_run(runs, request)
-    return (uuid4().hex, pair) if run is None else (run.visitor.session, run.task.pair)
+    if run is None:
+        return uuid4().hex, pair
+    return run.visitor.session, run.task.pair
 
 
 def _shown_difference(difference: Difference) -> dict[str, Any]:
-    sentences = {"verdict": difference.verdict, "summary": difference.summary}
-    return {
-        "result": {
-            **asdict(difference),
-            **sentences,
-            "scored": [score._asdict() for score in difference.scored],
-        }
+    result = {
+        **asdict(difference),
+        "verdict": difference.verdict,
+        "summary": difference.summary,
+        "scored": [score._asdict() for score in difference.scored],
     }
+    return {"result": result}
+
+
+def _shown_rerun(report: RerunReport) -> dict[str, Any]:
+    return {"result": report._asdict()}
 
 
 def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
@@ -92,9 +99,17 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
         session = uuid4().hex
         prompt = str(request["prompt"])[-MAX_CHARACTERS:]
         settings = checked_settings({**request["settings"], "stop": (), "max_new_tokens": LENGTH})
-    seed = (settings.seed + int(request.get("again", 0))) % int(RANGES["seed"][1])
+    repetition = int(request.get("again", 0))
+    seed = (settings.seed + repetition) % int(RANGES["seed"][1])
     draws = max(1, min(int(request.get("draws", MAX_DRAWS)), MAX_DRAWS))
-    task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MAX_PROMPT)
+    task = SampleTask(
+        pair=pair,
+        prompt=prompt,
+        settings=replace(settings, seed=seed),
+        draws=draws,
+        length=LENGTH,
+        reach=MAX_PROMPT,
+    )
     experiment = RunQuestion(session, task, _shown_draws, done=0, draws=draws)
     experiment.length = draws
     return experiment
@@ -104,25 +119,35 @@ def _shown_draws(news: int | Compared) -> dict[str, Any]:
     if isinstance(news, int):
         return {"done": news}
     comparison = news.comparison
-    names = ("length", "statistic", "degrees", "p_value")
-    result = {name: getattr(comparison, name) for name in names}
-    result |= {"tokens": news.tokens, "shortened": news.shortened}
-    return {"result": {**result, "cells": _shown(comparison.cells, news.texts)}}
+    result = {
+        "length": comparison.length,
+        "statistic": comparison.statistic,
+        "degrees": comparison.degrees,
+        "p_value": comparison.p_value,
+        "tokens": news.tokens,
+        "shortened": news.shortened,
+        "cells": _shown_cells(comparison.cells, news.texts),
+    }
+    return {"result": result}
 
 
-def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
+def _shown_cells(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
     """The most frequent cells with their texts, and the sum of all others without a text."""
     named = [cell for cell in cells if cell.outcome][:LISTED]
     rare_cells = [cell for cell in cells if cell not in named]
-    shown: list[dict[str, Any]] = [
-        {"text": _text_of(cell.outcome, texts), "ours": cell.ours, "theirs": cell.theirs}
-        for cell in named
-    ]
+    shown = []
+    for cell in named:
+        text = _text_of(cell.outcome, texts)
+        shown.append(_shown_cell(text, cell.ours, cell.theirs))
     if rare_cells:
         ours = sum(cell.ours for cell in rare_cells)
         theirs = sum(cell.theirs for cell in rare_cells)
-        shown.append({"text": None, "ours": ours, "theirs": theirs})
+        shown.append(_shown_cell(None, ours, theirs))
     return shown
+
+
+def _shown_cell(text: str | None, ours: int, theirs: int) -> dict[str, Any]:
+    return {"text": text, "ours": ours, "theirs": theirs}
 
 
 def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str:
@@ -130,10 +155,14 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
         return texts[outcome]
     # Only leading tokens were compared: show the text that their continuations share.
     longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
-    first = min(longer)
-    last = max(longer)
-    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
-    return first[:shared]
+    return _common_start(min(longer), max(longer))
+
+
+def _common_start(first: str, last: str) -> str:
+    for position, (a, b) in enumerate(zip(first, last, strict=False)):
+        if a != b:
+            return first[:position]
+    return first
 
 
 def read_run(value: Any, instead: str) -> Trace:
@@ -142,8 +171,9 @@ def read_run(value: Any, instead: str) -> Trace:
     trace = Trace.from_dict(value)
     check_trace(trace)
     header = trace.header
-    is_long = header.settings.max_new_tokens > MAX_LENGTH
-    too_many = len(header.speculative) > 1 + MAX_OTHERS
-    if is_long or too_many or len(header.prompt_ids) > MAX_CHARACTERS:
+    has_long_text = header.settings.max_new_tokens > MAX_LENGTH
+    has_many_lanes = len(header.speculative) > 1 + MAX_OTHERS
+    has_long_prompt = len(header.prompt_ids) > MAX_CHARACTERS
+    if has_long_text or has_many_lanes or has_long_prompt:
         raise TraceError(TOO_LONG.format(instead))
     return trace

@@ -78,7 +78,7 @@ class Page(gr.Server):
         self.runs = runs
         self.fetching = PairFetch(runs)
         self.password = password
-        self.has_tools = _tools(password is not None)
+        self.has_tools = _offers_tools(has_password=password is not None)
         self.url = ""
         self.reader = FileReader()
         self.sessions = Sessions(lambda: self.get_blocks()._queue)
@@ -155,7 +155,9 @@ def build_page(
     page.fetching = PairFetch(runs, awaited)
 
     def offer() -> dict[str, Any]:
-        missing = page.fetching.state() if page.fetching.is_missing else None
+        missing = None
+        if page.fetching.is_missing:
+            missing = page.fetching.state()
         shown = runs.page_pair if awaited is None else awaited.name
         return offer_of(
             runs.page_pair,
@@ -197,10 +199,14 @@ def _keep_no_statistics() -> None:
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
 
 
-def _tools(password: bool) -> bool:
+def _offers_tools(*, has_password: bool) -> bool:
+    """Whether the page serves MCP: the operator wants it, and it can be served."""
     if not MCP.read():
         return False
-    if password or importlib.util.find_spec("mcp") is None:
-        log.warning(NOT_BOTH if password else NO_TOOLS)
+    if has_password:
+        log.warning(NOT_BOTH)
+        return False
+    if importlib.util.find_spec("mcp") is None:
+        log.warning(NO_TOOLS)
         return False
     return True
