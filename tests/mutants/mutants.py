@@ -485,7 +485,7 @@ MUTANTS = [
     Mutant("files", "awaited_pair", "row.files and row in offered", "row.files", "fetches"),
     # Who may have the page fetch a pair
     Mutant("access", "_check_owner", "not MAY_FETCH.get()", "False", "fetches"),
-    Mutant("access", "is_own_user", "not _is_public()", "True", "fetches"),
+    Mutant("access", "is_own_user", "if _is_public():", "if False:", "fetches"),
     Mutant("access", "is_own_user", "_is_loopback(str(client[0]))", "True", "fetches"),
     Mutant("access", "is_own_user", "any(name in headers for name in BY_PROXY)", "False", "fetches"),
     Mutant("access", "_is_loopback", "(mapped or address)", "address", "fetches"),

@@ -88,16 +88,21 @@ POSTS = (
 def path_of(scope: Scope) -> str:
     """The path of a request, without the prefix that a proxy added."""
     path: str = scope["path"]
-    front: str = scope.get("root_path", "").rstrip("/")
-    return path[len(front) :] if front and path.startswith(front + "/") else path
+    prefix: str = scope.get("root_path", "").rstrip("/")
+    if prefix and path.startswith(prefix + "/"):
+        return path[len(prefix) :]
+    return path
 
 
 def stream_of(path: str, query: bytes) -> str | None:
     """The session or the event whose results this address streams; None for any other address."""
     match = PUBLIC.fullmatch(path)
-    if match is None or not match["session"]:
-        return match and match["event"]
-    return parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])[0]
+    if match is None:
+        return None
+    if match["session"]:
+        fields = parse_qs(query.decode("latin-1"), max_num_fields=8)
+        return fields.get("session_hash", [""])[0]
+    return match["event"]
 
 
 def is_readable(path: str) -> bool:
@@ -147,7 +152,9 @@ class Sites:
         frames the page. Raises `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
         root = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
-        origins = {*ORIGINS.read(), *([HUB] if on_space else [])}
+        origins = set(ORIGINS.read())
+        if on_space:
+            origins.add(HUB)
         if root.scheme in ("http", "https"):
             origins.add(f"{root.scheme}://{root.netloc}")
         return cls(frozenset(origins), anywhere=on_space)
@@ -155,7 +162,10 @@ class Sites:
     @property
     def frames(self) -> list[str]:
         """The sites that may show the page in a frame, beside the page itself."""
-        return sorted({*self.origins, *([SPACES] if self.anywhere else [])})
+        sites = set(self.origins)
+        if self.anywhere:
+            sites.add(SPACES)
+        return sorted(sites)
 
     def admit(self, headers: Headers, shared: str | None) -> dict[str, str]:
         """The headers that let a request's site read the answer. shared: the address of Gradio's
@@ -164,10 +174,8 @@ class Sites:
         """
         host = headers.get("host")
         origin = headers.get("origin")
-        if not (host is None or self.anywhere or self._is_name(host, shared)):
-            if host not in self._logged and len(self._logged) < MAX_LOGGED:
-                self._logged.add(host)
-                log.warning(UNKNOWN, host[:100], host[:100])
+        if host is not None and not self.anywhere and not self._is_name(host, shared):
+            self._log_once(host)
             raise Refused(403, MISNAMED)
         if origin is None or _is_own(origin, headers):
             return {}
@@ -177,6 +185,11 @@ class Sites:
             "access-control-allow-origin": origin,
             "access-control-allow-credentials": "true",
         }
+
+    def _log_once(self, host: str) -> None:
+        if host not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(host)
+            log.warning(UNKNOWN, host[:100], host[:100])
 
     def _is_name(self, host: str, shared: str | None) -> bool:
         # A URL parser would cut off anything beyond a host and a port.
@@ -199,6 +212,8 @@ PREFLIGHT = {
 def _is_own(origin: str, headers: Headers) -> bool:
     """Whether this is the page's own origin. A site cannot set the second header in a visitor's
     browser without a preflight request."""
-    hosts = [headers.get("host"), headers.get("x-forwarded-host", "").split(",")[0].strip()]
     scheme, _, host = origin.lower().partition("://")
-    return scheme in ("http", "https") and host in [name.lower() for name in hosts if name]
+    if scheme not in ("http", "https") or not host:
+        return False
+    forwarded_host = headers.get("x-forwarded-host", "").split(",")[0].strip()
+    return host in (headers.get("host", "").lower(), forwarded_host.lower())

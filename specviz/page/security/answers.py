@@ -59,18 +59,25 @@ class Answer:
         self._policy = policy
         self._request_headers = Headers(scope=scope)
         self.id = self._request_headers[ID]
-        self._started = self._muted = self._stalled = self._unchanged = False
+        self._started = False
+        self._muted = False
+        self._stalled = False
+        self._unchanged = False
         self._open = False  # whether a last part ends the answer, not its length
 
     def watched(self, receive: Receive, raw: bytes | None = None) -> Receive:
         """A `Receive` that reports a disconnect if the client stops receiving. raw: the body, if it
         was read."""
-        read: list[Message] = [] if raw is None else [{"type": "http.request", "body": raw}]
+        unread: list[Message] = []
+        if raw is not None:
+            unread.append({"type": "http.request", "body": raw})
 
         async def received() -> Message:
-            if read:
-                return read.pop()
-            return {"type": "http.disconnect"} if self._stalled else await receive()
+            if unread:
+                return unread.pop()
+            if self._stalled:
+                return {"type": "http.disconnect"}
+            return await receive()
 
         return received
 
@@ -87,10 +94,13 @@ class Answer:
                 await self.refuse(status)
             else:
                 await self._begin(message["status"], message["headers"])
-        else:
-            with move_on_after(STALLED) as patience:
-                await self._send({**message, "body": b""} if self._unchanged else message)
-            self._stalled = self._muted = patience.cancelled_caught
+            return
+        if self._unchanged:
+            message = {**message, "body": b""}
+        with move_on_after(STALLED) as timeout:
+            await self._send(message)
+        self._stalled = timeout.cancelled_caught
+        self._muted = timeout.cancelled_caught
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
         """Answer with a sentence, unless another answer has begun, which then ends."""
@@ -121,7 +131,8 @@ class Answer:
             changed.add_vary_header("Origin")
         changed[ID] = self.id
         if status in (200, 206):
-            changed["cache-control"] = _lifetime(self._scope["path"])
+            is_file = _FILES.fullmatch(self._scope["path"]) is not None
+            changed["cache-control"] = CHECKED if is_file else NEVER
         changed.setdefault("cache-control", NEVER)
         # A proxy that compresses adds a mark.
         cached_tag = self._request_headers.get("if-none-match", "").removeprefix("W/")
@@ -130,10 +141,6 @@ class Answer:
             status = 304
             del changed["content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": changed.raw})
-
-
-def _lifetime(path: str) -> str:
-    return CHECKED if _FILES.fullmatch(path) else NEVER
 
 
 def security_headers(

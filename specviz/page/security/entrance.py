@@ -44,7 +44,8 @@ class Entrance:
             return response
         answer.added |= self._sites.admit(headers, self.shared)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            answer.added |= PREFLIGHT if answer.added else {}
+            if answer.added:
+                answer.added |= PREFLIGHT
             return Response(status_code=204)
         post = self._wanted(scope["method"], path, headers)
         if self._password is not None:
@@ -53,18 +54,29 @@ class Entrance:
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """Return the address of an admitted POST; None for other methods. Raises `Refused`."""
-        tools = self._has_tools and bool(TOOLS.fullmatch(path))
+        is_tool = self._has_tools and bool(TOOLS.fullmatch(path))
         if method in ("GET", "HEAD") and is_readable(path):
             return None
-        if tools and method in ("GET", "HEAD", "DELETE"):
+        if is_tool and method in ("GET", "HEAD", "DELETE"):
             return None
-        matching = (post for post in POSTS if post.path.fullmatch(path))
-        post = next(matching, TOOL_POST if tools else None)
+        post = next((post for post in POSTS if post.path.fullmatch(path)), None)
+        if post is None and is_tool:
+            post = TOOL_POST
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
-        # Another site can make a browser send forms here, but not these two types.
-        wanted = "application/json" if post.reads is None else "application/octet-stream"
-        kind = headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != wanted and (post.kind or post.reads):
-            raise Refused(400, NOT_OURS)
+        _check_type(post, headers)
         return post
+
+
+def _check_type(post: Post, headers: Headers) -> None:
+    """Raise `Refused` unless a body has the type of its address. Another site can make a browser
+    send forms here, but neither JSON nor files."""
+    if post.reads is not None:
+        wanted = "application/octet-stream"
+    elif post.kind is not None:
+        wanted = "application/json"
+    else:
+        return
+    content_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type != wanted:
+        raise Refused(400, NOT_OURS)

@@ -82,30 +82,41 @@ def check_fields(path: str, raw: bytes, programs: Mapping[str, Signature]) -> No
     if not isinstance(body, dict):
         return
     call = _CALL.fullmatch(path)
-    number = body.get("fn_index")
-    endpoint = ""
+    endpoint: str | None = _numbered(body.get("fn_index"), programs)
     if call:
         endpoint = call["endpoint"]
-    elif isinstance(number, int) and 0 <= number < len(programs):
-        endpoint = list(programs)[number]
-    if endpoint not in programs:
+    if endpoint is None or endpoint not in programs:
         return
     parameters = programs[endpoint].parameters
-    fields = body
-    is_short = False
-    if not (call and call["named"]):
-        values = body.get("data", [])
-        if not isinstance(values, list):
-            return
-        if len(values) > len(parameters):
-            raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(values)))
-        is_short = len(values) < len(parameters)
-        fields = dict(zip(parameters, values, strict=False))
-    fault = _fault(fields, endpoint, parameters)
+    if call and call["named"]:
+        fault = _fault(body, endpoint, parameters)
+    else:
+        fault = _fault_of_values(body.get("data", []), endpoint, parameters)
     if fault is not None:
         raise Refused(400, fault)
-    if is_short:
-        raise Refused(400, _WRONG_COUNT.format(endpoint, len(parameters), len(fields)))
+
+
+def _numbered(number: object, programs: Mapping[str, Signature]) -> str | None:
+    """The endpoint with this number; None if there is none."""
+    if isinstance(number, int) and 0 <= number < len(programs):
+        return list(programs)[number]
+    return None
+
+
+def _fault_of_values(
+    values: object, endpoint: str, parameters: Mapping[str, Parameter]
+) -> str | None:
+    """The fault of values in the order of the parameters; None if there is none."""
+    if not isinstance(values, list):
+        return None
+    wrong_count = _WRONG_COUNT.format(endpoint, len(parameters), len(values))
+    if len(values) > len(parameters):
+        return wrong_count
+    fields = dict(zip(parameters, values, strict=False))
+    fault = _fault(fields, endpoint, parameters)
+    if fault is None and len(values) < len(parameters):
+        return wrong_count
+    return fault
 
 
 def _fault(
@@ -114,7 +125,8 @@ def _fault(
     """The fault of these fields, in one sentence; None if there is none."""
     for name in fields:
         if name not in parameters:
-            return _unknown(name, endpoint, [field for field in parameters if field not in fields])
+            free = [parameter for parameter in parameters if parameter not in fields]
+            return _unknown(name, endpoint, free)
     for name, parameter in parameters.items():
         if name not in fields and parameter.default is Parameter.empty:
             return f"The field {name!r} is missing in {endpoint}: it takes {_kind_of(parameter)}."
@@ -151,4 +163,6 @@ def _kind(value: object) -> str:
     """The kind of an invalid value. A stranger's value is not repeated."""
     if not isinstance(value, list):
         return "an object"
-    return "a list of other things than texts" if len(value) <= MAX_ARGUMENTS else "a longer list"
+    if len(value) > MAX_ARGUMENTS:
+        return "a longer list"
+    return "a list of other things than texts"

@@ -61,12 +61,13 @@ def may_fetch(scope: Scope) -> bool:
 
 def is_own_user(scope: Scope) -> bool:
     """Whether a request comes from the page's own user, on this machine."""
+    if _is_public():
+        return False
     headers = Headers(scope=scope)
     host = HOST.fullmatch(headers.get("host", ""))
     client = scope.get("client") or ("",)
     return (
-        not _is_public()
-        and _is_loopback(str(client[0]))
+        _is_loopback(str(client[0]))
         and host is not None
         and _is_loopback(host[1].strip("[]").lower())
         and not any(name in headers for name in BY_PROXY)

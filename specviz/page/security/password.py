@@ -64,12 +64,13 @@ class Password:
     def sign_in(self, response: Response, *, https: bool) -> None:
         """Give the cookie with this answer. It does not travel over plain HTTP if the page came
         over HTTPS."""
+        sent_in_frames = self._is_framed and https
         response.set_cookie(
             self._cookie,
             self._ticket,
             httponly=True,
             secure=https,
-            samesite="none" if self._is_framed and https else "lax",
+            samesite="none" if sent_in_frames else "lax",
         )
 
     def sign_out(self, response: Response) -> None:

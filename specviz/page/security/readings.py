@@ -36,6 +36,10 @@ class Readings:
 
     def _without_session(self, name: str, path: str) -> Response:
         """The whole stream of a session that is already forgotten."""
-        lost = LOST_BY_CLIENT if path.startswith(API + "queue") else LOST_BY_PROGRAM
-        events = END if self._sessions.was_read_whole(name) else lost
+        if self._sessions.was_read_whole(name):
+            events = END
+        elif path.startswith(API + "queue"):
+            events = LOST_BY_CLIENT
+        else:
+            events = LOST_BY_PROGRAM
         return Response(events, media_type="text/event-stream")

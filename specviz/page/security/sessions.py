@@ -130,18 +130,20 @@ class Sessions:
         if sum(map(self._unread, names)) + self._arriving[client] >= self._max_of_client:
             raise Refused(429, TOO_MANY, retry=RETRY)
         if self.unfinished >= MAX_EVENTS:
-            without_reader = (
-                name for name, session in self._sessions.items() if not session.streams
-            )
-            oldest = next(without_reader, None)
-            if oldest is None:
-                raise Refused(503, BUSY, retry=RETRY)
-            self.forget(oldest)
+            self._forget_oldest()
         self._arriving[client] += 1
         try:
             yield
         finally:
             self._arriving -= Counter([client])
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest session without a reader. Raises `Refused` if all have readers."""
+        for name, session in self._sessions.items():
+            if not session.streams:
+                self.forget(name)
+                return
+        raise Refused(503, BUSY, retry=RETRY)
 
     def note(self, event: str, client: str) -> None:
         """Note an event that Gradio has accepted, unless its end was read meanwhile."""
@@ -154,8 +156,10 @@ class Sessions:
 
     def session_of(self, name: str) -> str | None:
         """The session with this name, or the session of the event with this id."""
-        known = name if name in self._sessions else self._session_in_queue(name)
-        return known if known in self._sessions else None
+        if name in self._sessions:
+            return name
+        session = self._session_in_queue(name)
+        return session if session in self._sessions else None
 
     def was_read_whole(self, name: str) -> bool:
         """Whether a session that is now unknown was read to its end. Gradio's clients open a
@@ -259,8 +263,10 @@ class Sessions:
 
     def _session_in_queue(self, event: str) -> str | None:
         """The session of an event whose end nobody has read; None if there is no such event."""
-        pending = self._queue().pending_event_ids_session
-        return next((name for name, events in pending.items() if event in events), None)
+        for name, events in self._queue().pending_event_ids_session.items():
+            if event in events:
+                return name
+        return None
 
     async def _wait_until_left(self, name: str) -> None:
         while self.is_read(name):
@@ -297,7 +303,9 @@ async def _next_unless(left: asyncio.Task[None], results: AsyncGenerator[T, None
     step = asyncio.create_task(_next(results))
     try:
         await asyncio.wait({step, left}, return_when=asyncio.FIRST_COMPLETED)
-        return step.result() if step.done() else _END
+        if step.done():
+            return step.result()
+        return _END
     finally:
         if not step.done():  # a generator cannot be closed while it computes a value
             step.cancel()
@@ -314,5 +322,7 @@ def _event_of(raw: bytes) -> str | None:
         answer: Any = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
-    event = answer.get("event_id") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict):
+        return None
+    event = answer.get("event_id")
     return event if isinstance(event, str) else None
