@@ -116,13 +116,14 @@ class LocalWorker:
                 yield from task.run(self._models, stop)
         except Stopped:
             return
+        except SpecvizError as error:
+            if ran_out_of_memory(error) and not isinstance(error, PairError):
+                raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
+            if error.__cause__ is not None:  # it is not pickled with the error
+                log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
+            raise
         except Exception as error:
-            if not isinstance(error, SpecvizError):
-                log.exception("a task failed")
-            elif isinstance(error, PairError) or not ran_out_of_memory(error):
-                if error.__cause__ is not None:  # it is not pickled with the error
-                    log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
-                raise
+            log.exception("a task failed")
             raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
 
     def close(self) -> None:
@@ -260,7 +261,8 @@ class ProcessWorker:
             if kind != "item":
                 raise value
             # The process may have sent more before it read the stop.
-            yield value if not stopped or isinstance(value, End) else None
+            is_late = stopped and not isinstance(value, End)
+            yield None if is_late else value
 
     def close(self) -> None:
         process = self._process

@@ -36,7 +36,9 @@ def sentence_of(error: BaseException) -> str:
         return str(error)
     if ran_out_of_memory(error):
         return NO_MEMORY
-    return BROKEN if is_fatal(error) else FAILED
+    if is_fatal(error):
+        return BROKEN
+    return FAILED
 
 
 def is_fatal(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import PairError
@@ -60,7 +60,7 @@ def _was_written_to(pair: Any) -> bool:
 
 def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
     """Load a pair in a thread, so that its progress can be yielded here meanwhile."""
-    steps: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+    steps: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()  # None: it has ended
     pair: Future[Any] = Future()
 
     def work() -> None:
@@ -73,10 +73,7 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
     thread = threading.Thread(target=work, name="load", daemon=True)
     thread.start()
     try:
-        while True:
-            step = steps.get()
-            if step is None:
-                break
+        for step in iter(steps.get, None):
             yield _sentence(step)
     finally:
         thread.join()  # a load cannot be interrupted, and the next one must not begin beside it
@@ -84,8 +81,10 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
 
 
 def _sentence(progress: Progress) -> str:
-    done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
-    return f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}{progress.left}."
+    step = progress.sentence[:1].upper() + progress.sentence[1:]
+    if progress.fraction is not None:
+        step += f": {progress.fraction:.0%}"
+    return f"{step}{progress.left}."
 
 
 WEIGHTS: dict[str, dict[str, str]] = {
@@ -101,13 +100,17 @@ WEIGHTS: dict[str, dict[str, str]] = {
 
 def with_weights(pair: str, weights: str) -> str:
     """The name under which a worker loads a pair in one of `WEIGHTS`."""
-    return pair if weights == "usual" else f"{pair}@{weights}"
+    if weights == "usual":
+        return pair
+    return f"{pair}@{weights}"
 
 
 def pair_and_options(name: str) -> tuple[str, dict[str, str]]:
     """Split the name of a pair with weights: the pair's name, and options of `load_pair`."""
     pair, _, weights = name.rpartition("@")
-    return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
+    if weights in WEIGHTS:
+        return pair, WEIGHTS[weights]
+    return name, {}
 
 
 def checked_name(name: str) -> str:
@@ -126,7 +129,10 @@ def token_of(pair: str) -> Iterator[None]:
     choose the names of other pairs: for these, the operator must allow it."""
     from ..files.hub import without_token
 
-    with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
+    if named_pair(pair) or ANY_WITH_TOKEN.read():
+        yield
+        return
+    with without_token():
         yield
 
 
@@ -165,6 +171,8 @@ def memory_in_numbers(name: str) -> str:
 
     with token_of(pair):
         memory = examine(pair, **options).memory  # type: ignore[arg-type]
+    if not memory:
+        return ""
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
     caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
-    return f"Weights, and {caches}, take {sizes}." if sizes else ""
+    return f"Weights, and {caches}, take {sizes}."

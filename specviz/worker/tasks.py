@@ -120,25 +120,28 @@ class SampleTask:
 
         pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)
-        drawing: dict[Lane, Iterator[Continuation]] = {
-            lane: draw_continuations(
-                pair, ids[-self.reach :], self.settings, self.draws, self.length, lane
+        prompt_ids = ids[-self.reach :]
+        generators: dict[Lane, Iterator[Continuation]] = {}
+        drawn: dict[Lane, list[Continuation]] = {}
+        for lane in LANES:
+            generators[lane] = draw_continuations(
+                pair, prompt_ids, self.settings, self.draws, self.length, lane
             )
-            for lane in LANES
-        }
-        drawn: dict[Lane, list[Continuation]] = {lane: [] for lane in LANES}
+            drawn[lane] = []
         for count in range(1, self.draws + 1):
-            for lane, draws in drawing.items():
-                drawn[lane].append(next(draws))
+            for lane, continuations in generators.items():
+                drawn[lane].append(next(continuations))
             yield count
             if stop.is_set():
                 return
         ours = [draw.ids for draw in drawn[SPECULATIVE]]
         theirs = [draw.ids for draw in drawn[BASELINE]]
-        texts = {draw.ids: draw.text for draws in drawn.values() for draw in draws}
-        tokens = min(len(ids), self.reach)
-        shortened = len(ids) > self.reach
-        yield Compared(two_sample_chi_square(ours, theirs), texts, tokens, shortened)
+        yield Compared(
+            comparison=two_sample_chi_square(ours, theirs),
+            texts={draw.ids: draw.text for draws in drawn.values() for draw in draws},
+            tokens=len(prompt_ids),
+            shortened=len(ids) > self.reach,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +259,12 @@ class SweepTask:
         from ..measure.sweep.sweep import Sweep  # imports torch
 
         pair = yield from models.pair(self.pair)
-        if not self.state:
+        if self.state:
+            # Only this process writes such states; visitors cannot send them.
+            sweep = pickle.loads(self.state)  # nosec B301
+        else:
             yield READING
-        # Only this process writes such states; visitors cannot send them.
-        sweep = pickle.loads(self.state) if self.state else Sweep(self.request)  # nosec B301
+            sweep = Sweep(self.request)
         end = time.monotonic() + self.seconds
         while not (sweep.is_done or stop.is_set()):
             yield from sweep.advance(pair, stop.is_set)

@@ -53,6 +53,7 @@ MAX_CALL_SECONDS = 120  # seconds; about what a visitor without an account has f
 BEAT = 0.05  # seconds between two lists of results
 
 BUSY = "No GPU was free for this run: try again in a minute."
+USED_UP = "The GPU time that you may use for now is used up: try again {}."
 UNKNOWN = "The GPU service did not answer as it should: try again in a minute."
 SENTENCES = {
     "ZeroGPU queue timeout": BUSY,
@@ -80,10 +81,13 @@ class CostEstimate:
     @classmethod
     def of(cls, pair: Any) -> CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
-        parts = [part for part in (pair.target, pair.draft, pair.head) if part is not None]
-        start = START + sum(map(parameter_bytes, parts)) / MOVED
-        draft = 0.0 if pair.draft is None else _pass_seconds(pair.draft)
-        return cls(_pass_seconds(pair.target), draft, start)
+        models = [model for model in (pair.target, pair.draft, pair.head) if model is not None]
+        size = sum(map(parameter_bytes, models))
+        return cls(
+            target=_pass_seconds(pair.target),
+            draft=0.0 if pair.draft is None else _pass_seconds(pair.draft),
+            start=START + size / MOVED,
+        )
 
 
 def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
@@ -107,8 +111,8 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
         turns = task.draws
         length = task.length
         prompt = min(prompt, task.reach)
-    guess = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
-    guesses = sum(lane.gamma * guess[drafter_kind(lane.drafter).cost] for lane in lanes)
+    guess_seconds = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
+    guesses = sum(lane.gamma * guess_seconds[drafter_kind(lane.drafter).cost] for lane in lanes)
     # The target in all lanes, and a draft in all but one.
     reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
     turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
@@ -202,9 +206,8 @@ class ZeroGpuWorker(LocalWorker):
         here = os.getpid()
 
         def duration(task: RaceTask | SampleTask) -> int:
-            return math.ceil(
-                call_seconds(task, models.costs[task.pair], models.prompt_tokens(task))
-            )
+            cost = models.costs[task.pair]
+            return math.ceil(call_seconds(task, cost, models.prompt_tokens(task)))
 
         def call(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
             # The start is over by now. A task that ends in time is not killed.
@@ -212,8 +215,8 @@ class ZeroGpuWorker(LocalWorker):
             for items in lists_of_results(task, models, seconds):
                 yield items
                 # ZeroGPU would use this process again, although the device is lost to it.
-                lost = any(isinstance(item, Failure) and item.fatal for item in items)
-                if lost and os.getpid() != here:
+                is_lost = any(isinstance(item, Failure) and item.fatal for item in items)
+                if is_lost and os.getpid() != here:
                     os._exit(1)
 
         self._call = decorate(call, duration=duration)
@@ -254,8 +257,9 @@ def sentence_for(error: Exception) -> str:
         return BUSY
     if title == "ZeroGPU quota exceeded":
         wait = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", text)
-        later = f"in {wait[1]}" if wait else "later, or sign in to Hugging Face for more"
-        return f"The GPU time that you may use for now is used up: try again {later}."
+        if wait:
+            return USED_UP.format(f"in {wait[1]}")
+        return USED_UP.format("later, or sign in to Hugging Face for more")
     if "token" in text:
         return "This page has been open for too long to be lent a GPU: reload it."
     return UNKNOWN
@@ -295,11 +299,13 @@ def _load_onto_gpu(name: str) -> Any:
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = checked_pair(load_pair(name, device="cpu", dtype=row.target.dtype))
-    head: Any = pair.head if pair.head is not None and pair.head.kind == EAGLE else None
-    models: tuple[Any, ...] = (pair.target, pair.draft, head)
+    models: tuple[Any, ...] = (pair.target, pair.draft)
     for model in models:
         if model is not None:
             model.to("cuda")
-    if head is not None and head.embedding is not None:
-        head.embedding = head.embedding.to("cuda")  # it may be the target's
+    head: Any = pair.head
+    if head is not None and head.kind == EAGLE:
+        head.to("cuda")
+        if head.embedding is not None:
+            head.embedding = head.embedding.to("cuda")  # it may be the target's
     return pair
